@@ -1,0 +1,78 @@
+# Every target works as the first command on a machine with Python 3.11 or newer, pip and make:
+# it sets up .venv from requirements.lock once and then does its work.
+#
+# Neither uv, nor ensurepip (Debian's python3-venv), nor git, nor a writable home directory is needed: the
+# environment is made without pip, and the pip of $(PYTHON) installs into it.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# A setting that would send the packages elsewhere than into .venv.
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PYTHONHOME PYTHONPATH
+
+# The stamps say which steps were completed. They hold the folder's path, because the scripts in .venv do too:
+# an environment that was moved, or whose Python is gone, is made anew.
+DEPENDENCIES := .venv/.dependencies-installed
+PROJECT := .venv/.project-installed
+ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && cat $(DEPENDENCIES) 2>/dev/null),$(CURDIR))
+$(shell rm -f $(DEPENDENCIES) $(PROJECT))
+endif
+
+PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test bench lint format lock clean
+
+help:  ## Say what there is to make
+	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+install: $(PROJECT)  ## Make .venv, so that .venv/bin/closeby runs
+
+demo: $(PROJECT)  ## Place gangs on a made-up GPU cluster and say why
+	@$(BIN)/closeby demo
+
+test: $(PROJECT)  ## Run all tests
+	@$(BIN)/pytest
+
+bench: $(PROJECT)  ## Measure the speed of decisions
+	@$(BIN)/closeby bench
+
+lint: $(PROJECT)  ## Check the format, the code, the types and the layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(PROJECT)  ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+# One version of each package for all supported Pythons, with the hashes of its files for all platforms.
+# `make lock UPGRADE=--upgrade` takes the newest versions that pyproject.toml allows.
+lock: $(PROJECT)  ## Write requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 \
+	    --fork-strategy fewest --generate-hashes --custom-compile-command 'make lock' \
+	    --quiet $(UPGRADE) --output-file requirements.lock
+
+clean:  ## Remove .venv, the caches and the built packages
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Written last, so that an interrupted installation is started afresh.
+$(DEPENDENCIES): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "closeby needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
+	    echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; } >&2
+	@$(PYTHON) -c 'import sys, pip; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (22, 3))' 2>/dev/null || { \
+	    echo "closeby needs pip 22.3 or newer: $$($(PYTHON) -m pip --version 2>&1)."; \
+	    echo "Install it for '$(PYTHON)' (on Debian: apt install python3-pip)."; exit 1; } >&2
+	@echo 'Setting up .venv from requirements.lock; this is done once and takes about half a minute.'
+	@rm -rf .venv
+	@$(PYTHON) -m venv --without-pip .venv
+	@$(PIP_INSTALL) --require-hashes --requirement requirements.lock
+	@printf '%s' '$(CURDIR)' > $@
+
+$(PROJECT): $(DEPENDENCIES) pyproject.toml
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@

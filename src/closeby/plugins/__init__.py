@@ -1,0 +1,1 @@
+"""The policies: one a file, each written only against the extension points."""

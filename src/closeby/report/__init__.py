@@ -1,0 +1,1 @@
+"""What a person sees: tables, trees, explanations and machine-readable reports."""
