@@ -1,1 +1,1 @@
-"""Clusters without a Kubernetes: the engine run on manifests and on generated workloads, with quality metrics."""
+"""Clusters without Kubernetes: the engine run on manifests and generated workloads, with quality metrics."""

@@ -1,0 +1,46 @@
+"""Makes every run of the tests repeatable: one seed for all random choices, printed at the top.
+
+Random input comes from hypothesis alone. `pytest --seed N`, or CLOSEBY_TEST_SEED=N in the environment, repeats
+the run of seed N.
+"""
+
+import os
+import secrets
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("closeby", deadline=None, derandomize=False, print_blob=True)
+hypothesis.settings.load_profile("closeby")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--seed`."""
+    parser.addoption(
+        "--seed", type=int, help="seed of all random choices (else CLOSEBY_TEST_SEED, else a new one)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hands the seed to hypothesis, before its plugin reads it."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(_chosen_seed(config))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Says how to repeat this run."""
+    seed = config.option.hypothesis_seed
+    return f"random seed: {seed} (repeat with --seed {seed})"
+
+
+def _chosen_seed(config: pytest.Config) -> int:
+    given = config.getoption("--seed")
+    if isinstance(given, int):
+        return given
+    named = os.environ.get("CLOSEBY_TEST_SEED", "")
+    if not named:
+        return secrets.randbelow(2**32)
+    if not named.isdecimal():
+        raise pytest.UsageError(f"CLOSEBY_TEST_SEED is {named!r}; give a whole number")
+    return int(named)
