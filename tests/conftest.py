@@ -1,7 +1,7 @@
 """Makes every run of the tests repeatable: one seed for all random choices, printed at the top.
 
-Random input comes from hypothesis alone. `pytest --seed N`, or CLOSEBY_TEST_SEED=N in the environment, repeats
-the run of seed N.
+Random input comes from hypothesis alone. `pytest --seed N`, or CLOSEBY_TEST_SEED=N in the environment,
+repeats the run of seed N.
 """
 
 import os

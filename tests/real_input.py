@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def shared_data(relative: str) -> Path:
-    """The path of a file or folder of real input; where it is absent the test is skipped, and says its name."""
+    """The path of a file or folder of real input; where it is absent the test is skipped by name."""
     named = os.environ.get("CLOSEBY_REAL_INPUT")
     folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
     path = folder / relative

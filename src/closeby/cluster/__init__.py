@@ -1,1 +1,1 @@
-"""What is free: the cluster in columns (nodes by resources), the pods on it, assume and forget with exact undo."""
+"""What is free: columns of nodes by resources, the pods on them, assume and forget with exact undo."""
