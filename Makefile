@@ -28,6 +28,7 @@ help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 install: $(PROJECT)  ## Make .venv, so that .venv/bin/closeby runs
+	@echo 'Ready: .venv/bin/closeby'
 
 demo: $(PROJECT)  ## Place gangs on a made-up GPU cluster and say why
 	@$(BIN)/closeby demo
