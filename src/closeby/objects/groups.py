@@ -1,0 +1,67 @@
+"""A gang: pods that start together, and where they may lie relative to each other."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from closeby.objects.reasons import Condition
+
+
+class Strategy(StrEnum):
+    """In which order domains are tried: the tightest that fits, or the emptiest."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class TopologyConstraint(Struct, frozen=True, kw_only=True):
+    """Source: KAI topology-aware scheduling design, ``TopologyConstraint``.
+
+    Levels are named by node label, by the level's alias, or by the label's last part. ``topology`` may be
+    None for peers that name only a label key; it is then the one topology that has such a level.
+    """
+
+    topology: str | None = None
+    required: str | None = None
+    preferred: str | None = None
+
+
+class SubGroup(Struct, frozen=True, kw_only=True):
+    """A part of a gang with a minimum and a constraint of its own; ``parent`` names another subgroup."""
+
+    name: str
+    min_member: int = 1
+    parent: str | None = None
+    constraint: TopologyConstraint | None = None
+    #: How many of its child subgroups must be placed; None means all.
+    min_subgroups: int | None = None
+
+
+class PodGroup(Struct, frozen=True, kw_only=True):
+    """A gang in closeby's terms, whatever dialect it was written in."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    min_member: int = 1
+    constraint: TopologyConstraint | None = None
+    subgroups: tuple[SubGroup, ...] = ()
+    #: How many top-level subgroups must be placed; None means all.
+    min_subgroups: int | None = None
+    strategy: Strategy = Strategy.BINPACK
+    priority_class_name: str = ""
+    priority: int | None = None
+    created: float | None = None
+    #: False when its peer asks for no closeness at all (Kueue's unconstrained topology).
+    wants_closeness: bool = True
+    annotations: Mapping[str, str] = {}
+    #: Where it came from, such as ``closeby.dev/v1alpha1`` or ``Job annotations``.
+    source: str = ""
+    #: What its reader found wrong; a blocking one keeps the gang pending with that reason.
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,111 @@
+"""A pod as the scheduler sees it: who it is, and its needs, which equal pods share."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+
+class Toleration(Struct, frozen=True):
+    """``key`` empty with operator Exists tolerates all; ``effect`` empty matches every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(Struct, frozen=True):
+    """One ``matchExpressions`` or ``matchFields`` entry of a node selector.
+
+    ``operator`` is In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Struct, frozen=True):
+    """All requirements must hold; a term without any matches no node (as upstream)."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class PreferredTerm(Struct, frozen=True):
+    """A preferred node affinity term; ``weight`` is 1 to 100."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+class HostPort(Struct, frozen=True):
+    """A port claimed on the node; ``host_ip`` 0.0.0.0 stands for all addresses."""
+
+    port: int
+    protocol: str = "TCP"
+    host_ip: str = "0.0.0.0"
+
+
+class PodSpec(Struct, frozen=True, kw_only=True):
+    """A pod's needs. Hashable, so that pods with equal needs are recognised and judged once."""
+
+    #: Effective requests, sorted by resource name: containers, sidecars, init containers and overhead
+    #: combined as the kubelet does; whole units, cpu in thousandths, rounded up. ``pods`` is not in it.
+    requests: tuple[tuple[str, int], ...] = ()
+    #: Sorted by key.
+    node_selector: tuple[tuple[str, str], ...] = ()
+    #: None means no required affinity; the terms are alternatives.
+    required_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_affinity: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    scheduling_gates: tuple[str, ...] = ()
+    #: Hard constraints that closeby does not know yet, as field paths; such a pod waits.
+    unsupported: tuple[str, ...] = ()
+    #: Guaranteed, Burstable or BestEffort.
+    qos_class: str = "BestEffort"
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    #: ``spec.priority``; None when only the class name (or nothing) is given.
+    priority: int | None = None
+
+
+class Pod(Struct, frozen=True, kw_only=True):
+    """One pod. Equal pods share one ``spec`` object."""
+
+    namespace: str
+    name: str
+    #: ``namespace/name`` when the manifest has none.
+    uid: str
+    spec: PodSpec
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    #: ``spec.nodeName``: where it is bound; None while it waits.
+    node_name: str | None = None
+    #: Kubernetes' phase: Pending, Running, Succeeded, Failed or Unknown.
+    phase: str = "Pending"
+    #: Seconds since the epoch; None when unknown (such pods sort last).
+    created: float | None = None
+    #: True once deletionTimestamp is set; it still occupies its node.
+    terminating: bool = False
+    #: Name of its PodGroup, in its namespace.
+    group: str | None = None
+    #: Name of its leaf subgroup.
+    subgroup: str | None = None
+    #: Index given by its controller (Job completion index, StatefulSet ordinal, ...).
+    index: int | None = None
+    #: Rank written at an earlier bind (``closeby.dev/rank``).
+    rank: int | None = None
+    #: ``Kind/name`` of its controller; empty for a plain pod.
+    owner: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        """Finished pods hold nothing on their node."""
+        return self.phase in ("Succeeded", "Failed")
