@@ -1,0 +1,207 @@
+"""The annotation that tells the quality of a node's switches (Topograph label standard), read from all nodes.
+
+It is a JSON object of switches: ``{"sw-a": {"distance": 1, "latency": "100ns", "bandwidth": "40Gbps"}}``.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from closeby.objects.reasons import Condition, Reason
+from closeby.topology.labels import natural_key
+from closeby.topology.node_groups import QOS_ANNOTATION, NodeGroup, and_more, listed, type_of
+from closeby.topology.quality import (
+    Quality,
+    format_bandwidth,
+    format_latency,
+    parse_bandwidth,
+    parse_distance,
+    parse_latency,
+)
+
+ANNOTATION_FIELD = f"metadata.annotations[{QOS_ANNOTATION}]"
+EXAMPLE = '{"sw-a": {"distance": 1, "latency": "100ns", "bandwidth": "40Gbps"}}'
+
+_READERS: Mapping[str, Callable[[object], int | float]] = {
+    "distance": parse_distance,
+    "latency": parse_latency,
+    "bandwidth": parse_bandwidth,
+}
+
+
+class Problem(NamedTuple):
+    """Something wrong in one annotation's text; ``path`` is where, below the annotation."""
+
+    path: str
+    message: str
+    remedy: str
+
+
+class ParsedAnnotation(NamedTuple):
+    """The readable part of one annotation, and what was wrong with the rest."""
+
+    switches: Mapping[str, Mapping[str, int | float]]
+    problems: tuple[Problem, ...]
+
+
+class _Stated(NamedTuple):
+    value: int | float
+    node: str
+
+
+#: Quality per switch, named by its node label and its name.
+Qualities = dict[tuple[str, str], Quality]
+
+
+def parse_annotation(text: str) -> ParsedAnnotation:
+    """Read one annotation's text. A wrong switch or value is left out alone; unknown metrics are skipped."""
+    try:
+        content = json.loads(text, object_pairs_hook=_unique_pairs)
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        problem = Problem(
+            "", f"the annotation is not valid JSON: {why}", f"write JSON text such as {EXAMPLE}"
+        )
+        return ParsedAnnotation({}, (problem,))
+    if not isinstance(content, dict):
+        problem = Problem("", "the annotation is not a JSON object of switches", f"write {EXAMPLE}")
+        return ParsedAnnotation({}, (problem,))
+    switches: dict[str, Mapping[str, int | float]] = {}
+    problems: list[Problem] = []
+    for name, metrics in content.items():
+        path = f"[{json.dumps(name)}]"
+        if not isinstance(metrics, dict):
+            problems.append(
+                Problem(path, f"switch {name} is not described by a JSON object", f"write {EXAMPLE}")
+            )
+            continue
+        read: dict[str, int | float] = {}
+        for metric, parse in _READERS.items():
+            if metrics.get(metric) is None:
+                continue
+            try:
+                read[metric] = parse(metrics[metric])
+            except ValueError as error:
+                message = f"switch {name}: {error}"
+                problems.append(
+                    Problem(f"{path}.{metric}", message, "correct it, or leave it out when unknown")
+                )
+        switches[name] = read
+    return ParsedAnnotation(switches, tuple(problems))
+
+
+def read_quality(groups: Sequence[NodeGroup]) -> tuple[Qualities, tuple[Condition, ...]]:
+    """The quality of every switch that some node describes, keyed by (label, switch name).
+
+    A metric with two values on different nodes is dropped, because nothing says which one is right. A name
+    that two labels of one node share could mean either, so what is said about it does not count on that node.
+    """
+    parsed = {text: parse_annotation(text) for group in groups if (text := group.annotation) is not None}
+    conditions = list(_text_conditions(groups, parsed))
+    stated: dict[tuple[str, str], dict[str, list[_Stated]]] = {}
+    for group in groups:
+        if group.annotation is None:
+            continue
+        for name, metrics in parsed[group.annotation].switches.items():
+            labels = [label for label, switch in group.switches.items() if switch == name]
+            if len(labels) != 1:
+                continue
+            known = stated.setdefault((labels[0], name), {})
+            for metric, value in metrics.items():
+                values = known.setdefault(metric, [])
+                if all(one.value != value for one in values):
+                    values.append(_Stated(value, group.nodes[0]))
+    qualities: Qualities = {}
+    for key in sorted(stated):
+        agreed = {metric: values[0].value for metric, values in stated[key].items() if len(values) == 1}
+        qualities[key] = _quality(agreed)
+        for metric in _READERS:
+            values = stated[key].get(metric, [])
+            if len(values) > 1:
+                conditions.append(_conflict(key, metric, values))
+    return qualities, tuple(conditions)
+
+
+def _text_conditions(
+    groups: Sequence[NodeGroup], parsed: Mapping[str, ParsedAnnotation]
+) -> Iterator[Condition]:
+    """What is wrong in each text, and with its switch names on the nodes that carry it; once per text."""
+    carriers: dict[str, list[NodeGroup]] = {}
+    for group in groups:
+        if group.annotation is not None:
+            carriers.setdefault(group.annotation, []).append(group)
+    for text, holders in carriers.items():
+        nodes = _nodes(holders)
+        for problem in parsed[text].problems:
+            suffix = "" if len(nodes) == 1 else f" (the same text on {len(nodes) - 1} more)"
+            yield _condition(nodes, problem.path, problem.message + suffix, problem.remedy)
+        names = parsed[text].switches
+        strangers = [group for group in holders if set(names) - set(group.switches.values())]
+        if strangers:
+            missing = listed(set(names) - set(strangers[0].switches.values()))
+            yield _condition(
+                _nodes(strangers),
+                "",
+                f"it describes {missing}, of which {and_more(_nodes(strangers))} "
+                f"{'has' if len(_nodes(strangers)) == 1 else 'have'} no network label",
+                "name only switches that the node's network labels name",
+            )
+        for name in sorted(names):
+            doubled = [group for group in holders if list(group.switches.values()).count(name) > 1]
+            if doubled:
+                labels = sorted(label for label, switch in doubled[0].switches.items() if switch == name)
+                yield _condition(
+                    _nodes(doubled),
+                    f"[{json.dumps(name)}]",
+                    f"{name} is the name of {' and '.join(type_of(label) for label in labels)} on "
+                    f"{and_more(_nodes(doubled))}, so what it describes is unknown",
+                    "give each switch a name of its own",
+                )
+
+
+def _conflict(key: tuple[str, str], metric: str, values: Sequence[_Stated]) -> Condition:
+    shown = " and ".join(f"{_shown(metric, one.value)} on {one.node}" for one in values[:3])
+    return _condition(
+        [values[0].node],
+        f"[{json.dumps(key[1])}].{metric}",
+        f"{type_of(key[0])} {key[1]} has {metric} {shown}, so its {metric} is taken as unknown",
+        "write the same value on all nodes",
+    )
+
+
+def _condition(nodes: Sequence[str], path: str, message: str, remedy: str) -> Condition:
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=f"Node/{nodes[0]}",
+        field=ANNOTATION_FIELD + path,
+        message=message,
+        remedy=remedy,
+    )
+
+
+def _nodes(groups: Sequence[NodeGroup]) -> list[str]:
+    return sorted((node for group in groups for node in group.nodes), key=natural_key)
+
+
+def _quality(metrics: Mapping[str, int | float]) -> Quality:
+    latency, bandwidth = metrics.get("latency"), metrics.get("bandwidth")
+    return Quality(
+        latency=None if latency is None else int(latency),
+        bandwidth=None if bandwidth is None else int(bandwidth),
+        distance=metrics.get("distance"),
+    )
+
+
+def _shown(metric: str, value: int | float) -> str:
+    if metric == "latency":
+        return format_latency(int(value))
+    return format_bandwidth(int(value)) if metric == "bandwidth" else str(value)
+
+
+def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f'"{key}" stands there twice')
+        found[key] = value
+    return found
