@@ -1,0 +1,208 @@
+"""NodeAffinity: node selectors, required node affinity, and preferred terms as a score.
+
+A requirement is one array operation on a label's column: In looks the values' codes up, Gt and Lt judge each
+distinct value once. The rules are upstream's (``component-helpers/scheduling/corev1/nodeaffinity``).
+"""
+
+import re
+from collections.abc import Hashable
+
+import numpy as np
+
+from closeby.objects.nodes import Node
+from closeby.objects.pods import NodeSelectorTerm, Pod, PreferredTerm, Requirement
+from closeby.objects.reasons import Reason
+from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Rejection, Scores
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+from closeby.topology.labels import MISSING
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+class NodeAffinity(Filter, NormalizeScore):
+    """``nodeSelector`` and ``affinity.nodeAffinity`` (upstream's plugin of that name).
+
+    A requirement that breaks the API's rules makes its term match nothing. The score is the sum of the
+    weights of the preferred terms that match, scaled so that the best node has 100.
+    """
+
+    name = "NodeAffinity"
+    default_weight = 2.0
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return pod.spec.node_selector, pod.spec.required_affinity, pod.spec.preferred_affinity
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return True
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(pod.spec.node_selector) or pod.spec.required_affinity is not None
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        answer: Bools | None = None
+        for key, value in pod.spec.node_selector:
+            hit = _has_value(nodes, key, (value,))
+            answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
+        if pod.spec.required_affinity is not None:
+            hit = nodes.all(False)
+            for term in pod.spec.required_affinity:
+                hit |= self._term(nodes, term)
+            answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
+        return nodes.all(True) if answer is None else answer
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        node = self.handle.cluster.node_at(slot)
+        return Rejection(Reason.NODE_AFFINITY_MISMATCH, _why_not(pod, node))
+
+    def scores(self, pod: Pod) -> bool:
+        return any(_tells_apart(preferred) for preferred in pod.spec.preferred_affinity)
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        total = np.zeros(len(nodes))
+        for preferred in pod.spec.preferred_affinity:
+            if _tells_apart(preferred):
+                np.add(total, preferred.weight, out=total, where=self._term(nodes, preferred.term))
+        return total
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        best = scores.max(initial=0.0)
+        return scores if best == 0 else scores * 100.0 / best
+
+    def _term(self, nodes: Nodes, term: NodeSelectorTerm) -> Bools:
+        """Where all of a term's requirements hold; nowhere when it has none or one that breaks the rules."""
+        requirements = [(one, False) for one in term.expressions] + [(one, True) for one in term.fields]
+        if not requirements or any(_broken_rule(one, is_field) for one, is_field in requirements):
+            return nodes.all(False)
+        answer: Bools | None = None
+        for one, is_field in requirements:
+            hit = self._field(nodes, one) if is_field else _expression(nodes, one)
+            answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
+        return nodes.all(False) if answer is None else answer
+
+    def _field(self, nodes: Nodes, requirement: Requirement) -> Bools:
+        """``metadata.name``, the only field that upstream knows."""
+        slot = self.handle.cluster.slot(requirement.values[0])
+        same = nodes.all(False) if slot is None else np.equal(nodes.slots, slot)
+        return same if requirement.operator == "In" else ~same
+
+
+def _tells_apart(preferred: PreferredTerm) -> bool:
+    return preferred.weight > 0 and bool(preferred.term.expressions or preferred.term.fields)
+
+
+def _expression(nodes: Nodes, requirement: Requirement) -> Bools:
+    key, operator = requirement.key, requirement.operator
+    if operator == "In":
+        return _has_value(nodes, key, requirement.values)
+    if operator == "NotIn":
+        return ~_has_value(nodes, key, requirement.values)
+    if operator in ("Exists", "DoesNotExist"):
+        missing: Bools = nodes.label_codes(key) == MISSING
+        return missing if operator == "DoesNotExist" else ~missing
+    matching = nodes.label_column(key).matching(lambda value: _label_satisfies(requirement, value))
+    return matching.take(nodes.label_codes(key))
+
+
+def _has_value(nodes: Nodes, key: str, values: tuple[str, ...]) -> Bools:
+    """Where the label has one of the values; never where it is missing."""
+    column = nodes.label_column(key)
+    wanted = [code for code in map(column.code, values) if code is not None]
+    if not wanted:
+        return nodes.all(False)
+    codes = nodes.label_codes(key)
+    if len(wanted) == 1:
+        return np.equal(codes, wanted[0])
+    matching = np.zeros(len(column.values), dtype=np.bool_)
+    matching[wanted] = True
+    return matching.take(codes)
+
+
+def _label_satisfies(requirement: Requirement, value: str | None) -> bool:
+    """One node's answer; ``value`` is None where the node does not carry the label."""
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            have = None if value is None else _integer(value)
+            want = _integer(requirement.values[0])
+            if have is None or want is None:
+                return False
+            return have > want if requirement.operator == "Gt" else have < want
+
+
+def _integer(text: str) -> int | None:
+    """A 64-bit integer as Go's ParseInt reads it, None for anything else."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if _LEAST <= number <= _GREATEST else None
+
+
+def _broken_rule(requirement: Requirement, is_field: bool) -> str | None:
+    """What makes a requirement meaningless (upstream's validation), None when it is sound."""
+    operator, values = requirement.operator, requirement.values
+    if is_field:
+        if requirement.key != "metadata.name":
+            return "the only field is metadata.name"
+        if operator not in ("In", "NotIn") or len(values) != 1:
+            return "metadata.name takes In or NotIn and exactly one value"
+        return None
+    if operator in ("In", "NotIn"):
+        return None if values else f"{operator} needs values"
+    if operator in ("Exists", "DoesNotExist"):
+        return f"{operator} takes no values" if values else None
+    if operator in ("Gt", "Lt"):
+        sound = len(values) == 1 and _integer(values[0]) is not None
+        return None if sound else f"{operator} needs exactly one integer"
+    return f"unknown operator {operator}"
+
+
+def _why_not(pod: Pod, node: Node) -> str:
+    for key, value in pod.spec.node_selector:
+        if node.labels.get(key) != value:
+            return f"node selector {key}={value}: {_label(node, key)}"
+    terms = pod.spec.required_affinity or ()
+    failures = [_failure(term, node) for term in terms]
+    if len(failures) == 1:
+        return f"required node affinity {failures[0]}"
+    if not failures:
+        return "required node affinity has no terms, which matches no node"
+    return f"none of {len(failures)} required node affinity terms: {'; '.join(failures)}"
+
+
+def _failure(term: NodeSelectorTerm, node: Node) -> str:
+    """The first requirement of a term that does not hold, and why."""
+    for requirement, is_field in [
+        *((one, False) for one in term.expressions),
+        *((one, True) for one in term.fields),
+    ]:
+        broken = _broken_rule(requirement, is_field)
+        if broken:
+            return f"{_describe(requirement)}: {broken}"
+        value = node.name if is_field else node.labels.get(requirement.key)
+        if not _label_satisfies(requirement, value):
+            have = f"the node is {node.name}" if is_field else _label(node, requirement.key)
+            return f"{_describe(requirement)}: {have}"
+    return "has no requirements, which matches no node"
+
+
+def _label(node: Node, key: str) -> str:
+    value = node.labels.get(key)
+    return f"the node has no label {key}" if value is None else f"the node has {key}={value}"
+
+
+def _describe(requirement: Requirement) -> str:
+    if not requirement.values:
+        return f"{requirement.key} {requirement.operator}"
+    if requirement.operator in ("In", "NotIn"):
+        return f"{requirement.key} {requirement.operator} [{', '.join(requirement.values)}]"
+    return f"{requirement.key} {requirement.operator} {', '.join(requirement.values)}"

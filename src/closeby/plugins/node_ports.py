@@ -1,0 +1,49 @@
+"""NodePorts: a host port is given once per node."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from closeby.objects.pods import HostPort, Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.extension import Capacity, Counts, Rejection
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+
+
+class NodePorts(Capacity):
+    """Upstream's plugin of that name. Of pods that claim the same port at most one fits on a node."""
+
+    name = "NodePorts"
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return pod.spec.host_ports
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return True
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(pod.spec.host_ports)
+
+    def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
+        cluster, wanted = self.handle.cluster, pod.spec.host_ports
+        room = np.ones(len(nodes), dtype=np.int64)
+        if isinstance(nodes.index, slice):
+            taken = [slot for slot in cluster.slots_with_ports() if cluster.ports_taken(slot, wanted)]
+        else:
+            slots = nodes.index.tolist()
+            taken = [place for place, slot in enumerate(slots) if cluster.ports_taken(slot, wanted)]
+        room[taken] = 0
+        return room
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        cluster = self.handle.cluster
+        taken = [_describe(port) for port in pod.spec.host_ports if cluster.ports_taken(slot, (port,))]
+        noun = "host port" if len(taken) == 1 else "host ports"
+        return Rejection(Reason.HOST_PORT_CONFLICT, f"{noun} {', '.join(taken)} already taken")
+
+
+def _describe(port: HostPort) -> str:
+    where = "" if port.host_ip == "0.0.0.0" else f" on {port.host_ip}"
+    return f"{port.port}/{port.protocol}{where}"

@@ -1,0 +1,193 @@
+"""NodeResourcesFit: counts the pods that fit, and prefers emptier (or fuller) nodes."""
+
+from collections.abc import Hashable, Iterator
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from closeby.objects.pods import Pod
+from closeby.objects.quantities import format_amount
+from closeby.objects.reasons import Reason
+from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection, Scope, Score, Scores
+from closeby.scheduling.node_columns import NodeChanges
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+
+#: Resources that score every pod; any other one scores only the pods that ask for it.
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+
+class ScoredResource(Struct, frozen=True, forbid_unknown_fields=True):
+    """A resource that counts in the score; ``weight`` is its share of the mean."""
+
+    name: str
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):
+    """LeastAllocated prefers emptier nodes, MostAllocated fuller ones."""
+
+    type: Literal["LeastAllocated", "MostAllocated"] = "LeastAllocated"
+    resources: tuple[ScoredResource, ...] = (ScoredResource("cpu"), ScoredResource("memory"))
+
+    def __post_init__(self) -> None:
+        names = [resource.name for resource in self.resources]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("resources must name at least one resource, and none twice")
+
+
+class FitArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Upstream's ``NodeResourcesFitArgs``, as far as they are known here."""
+
+    scoring_strategy: ScoringStrategy = msgspec.field(name="scoringStrategy", default=ScoringStrategy())
+
+
+class _Scored(NamedTuple):
+    """One resource of one pod's score."""
+
+    row: int
+    amount: int
+    weight: int
+
+
+class NodeResourcesFit(Capacity, Score):
+    """Upstream's plugin of that name.
+
+    A node's score is the weighted mean over the scored resources of the free (LeastAllocated) or used
+    (MostAllocated) part in percent, this pod included. Resources that the node does not offer are left out,
+    and so are extended resources that the pod does not ask for. Unlike upstream, a pod without requests
+    counts as asking for nothing rather than for 100m CPU and 200 MB.
+    """
+
+    name = "NodeResourcesFit"
+    Arguments = FitArguments
+    score_scope = Scope.PER_NODE
+
+    def __init__(self, arguments: FitArguments, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        strategy = arguments.scoring_strategy
+        self._prefers_free = strategy.type == "LeastAllocated"
+        self._weights = tuple((resource.name, resource.weight) for resource in strategy.resources)
+        self._offers = _Offers(handle)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return pod.spec.requests
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return True
+
+    def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
+        cluster = self.handle.cluster
+        demand = cluster.demand(pod.spec)
+        allocatable, requested, index = cluster.allocatable, cluster.requested, nodes.index
+        room: Counts | None = None
+        for row, amount in zip(demand.rows, demand.amounts, strict=True):
+            left: Counts = allocatable[row][index] - requested[row][index]
+            if amount != 1:
+                np.floor_divide(left, amount, out=left)
+            room = left if room is None else np.minimum(room, left, out=room)
+        if room is None:
+            raise ValueError("a demand names at least the resource 'pods'")
+        return np.maximum(room, 0, out=room)
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        cluster = self.handle.cluster
+        lacking = []
+        for resource, amount in (("pods", 1), *pod.spec.requests):
+            row = cluster.row_of.get(resource)
+            free = 0 if row is None else int(cluster.allocatable[row, slot] - cluster.requested[row, slot])
+            if amount > max(free, 0):
+                wanted, left = (format_amount(resource, number) for number in (amount, max(free, 0)))
+                lacking.append(f"{resource}: requested {wanted}, free {left}")
+        return Rejection(Reason.INSUFFICIENT_RESOURCES, "; ".join(lacking))
+
+    def scores(self, pod: Pod) -> bool:
+        return any(True for _ in self._scored(pod))
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        cluster, index = self.handle.cluster, nodes.index
+        allocatable, requested = cluster.allocatable, cluster.requested
+        scored = tuple(self._scored(pod))
+        self._offers.follow()
+        total: Scores | None = None
+        for row, amount, weight in scored:
+            offered, used = allocatable[row][index], requested[row][index] + amount
+            part = np.subtract(offered, used, out=used) if self._prefers_free else used
+            part = (
+                np.maximum(part, 0, out=part) if self._prefers_free else np.minimum(part, offered, out=part)
+            )
+            share: Scores = part / self._offers.divisors(row)[index]
+            if weight != 1:
+                share *= weight
+            total = share if total is None else np.add(total, share, out=total)
+        if total is None:
+            return np.zeros(len(nodes))
+        total *= 100.0
+        total /= self._offers.weights(scored)[index]
+        return total
+
+    def _scored(self, pod: Pod) -> Iterator[_Scored]:
+        """The scored resources that count for this pod and that some node may offer."""
+        requests = dict(pod.spec.requests)
+        requests["pods"] = 1
+        row_of = self.handle.cluster.row_of
+        for name, weight in self._weights:
+            amount = requests.get(name, 0)
+            row = row_of.get(name)
+            if row is not None and (amount or name in NATIVE):
+                yield _Scored(row, amount, weight)
+
+
+class _Offers:
+    """What nodes offer, in the shape that a mean needs; follows the nodes' changes, not their use."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._cluster = handle.cluster
+        self._changes = NodeChanges(handle.cluster)
+        self._room = 0
+        self._divisors: dict[int, NDArray[np.float64]] = {}
+        self._weights: dict[tuple[tuple[int, int], ...], NDArray[np.float64]] = {}
+
+    def follow(self) -> None:
+        """Bring what is kept up to date."""
+        changed = self._changes.take()
+        room = self._cluster.alive.shape[0]
+        if changed is None or room != self._room:
+            self._room = room
+            self._divisors.clear()
+            self._weights.clear()
+        elif len(changed):
+            for row, divisors in self._divisors.items():
+                divisors[changed] = self._divisors_at(row, changed)
+            for pairs, weights in self._weights.items():
+                weights[changed] = self._weights_at(pairs, changed)
+
+    def divisors(self, row: int) -> NDArray[np.float64]:
+        """Allocatable amount per slot, infinite where there is none, so that a share of it is 0."""
+        known = self._divisors.get(row)
+        if known is None:
+            known = self._divisors[row] = self._divisors_at(row, slice(None))
+        return known
+
+    def weights(self, scored: tuple[_Scored, ...]) -> NDArray[np.float64]:
+        """Sum per slot of the weights of the scored resources that the node offers, at least 1."""
+        pairs = tuple((row, weight) for row, _, weight in scored)
+        known = self._weights.get(pairs)
+        if known is None:
+            known = self._weights[pairs] = self._weights_at(pairs, slice(None))
+        return known
+
+    def _divisors_at(self, row: int, index: NDArray[np.intp] | slice) -> NDArray[np.float64]:
+        offered = self._cluster.allocatable[row][index]
+        return np.where(offered > 0, offered, np.inf)
+
+    def _weights_at(
+        self, pairs: tuple[tuple[int, int], ...], index: NDArray[np.intp] | slice
+    ) -> NDArray[np.float64]:
+        offered = [weight * (self._cluster.allocatable[row][index] > 0) for row, weight in pairs]
+        sums: NDArray[np.float64] = np.sum(offered, axis=0, dtype=np.float64)
+        return np.maximum(sums, 1.0, out=sums)
