@@ -99,10 +99,9 @@ class NodeResourcesFit(Capacity, Score):
         lacking = []
         for resource, amount in (("pods", 1), *pod.spec.requests):
             row = cluster.row_of.get(resource)
-            free = 0 if row is None else int(cluster.allocatable[row, slot] - cluster.requested[row, slot])
-            if amount > max(free, 0):
-                wanted, left = (format_amount(resource, number) for number in (amount, max(free, 0)))
-                lacking.append(f"{resource}: requested {wanted}, free {left}")
+            left = 0 if row is None else int(cluster.allocatable[row, slot] - cluster.requested[row, slot])
+            if amount > max(left, 0):
+                lacking.append(_shortage(resource, amount, max(left, 0)))
         return Rejection(Reason.INSUFFICIENT_RESOURCES, "; ".join(lacking))
 
     def scores(self, pod: Pod) -> bool:
@@ -140,6 +139,13 @@ class NodeResourcesFit(Capacity, Score):
             row = row_of.get(name)
             if row is not None and (amount or name in NATIVE):
                 yield _Scored(row, amount, weight)
+
+
+def _shortage(resource: str, amount: int, free: int) -> str:
+    wanted, left = format_amount(resource, amount), format_amount(resource, free)
+    if wanted == left:  # rounded for reading, they would hide what is lacking
+        wanted, left = str(amount), str(free)
+    return f"{resource}: requested {wanted}, free {left}"
 
 
 class _Offers:
