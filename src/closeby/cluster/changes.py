@@ -1,0 +1,58 @@
+"""A log of touched slots, so that whoever keeps results per node recomputes only what changed."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.intp]
+
+
+class ChangeLog:
+    """Append-only log of slot numbers; readers keep a cursor.
+
+    The log forgets its older half when it grows past ``limit``; a reader that fell behind is told so.
+    """
+
+    def __init__(self, limit: int = 1 << 16) -> None:
+        self._limit = limit
+        self._entries: Ints = np.zeros(1024, dtype=np.intp)
+        self._first = 0
+        self._end = 0
+
+    @property
+    def cursor(self) -> int:
+        """Position after the newest entry."""
+        return self._end
+
+    def add(self, slots: Ints) -> None:
+        """Note that these slots changed."""
+        used = self._end - self._first
+        if used + len(slots) > len(self._entries):
+            self._make_room(used, len(slots))
+            used = self._end - self._first
+        self._entries[used : used + len(slots)] = slots
+        self._end += len(slots)
+
+    def add_one(self, slot: int) -> None:
+        """Note that one slot changed."""
+        used = self._end - self._first
+        if used == len(self._entries):
+            self._make_room(used, 1)
+            used = self._end - self._first
+        self._entries[used] = slot
+        self._end += 1
+
+    def since(self, cursor: int) -> Ints | None:
+        """Slots touched since ``cursor`` (repeats possible); None when that was too long ago to tell."""
+        if cursor < self._first:
+            return None
+        return self._entries[cursor - self._first : self._end - self._first]
+
+    def _make_room(self, used: int, extra: int) -> None:
+        keep = used if used + extra <= self._limit else used // 2
+        size = len(self._entries)
+        while size < keep + extra:
+            size *= 2
+        entries = np.zeros(size, dtype=np.intp)
+        entries[:keep] = self._entries[used - keep : used]
+        self._entries = entries
+        self._first = self._end - keep

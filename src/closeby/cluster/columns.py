@@ -1,0 +1,275 @@
+"""The cluster in columns: nodes in stable slots, resources in rows, and what the pods on them take.
+
+The only writer is ``Cluster``; everybody else reads. Every change is exact integer arithmetic, so that an
+``assume`` followed by its ``forget`` restores the columns bit for bit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.cluster.changes import ChangeLog
+from closeby.cluster.demands import Demand, conflict, demand_of
+from closeby.objects.nodes import Node
+from closeby.objects.pods import HostPort, Pod, PodSpec
+from closeby.topology.labels import LabelTable
+
+Ints = NDArray[np.intp]
+Amounts = NDArray[np.int64]
+
+#: Allocatable amount that stands for "the node does not limit this": a node that does not say how many pods
+#: it takes. Small enough that sums over a cluster cannot overflow.
+UNLIMITED = 1 << 31
+
+
+class Batch(Struct, frozen=True, eq=False):
+    """Pods with one spec and the slot each of them goes to; ``slots`` has shape (len(pods),)."""
+
+    spec: PodSpec
+    pods: tuple[Pod, ...]
+    slots: Ints
+
+
+class Cluster:
+    """Nodes, capacities and usage, by slot. A removed node's slot is reused by a later node."""
+
+    def __init__(self) -> None:
+        #: slot -> node; None for a free slot.
+        self.nodes: list[Node | None] = []
+        #: slot -> name; None for a free slot.
+        self.names: list[str | None] = []
+        self.labels = LabelTable()
+        #: resource -> row of the two arrays below.
+        self.row_of: dict[str, int] = {}
+        #: (rows, capacity) int64: what pods may take in all, and what they take.
+        self.allocatable: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self.requested: Amounts = np.zeros((0, 0), dtype=np.int64)
+        #: (capacity,) True where a node lives.
+        self.alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        #: Slots whose usage changed; slots whose Node object changed, came or went.
+        self.usage_changes = ChangeLog()
+        self.node_changes = ChangeLog()
+        self._slot_of: dict[str, int] = {}
+        self._free_slots: list[int] = []
+        #: pod uid -> (pod, slot), for pods that hold capacity.
+        self._placed: dict[str, tuple[Pod, int]] = {}
+        self._ports: dict[int, dict[HostPort, int]] = {}
+        self._demands: dict[int, tuple[PodSpec, Demand]] = {}
+        self._row("pods")
+
+    # Reading
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots, used or not."""
+        return len(self.nodes)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return len(self._slot_of)
+
+    @property
+    def placed_count(self) -> int:
+        """Number of pods that hold capacity."""
+        return len(self._placed)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """All resources that a node offers or a pod asked for, in row order."""
+        return tuple(self.row_of)
+
+    def slot(self, node_name: str) -> int | None:
+        """Slot of a node, None if there is no such node."""
+        return self._slot_of.get(node_name)
+
+    def node_at(self, slot: int) -> Node:
+        """The node in a used slot."""
+        node = self.nodes[slot]
+        if node is None:
+            raise KeyError(f"no node in slot {slot}")
+        return node
+
+    def placement(self, uid: str) -> int | None:
+        """Slot on which a pod holds capacity, None if it holds none."""
+        placed = self._placed.get(uid)
+        return None if placed is None else placed[1]
+
+    def placed_pods(self) -> Iterator[tuple[Pod, int]]:
+        """All pods that hold capacity, with their slot."""
+        return iter(self._placed.values())
+
+    def demand(self, spec: PodSpec) -> Demand:
+        """The spec's demand in rows."""
+        known = self._demands.get(id(spec))
+        if known is not None and known[0] is spec:
+            return known[1]
+        for resource, _ in spec.requests:
+            self._row(resource)
+        demand = demand_of(spec, self.row_of)
+        self._demands[id(spec)] = (spec, demand)
+        return demand
+
+    def free(self, row: int, index: Ints | slice) -> Amounts:
+        """What is left of a resource on the given slots; overcommitted nodes have 0 left."""
+        left: Amounts = self.allocatable[row, index] - self.requested[row, index]
+        return np.maximum(left, 0, out=left)
+
+    def ports_taken(self, slot: int, wanted: Sequence[HostPort]) -> bool:
+        """Whether any of the wanted host ports is taken on a slot."""
+        taken = self._ports.get(slot)
+        if not taken:
+            return False
+        return any(conflict(port, other) for port in wanted for other in taken)
+
+    def slots_with_ports(self) -> Iterable[int]:
+        """Slots on which some host port is taken."""
+        return self._ports.keys()
+
+    # Nodes
+
+    def add_node(self, node: Node) -> int:
+        """Take a node in, or replace the one of that name; returns its slot."""
+        slot = self._slot_of.get(node.name)
+        if slot is None:
+            slot = self._take_slot()
+            self._slot_of[node.name] = slot
+        self._write(slot, node)
+        return slot
+
+    def remove_node(self, name: str) -> tuple[Pod, ...]:
+        """Take a node out; returns the pods that held capacity on it (they are forgotten)."""
+        slot = self._slot_of.pop(name)
+        lost = tuple(pod for pod, at in self._placed.values() if at == slot)
+        for pod in lost:
+            self.forget_pod(pod.uid)
+        self.nodes[slot] = None
+        self.names[slot] = None
+        self.alive[slot] = False
+        self.allocatable[:, slot] = 0
+        self.labels.clear(slot)
+        self._free_slots.append(slot)
+        self.node_changes.add_one(slot)
+        return lost
+
+    # Pods
+
+    def assume(self, batch: Batch) -> None:
+        """Charge a batch of pods to their slots."""
+        self._charge(batch, +1)
+        self._placed.update(
+            zip(
+                [pod.uid for pod in batch.pods], zip(batch.pods, batch.slots.tolist(), strict=True), strict=True
+            )
+        )
+
+    def forget(self, batch: Batch) -> None:
+        """Exact reverse of ``assume`` of the same batch."""
+        self._charge(batch, -1)
+        for pod in batch.pods:
+            del self._placed[pod.uid]
+
+    def place_pod(self, pod: Pod, slot: int) -> None:
+        """Charge one pod to a slot."""
+        self._charge_one(pod.spec, slot, +1)
+        self._placed[pod.uid] = (pod, slot)
+
+    def forget_pod(self, uid: str) -> int | None:
+        """Release what a pod holds; returns its slot, None if it held nothing."""
+        placed = self._placed.pop(uid, None)
+        if placed is None:
+            return None
+        self._charge_one(placed[0].spec, placed[1], -1)
+        return placed[1]
+
+    # Inside
+
+    def _charge(self, batch: Batch, sign: int) -> None:
+        if len(batch.pods) == 1:
+            self._charge_one(batch.spec, int(batch.slots[0]), sign)
+            return
+        demand = self.demand(batch.spec)
+        if bool((batch.slots[1:] >= batch.slots[:-1]).all()):
+            # Slots come in runs; adding per run is several times cheaper than an unbuffered add.
+            starts = np.flatnonzero(np.concatenate(([True], batch.slots[1:] != batch.slots[:-1])))
+            slots = batch.slots[starts]
+            counts = sign * np.diff(np.append(starts, len(batch.slots)))
+        else:
+            slots, counts = np.unique(batch.slots, return_counts=True)
+            counts = sign * counts
+        for row, amount in zip(demand.rows, demand.amounts, strict=True):
+            self.requested[row, slots] += amount * counts
+        if demand.host_ports:
+            for slot in batch.slots.tolist():
+                self._charge_ports(demand, slot, sign)
+        self.usage_changes.add(slots)
+
+    def _charge_one(self, spec: PodSpec, slot: int, sign: int) -> None:
+        demand = self.demand(spec)
+        for row, amount in zip(demand.rows, demand.amounts, strict=True):
+            self.requested[row, slot] += sign * amount
+        if demand.host_ports:
+            self._charge_ports(demand, slot, sign)
+        self.usage_changes.add_one(slot)
+
+    def _charge_ports(self, demand: Demand, slot: int, sign: int) -> None:
+        taken = self._ports.setdefault(slot, {})
+        for port in demand.host_ports:
+            count = taken.get(port, 0) + sign
+            if count:
+                taken[port] = count
+            else:
+                del taken[port]
+        if not taken:
+            del self._ports[slot]
+
+    def _take_slot(self) -> int:
+        if self._free_slots:
+            return self._free_slots.pop()
+        slot = len(self.nodes)
+        self.nodes.append(None)
+        self.names.append(None)
+        if slot >= self.alive.shape[0]:
+            room = max(64, 2 * slot)
+            self.alive = _widen(self.alive, room)
+            self.allocatable = _widen(self.allocatable, room)
+            self.requested = _widen(self.requested, room)
+        return slot
+
+    def _row(self, resource: str) -> int:
+        row = self.row_of.get(resource)
+        if row is None:
+            row = len(self.row_of)
+            self.row_of[resource] = row
+            blank = np.zeros((1, self.alive.shape[0]), dtype=np.int64)
+            self.allocatable = np.concatenate([self.allocatable.reshape(row, -1), blank])
+            self.requested = np.concatenate([self.requested.reshape(row, -1), blank])
+        return row
+
+    def _write(self, slot: int, node: Node) -> None:
+        for resource in node.allocatable:
+            self._row(resource)
+        self.nodes[slot] = node
+        self.names[slot] = node.name
+        self.alive[slot] = True
+        self.allocatable[:, slot] = 0
+        for resource, amount in node.allocatable.items():
+            self.allocatable[self.row_of[resource], slot] = amount
+        if "pods" not in node.allocatable:
+            self.allocatable[self.row_of["pods"], slot] = UNLIMITED
+        self.labels.set(slot, node.labels)
+        self.node_changes.add_one(slot)
+
+
+def _widen(array: NDArray[np.int64] | NDArray[np.bool_], room: int) -> NDArray[np.int64]:
+    shape = (*array.shape[:-1], room)
+    wide = np.zeros(shape, dtype=array.dtype)
+    wide[..., : array.shape[-1]] = array
+    return wide  # the caller's dtype is kept
+
+
+def usage_snapshot(cluster: Cluster) -> Mapping[str, bytes]:
+    """All columns as bytes, to compare states exactly (tests and ``validate_state``)."""
+    return {"allocatable": cluster.allocatable.tobytes(), "requested": cluster.requested.tobytes()}

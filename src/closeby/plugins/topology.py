@@ -1,0 +1,150 @@
+"""topology: gangs go to the tightest domain that holds them (KAI topology-aware scheduling design).
+
+Required: one domain of that level or the gang waits. Preferred: one domain of that level, else of each coarser
+level up to the required one or the whole cluster, using there the fewest domains of the preferred level.
+Candidates are tried one after another with every filter applied (the design's stage 2).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.objects.groups import Strategy
+from closeby.objects.pods import Pod
+from closeby.scheduling.constraints import Levels
+from closeby.scheduling.extension import Candidate, PlacementGenerate, PreScore, Scope, Score
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.parts import PartView
+from closeby.scheduling.state import CycleState
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+
+Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
+Scores = NDArray[np.float64]
+
+
+class TopologyArguments(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``close_by_default``: gangs without a constraint prefer the tightest domain of the only topology."""
+
+    close_by_default: bool = True
+
+
+class TopologyPlacement(PlacementGenerate, PreScore, Score):
+    """Proposes domains in the gang's strategy order, and scores nodes by distance to the members placed."""
+
+    name: ClassVar[str] = "topology"
+    Arguments = TopologyArguments
+    score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    honoured_by_descent: ClassVar[bool] = True
+
+    def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
+        """Domains of the levels asked for, finest first; None when the part asks for none."""
+        if part.levels is None:
+            return None
+        return _candidates(part, part.levels)
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        """Only members of a gang with a constraint have somebody to be close to."""
+        return state.tree is not None and bool(state.placed or state.anchors)
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        """100 beside the first placed member, less with every edge between (0 across the root)."""
+        tree = state.tree
+        if tree is None:
+            return np.zeros(len(nodes))
+        return closeness(tree, state.anchors[0] if state.anchors else state.placed[0][1], nodes.slots)
+
+
+def closeness(tree: Tree, slot: int, slots: Ints) -> Scores:
+    """100 x (1 - edges / greatest possible edges) from one node to others."""
+    origin = tree.node_domain(slot)
+    if origin is None:
+        return np.zeros(len(slots))
+    edges = np.append(tree.distances_from(origin), 2 * (tree.node_level + 1))
+    return 100.0 - 100.0 * edges[tree.position_of[slots]] / (2 * (tree.node_level + 1))
+
+
+def _candidates(part: PartView, levels: Levels) -> Iterator[Candidate]:
+    tree = levels.tree
+    bound = ROOT_LEVEL if levels.required is None else levels.required
+    finest = bound if levels.preferred is None else levels.preferred
+    confines = part.domain_in(tree)
+    anchors = _anchor_positions(tree, part.anchors)
+    for level in range(finest, max(bound, confines.level + 1) - 1, -1):
+        for domain in _in_order(part, tree, level, confines, anchors):
+            yield _candidate(levels, domain, anchors)
+    if bound > confines.level or not tree.is_labelled(tree.ancestor(confines, bound)):
+        return
+    # Everything the part may use lies in one domain of the level it asks for.
+    if int(part.room(tree, confines.level)[max(confines.index, 0)]) >= part.needed:
+        yield _candidate(levels, confines, anchors)
+
+
+def _candidate(levels: Levels, domain: Domain, anchors: Ints) -> Candidate:
+    preferred = levels.preferred
+    below = preferred is not None and preferred > domain.level and not levels.by_default
+    return Candidate(
+        tree=levels.tree,
+        domain=domain,
+        fill_level=preferred if below else None,
+        outward_from=_start(levels.tree, anchors, domain, preferred),
+    )
+
+
+def _in_order(
+    part: PartView, tree: Tree, level: int, confines: Domain, anchors: Ints
+) -> Iterator[Domain]:
+    """Domains of a level with room for the part: all wanted pods first, then as many as possible."""
+    first, end = tree.within(confines, level)
+    room = part.room(tree, level)[first:end]
+    usable = (room >= part.needed) & tree.labelled[level][first:end]
+    if len(anchors):
+        owners = anchors if level == tree.node_level else tree.domain_at[level][anchors]
+        inside = owners[(owners >= first) & (owners < end)]
+        members = np.bincount(inside - first, minlength=end - first)
+        usable &= members > 0
+    else:
+        members = np.zeros(end - first, dtype=np.intp)
+    found = np.flatnonzero(usable)
+    if not len(found):
+        return
+    size = room[found]
+    tight = part.group.strategy is Strategy.BINPACK
+    holds_all = size >= part.wanted
+    order_key = np.where(holds_all & tight, size, -size)
+    # The first candidate nearly always succeeds, so the rest is sorted only when it is asked for.
+    best = _first(members[found], holds_all, order_key)
+    yield Domain(level, first + int(found[best]))
+    order = np.lexsort((found, order_key, ~holds_all, -members[found]))
+    for index in order[order != best].tolist():
+        yield Domain(level, first + int(found[index]))
+
+
+def _first(members: Ints, holds_all: NDArray[np.bool_], order_key: Counts) -> int:
+    """Index of the best domain: most members, then room for all, then the strategy's order."""
+    chosen = np.flatnonzero(members == members.max())
+    if holds_all[chosen].any():
+        chosen = chosen[holds_all[chosen]]
+    return int(chosen[np.argmin(order_key[chosen])])
+
+
+def _anchor_positions(tree: Tree, anchors: Iterable[int]) -> Ints:
+    positions = tree.position_of[np.asarray(tuple(anchors), dtype=np.intp)]
+    return positions[positions < tree.size]
+
+
+def _start(tree: Tree, anchors: Ints, inside: Domain, preferred: int | None) -> Domain | None:
+    """Where to start filling: the domain below ``inside`` with the most running members."""
+    if not len(anchors):
+        return None
+    level = preferred if preferred is not None and preferred > inside.level else tree.node_level
+    owners = anchors if level == tree.node_level else tree.domain_at[level][anchors]
+    start, end = tree.within(inside, level)
+    owners = owners[(owners >= start) & (owners < end)]
+    if not len(owners) or level <= inside.level:
+        return None
+    values, counts = np.unique(owners, return_counts=True)
+    return Domain(level, int(values[np.argmax(counts)]))

@@ -1,0 +1,135 @@
+"""Which pods and gangs exist, and who belongs to whom. The one owner of that knowledge."""
+
+from collections.abc import Iterator
+from math import inf
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.scheduling.extension import QueuedItem
+from closeby.topology.labels import natural_key
+
+
+class Members:
+    """The pods that name one gang, waiting and placed, by uid."""
+
+    __slots__ = ("placed", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Pod] = {}
+        self.placed: dict[str, Pod] = {}
+
+
+class Books:
+    """Pods, gangs and priorities as last heard of."""
+
+    def __init__(self) -> None:
+        #: uid -> pod, for all pods that are not finished.
+        self.pods: dict[str, Pod] = {}
+        self.groups: dict[str, PodGroup] = {}
+        self.members: dict[str, Members] = {}
+        #: Plain pods that wait, by item key.
+        self.waiting_pods: dict[str, Pod] = {}
+        #: node name -> pods bound to a node nobody has heard of, by uid.
+        self.homeless: dict[str, dict[str, Pod]] = {}
+        self._priority_classes: dict[str, PriorityClass] = {}
+
+    def set_priority_class(self, priority_class: PriorityClass) -> None:
+        """Add or replace a priority class."""
+        self._priority_classes[priority_class.name] = priority_class
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """The gang a pod names, None if it names none or that is not there."""
+        return None if pod.group is None else self.groups.get(f"{pod.namespace}/{pod.group}")
+
+    def add(self, pod: Pod, placed: bool) -> None:
+        """Note a pod that waits or holds a node."""
+        self.pods[pod.uid] = pod
+        if pod.group is None:
+            if placed:
+                self.waiting_pods.pop(item_key(pod), None)
+            else:
+                self.waiting_pods[item_key(pod)] = pod
+            return
+        members = self.members.setdefault(item_key(pod), Members())
+        (members.waiting if placed else members.placed).pop(pod.uid, None)
+        (members.placed if placed else members.waiting)[pod.uid] = pod
+
+    def remove(self, uid: str) -> Pod | None:
+        """Forget a pod; returns it if it was known."""
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return None
+        key = item_key(pod)
+        if pod.group is None:
+            self.waiting_pods.pop(key, None)
+        elif key in self.members:
+            members = self.members[key]
+            members.waiting.pop(uid, None)
+            members.placed.pop(uid, None)
+            if not members.waiting and not members.placed:
+                del self.members[key]
+        return pod
+
+    def waiting(self, key: str) -> tuple[Pod, ...]:
+        """The pods of a work item that look for a node, in the order of their index, else of their names."""
+        pod = self.waiting_pods.get(key)
+        if pod is not None:
+            return (pod,)
+        members = self.members.get(key)
+        return () if members is None else tuple(sorted(members.waiting.values(), key=member_order))
+
+    def placed(self, key: str) -> tuple[Pod, ...]:
+        """The members of a gang that hold a node."""
+        members = self.members.get(key)
+        return () if members is None else tuple(sorted(members.placed.values(), key=member_order))
+
+    def item(self, key: str) -> QueuedItem | None:
+        """The work item as the queue orders it; None when nothing of it waits."""
+        pods = self.waiting(key)
+        if not pods:
+            return None
+        group = self.groups.get(key) if pods[0].group is not None else None
+        anchors = [pod.created for pod in pods if pod.created is not None]
+        return QueuedItem(
+            key=key,
+            priority=self._group_priority(group, pods),
+            anchor=min(anchors) if anchors else None,
+            pods=pods,
+            group=group,
+        )
+
+    def priority(self, pod: Pod) -> int:
+        """A pod's priority: its own number, its class, else the global default."""
+        if pod.spec.priority is not None:
+            return pod.spec.priority
+        return self._class_value(pod.spec.priority_class_name)
+
+    def item_keys(self) -> Iterator[str]:
+        """Keys of all work items with pods that wait."""
+        yield from self.waiting_pods
+        yield from (key for key, members in self.members.items() if members.waiting)
+
+    def _group_priority(self, group: PodGroup | None, pods: tuple[Pod, ...]) -> int:
+        if group is not None and group.priority is not None:
+            return group.priority
+        if group is not None and group.priority_class_name in self._priority_classes:
+            return self._priority_classes[group.priority_class_name].value
+        return max(self.priority(pod) for pod in pods)
+
+    def _class_value(self, name: str) -> int:
+        named = self._priority_classes.get(name)
+        if named is not None:
+            return named.value
+        defaults = [entry.value for entry in self._priority_classes.values() if entry.global_default]
+        return max(defaults, default=0)
+
+
+def item_key(pod: Pod) -> str:
+    """The work item a pod belongs to. Pods cannot share a key with a gang: theirs ends with their uid."""
+    return f"pod/{pod.namespace}/{pod.name}" if pod.group is None else f"{pod.namespace}/{pod.group}"
+
+
+def member_order(pod: Pod) -> tuple[float, tuple[tuple[int, str], ...], str]:
+    """Members by index, then by name with numbers as numbers."""
+    return (inf if pod.index is None else pod.index), natural_key(pod.name), pod.uid

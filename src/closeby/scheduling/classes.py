@@ -1,0 +1,249 @@
+"""Pod classes: pods with equal needs, and what is known of every node for them, kept up to date incrementally.
+
+The table is the one owner of cached filter and score results. Each class remembers how far it has read the
+cluster's change logs and recomputes touched slots only.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import UNLIMITED, Cluster
+from closeby.objects.pods import Pod, PodSpec
+from closeby.scheduling.counts import DomainCounts
+from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.scoring import Weighted, active_scorers, cacheable, plugin_scores, total_scores
+from closeby.scheduling.state import CycleState
+from closeby.topology.tree import Tree
+
+Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Scores = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+#: Cached node figures in all classes together (one figure is about 20 bytes).
+CACHED_FIGURES = 8_000_000
+#: Specs whose key is remembered.
+REMEMBERED_SPECS = 1 << 17
+#: A larger part than this of all slots is recomputed as a whole.
+WHOLE_FRACTION = 8
+
+
+class PodClass:
+    """One class and its cached figures; the arrays have one entry per slot."""
+
+    __slots__ = (
+        "blind_filters",
+        "capacities",
+        "counts",
+        "fits",
+        "key",
+        "node_cursor",
+        "node_filters",
+        "pod",
+        "ranked",
+        "static",
+        "static_filters",
+        "usage_cursor",
+    )
+
+    def __init__(self, key: Hashable, pod: Pod, filters: Sequence[Filter]) -> None:
+        self.key = key
+        #: Any pod of the class, to ask plugins with.
+        self.pod = pod
+        concerned = [plugin for plugin in filters if plugin.concerns(pod)]
+        self.static_filters = [p for p in concerned if p.filter_scope is Scope.STATIC]
+        self.capacities = [
+            p for p in concerned if isinstance(p, Capacity) and p.filter_scope is Scope.PER_NODE
+        ]
+        self.node_filters = [
+            p for p in concerned if p.filter_scope is Scope.PER_NODE and not isinstance(p, Capacity)
+        ]
+        #: Filters whose answer depends on what was placed elsewhere; not part of ``fits``.
+        self.blind_filters = [p for p in concerned if p.filter_scope is Scope.PER_PLACEMENT]
+        self.static: Bools = np.zeros(0, dtype=np.bool_)
+        #: Pods of this class that fit on each node, all cached filters applied.
+        self.fits: Counts = np.zeros(0, dtype=np.int64)
+        #: Total of the cacheable scores where a pod fits, else -inf; None until somebody needs it.
+        self.ranked: Scores | None = None
+        self.counts: dict[str, DomainCounts] = {}
+        self.usage_cursor = -1
+        self.node_cursor = -1
+
+
+class ClassTable:
+    """All classes in use."""
+
+    def __init__(self, cluster: Cluster, filters: Sequence[Filter], scorers: Sequence[Weighted]) -> None:
+        self._cluster = cluster
+        self._filters = tuple(filters)
+        self._scorers = tuple(scorers)
+        self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
+        plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
+        self._keyed = tuple(p for p in plugins.values() if not _constant_key(p))
+        self._by_spec_only = all(p.shares_by_spec for p in self._keyed)
+        self._blank = CycleState()
+        self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
+
+    def key_of(self, pod: Pod) -> Hashable:
+        """Pods with equal keys are judged alike."""
+        if not self._by_spec_only:
+            return tuple(plugin.class_key(pod) for plugin in self._keyed)
+        known = self._by_spec.get(id(pod.spec))
+        if known is not None and known[0] is pod.spec:
+            return known[1]
+        key = tuple(plugin.class_key(pod) for plugin in self._keyed)
+        if len(self._by_spec) > REMEMBERED_SPECS:
+            self._by_spec.clear()
+        self._by_spec[id(pod.spec)] = (pod.spec, key)
+        return key
+
+    def of(self, pod: Pod) -> PodClass:
+        """The pod's class, up to date."""
+        key = self.key_of(pod)
+        found = self._by_key.get(key)
+        if found is None:
+            found = PodClass(key, pod, self._filters)
+            self._by_key[key] = found
+            room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
+            while len(self._by_key) > room:
+                self._by_key.popitem(last=False)
+        else:
+            self._by_key.move_to_end(key)
+        self.refresh(found)
+        return found
+
+    def refresh(self, pod_class: PodClass) -> None:
+        """Bring a class up to date with the cluster."""
+        cluster = self._cluster
+        if (
+            pod_class.usage_cursor == cluster.usage_changes.cursor
+            and pod_class.node_cursor == cluster.node_changes.cursor
+        ):
+            return
+        nodes = cluster.node_changes.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
+        usage = cluster.usage_changes.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
+        pod_class.node_cursor = cluster.node_changes.cursor
+        pod_class.usage_cursor = cluster.usage_changes.cursor
+        grown = len(pod_class.fits) != cluster.capacity
+        whole = cluster.capacity // WHOLE_FRACTION
+        if nodes is None or usage is None or grown or len(nodes) + len(usage) > max(whole, 64):
+            self._compute(pod_class, nodes is None or grown or len(nodes) > 0)
+        elif len(nodes):
+            touched = np.unique(np.concatenate([nodes, usage]))
+            self._compute_static(pod_class, np.unique(nodes))
+            self._update(pod_class, touched)
+        else:
+            self._update(pod_class, _distinct(usage))
+
+    def counts(self, pod_class: PodClass, tree: Tree) -> DomainCounts:
+        """Pods that fit per domain of a tree; ``pod_class`` must be up to date."""
+        counts = pod_class.counts.get(tree.name)
+        if counts is None or counts.tree is not tree:
+            counts = DomainCounts(tree, pod_class.fits)
+            pod_class.counts[tree.name] = counts
+        return counts
+
+    def ranked(self, pod_class: PodClass) -> Scores:
+        """Cacheable score totals where a pod fits, -inf elsewhere; ``pod_class`` must be up to date."""
+        if pod_class.ranked is None:
+            pod_class.ranked = self._rank(pod_class, None)
+        return pod_class.ranked
+
+    def scores(self, pod_class: PodClass, slots: Ints) -> Scores:
+        """Score totals of slots on which the pod fits, all cacheable and normalised scorers counted."""
+        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
+        steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
+        return total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, slots))
+
+    def tells_nodes_apart(self, pod_class: PodClass) -> bool:
+        """Whether any cacheable or normalised scorer is active for this class."""
+        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
+        return any(plugin.score_scope is not Scope.PER_PLACEMENT for plugin, _ in scorers)
+
+    def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
+        if nodes_changed:
+            self._compute_static(pod_class, None)
+        pod_class.fits = self._fits(pod_class, None)
+        pod_class.counts.clear()
+        pod_class.ranked = None
+
+    def _update(self, pod_class: PodClass, slots: Ints) -> None:
+        fits = self._fits(pod_class, slots)
+        change = fits - pod_class.fits[slots]
+        pod_class.fits[slots] = fits
+        if pod_class.ranked is not None:
+            pod_class.ranked[slots] = self._rank(pod_class, slots)
+        if change.any():
+            for counts in pod_class.counts.values():
+                counts.add(slots, change)
+
+    def _compute_static(self, pod_class: PodClass, slots: Ints | None) -> None:
+        cluster = self._cluster
+        nodes = Nodes(cluster, slots)
+        index = slice(0, cluster.capacity) if slots is None else slots
+        answer: Bools = cluster.alive[index].copy()
+        for plugin in pod_class.static_filters:
+            if slots is None:
+                answer &= self._static_answer(plugin, pod_class.pod)
+            else:
+                answer &= plugin.filter(self._blank, pod_class.pod, nodes)
+        if slots is None:
+            pod_class.static = answer
+        else:
+            pod_class.static[slots] = answer
+
+    def _static_answer(self, plugin: Filter, pod: Pod) -> Bools:
+        """A plugin's answer for all nodes, shared by the classes that have the same key for this plugin."""
+        cluster = self._cluster
+        key = (plugin.name, plugin.class_key(pod))
+        known = self._static_answers.get(key)
+        if known is not None and known[0] == cluster.node_changes.cursor:
+            return known[1]
+        answer = plugin.filter(self._blank, pod, Nodes(cluster))
+        self._static_answers[key] = (cluster.node_changes.cursor, answer)
+        if len(self._static_answers) > max(64, CACHED_FIGURES // max(cluster.capacity, 1)):
+            self._static_answers.popitem(last=False)
+        return answer
+
+    def _fits(self, pod_class: PodClass, slots: Ints | None) -> Counts:
+        nodes = Nodes(self._cluster, slots)
+        pod = pod_class.pod
+        fits: Counts | None = None
+        for plugin in pod_class.capacities:
+            room = plugin.capacity(self._blank, pod, nodes)
+            fits = room if fits is None else np.minimum(fits, room)
+        if fits is None:
+            fits = np.full(len(nodes), UNLIMITED, dtype=np.int64)
+        allowed = pod_class.static if slots is None else pod_class.static[slots]
+        for filtering in pod_class.node_filters:
+            allowed = allowed & filtering.filter(self._blank, pod, nodes)
+        return np.where(allowed, fits, 0)
+
+    def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
+        scorers = [
+            entry
+            for entry in active_scorers(self._scorers, self._blank, pod_class.pod)
+            if cacheable(entry[0])
+        ]
+        fits = pod_class.fits if slots is None else pod_class.fits[slots]
+        nodes = Nodes(self._cluster, slots)
+        total = np.zeros(len(nodes))
+        for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes):
+            total += scores * (weight * 100.0 / plugin.max_score)
+        return np.where(fits > 0, total, -np.inf)
+
+
+def _distinct(slots: Ints) -> Ints:
+    """Slots without repeats; batches come ascending, which is cheap to see."""
+    if len(slots) < 2 or bool((slots[1:] > slots[:-1]).all()):
+        return slots
+    return np.unique(slots)
+
+
+def _constant_key(plugin: Plugin) -> bool:
+    return type(plugin).class_key is Plugin.class_key

@@ -1,0 +1,139 @@
+"""From the names in a constraint to the levels of a tree, or to the reason why that is impossible."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from closeby.objects.groups import TopologyConstraint
+from closeby.objects.reasons import Condition, Reason
+from closeby.topology.registry import Topologies
+from closeby.topology.tree import Tree
+
+
+class Levels(Struct, frozen=True, kw_only=True, eq=False):
+    """A constraint in terms of one tree; level indices as in ``Tree``, None when not asked for."""
+
+    tree: Tree
+    required: int | None = None
+    preferred: int | None = None
+    #: True when nobody asked: the gang merely goes to the tightest domain that holds it.
+    by_default: bool = False
+
+
+class _Problem(Protocol):
+    def __call__(
+        self, reason: Reason, where: str, message: str, remedy: str, blocking: bool
+    ) -> Condition: ...
+
+
+class Resolution(Struct, frozen=True, kw_only=True, eq=False):
+    """``levels`` None means that there is nothing to enforce (or, with a blocking condition, that it can't be)."""
+
+    levels: Levels | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, field: str) -> Resolution:
+    """Find the tree and levels that a constraint names.
+
+    ``owner`` and ``field`` say in conditions who holds the constraint. What is unknown blocks where something
+    is required and is only reported where it is preferred.
+    """
+    required = constraint.required is not None
+
+    def problem(reason: Reason, where: str, message: str, remedy: str, blocking: bool) -> Condition:
+        return Condition(
+            reason=reason, object=owner, field=where, message=message, remedy=remedy, blocking=blocking
+        )
+
+    name = constraint.topology
+    if name is None:
+        wanted = constraint.required or constraint.preferred
+        if wanted is None:
+            return Resolution()
+        having = topologies.having_level(wanted)
+        if len(having) != 1:
+            found = f"{len(having)} topologies have" if having else "no topology has"
+            remedy = (
+                f"name one of {', '.join(having)} in {field}.topology"
+                if having
+                else f"create a Topology with a level {wanted!r}, or name an existing level"
+            )
+            reason = Reason.TOPOLOGY_NOT_FOUND if having else Reason.TOPOLOGY_LEVEL_NOT_FOUND
+            return Resolution(
+                conditions=(problem(reason, field, f"{found} a level {wanted!r}", remedy, required),)
+            )
+        name = having[0]
+    tree = topologies.tree(name)
+    if tree is None:
+        declared = topologies.declared(name)
+        known = ", ".join(topologies.usable()) or "none"
+        message = (
+            f"topology {name!r} does not exist"
+            if declared is None
+            else f"topology {name!r} is not usable: {declared.conditions[0].message}"
+        )
+        remedy = f"use one of the usable topologies ({known}) or create it"
+        return Resolution(
+            conditions=(
+                problem(Reason.TOPOLOGY_NOT_FOUND, f"{field}.topology", message, remedy, required),
+            )
+        )
+    return _levels(constraint, tree, field, problem)
+
+
+def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Problem) -> Resolution:
+    remedy = f"use one of its levels: {', '.join(_declared(tree))}"
+    conditions: list[Condition] = []
+    found: dict[str, int | None] = {}
+    for kind, wanted in (("required", constraint.required), ("preferred", constraint.preferred)):
+        index = None if wanted is None else tree.level_named(wanted)
+        found[kind] = index
+        if wanted is not None and index is None:
+            conditions.append(
+                problem(
+                    Reason.TOPOLOGY_LEVEL_NOT_FOUND,
+                    f"{field}.{kind}TopologyLevel",
+                    f"topology {tree.name!r} has no level {wanted!r}",
+                    remedy,
+                    kind == "required",
+                )
+            )
+    required, preferred = found["required"], found["preferred"]
+    if required is not None and preferred is not None and preferred < required:
+        conditions.append(
+            problem(
+                Reason.INVALID_SPEC,
+                f"{field}.preferredTopologyLevel",
+                f"preferred level {constraint.preferred!r} is coarser than required level {constraint.required!r}",
+                "prefer the required level or one below it",
+                True,
+            )
+        )
+    if constraint.required is None and constraint.preferred is None:
+        conditions.append(
+            problem(
+                Reason.INVALID_SPEC,
+                field,
+                f"topology {tree.name!r} is named without a required or preferred level",
+                f"add one; {remedy}",
+                False,
+            )
+        )
+    if any(condition.blocking for condition in conditions):
+        return Resolution(conditions=tuple(conditions))
+    if required is None and preferred is None:
+        return Resolution(levels=closest(tree), conditions=tuple(conditions))
+    return Resolution(
+        levels=Levels(tree=tree, required=required, preferred=preferred), conditions=tuple(conditions)
+    )
+
+
+def closest(tree: Tree) -> Levels:
+    """Prefer the tightest domain of a tree, for gangs that name no level."""
+    return Levels(tree=tree, preferred=tree.node_level, by_default=True)
+
+
+def _declared(tree: Tree) -> tuple[str, ...]:
+    host = () if tree.host_level is None else (tree.host_level,)
+    return tuple(level.alias or level.node_label for level in (*tree.levels, *host))

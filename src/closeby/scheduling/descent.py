@@ -1,0 +1,186 @@
+"""Choosing nodes inside a domain for equal pods, by descent through the tree.
+
+At each level the gang goes to one child if one holds it, else to the fewest children; every child but the last
+is then used whole, so that a single path leads down to a partly used node. Binpack prefers the tightest child,
+spread the emptiest; equal ones are ordered by mean score, then by their place in natural order.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.objects.groups import Strategy
+from closeby.scheduling.counts import Counts, DomainCounts, Ints
+from closeby.topology.tree import Domain
+
+Scores = NDArray[np.float64]
+#: Mean node score of some domains of a level: (level, domain indices) -> one figure each.
+MeanScores = Callable[[int, Ints], Scores]
+
+#: Of many equal domains only so many are compared by score; scoring thousands would cost more than it tells.
+COMPARED_TIES = 64
+
+
+class Fill:
+    """Positions of a tree and how many pods each takes; positions come in the order of filling."""
+
+    __slots__ = ("positions", "takes")
+
+    def __init__(self) -> None:
+        self.positions: list[Ints] = []
+        self.takes: list[Counts] = []
+
+    def add(self, positions: Ints, takes: Counts) -> None:
+        """Use these positions."""
+        self.positions.append(positions)
+        self.takes.append(takes)
+
+    def in_topology_order(self) -> tuple[Ints, Counts]:
+        """All positions ascending, each once, with what they take."""
+        if len(self.positions) == 1 and len(self.positions[0]) == 1:
+            return self.positions[0], self.takes[0]
+        positions = np.concatenate(self.positions)
+        takes = np.concatenate(self.takes)
+        order = np.argsort(positions, kind="stable")
+        return positions[order], takes[order]
+
+
+def descend(
+    counts: DomainCounts,
+    domain: Domain,
+    wanted: int,
+    strategy: Strategy,
+    mean_scores: MeanScores | None,
+    fill_level: int | None = None,
+) -> Fill:
+    """Choose nodes inside ``domain``, which must hold ``wanted`` pods.
+
+    ``fill_level`` asks for the fewest domains of that level; without it every level uses its fewest.
+    """
+    fill = Fill()
+    choice = _Choice(counts, strategy, mean_scores)
+    if fill_level is not None and fill_level > domain.level:
+        for child, share in choice.fewest(domain, fill_level, wanted):
+            _descend_into(fill, choice, child, share)
+    else:
+        _descend_into(fill, choice, domain, wanted)
+    return fill
+
+
+def _descend_into(fill: Fill, choice: "_Choice", domain: Domain, wanted: int) -> None:
+    tree = choice.counts.tree
+    while domain.level < tree.node_level:
+        if choice.counts.inside(domain) == wanted:
+            _use_whole(fill, choice.counts, domain)
+            return
+        level = domain.level + 1
+        child = choice.holding(domain, level, wanted)
+        if child is None:
+            *whole, (last, share) = choice.fewest(domain, level, wanted)
+            for used, _ in whole:
+                _use_whole(fill, choice.counts, used)
+            child, wanted = last, share
+        domain = child
+    fill.add(np.asarray([domain.index], dtype=np.intp), np.asarray([wanted], dtype=np.int64))
+
+
+def _use_whole(fill: Fill, counts: DomainCounts, domain: Domain) -> None:
+    first, end = counts.tree.span(domain)
+    room = counts.of(counts.tree.node_level)[first:end]
+    used = np.flatnonzero(room)
+    fill.add(used + first, room[used])
+
+
+class _Choice:
+    """The order among the children of a domain."""
+
+    __slots__ = ("counts", "mean_scores", "spread")
+
+    def __init__(self, counts: DomainCounts, strategy: Strategy, mean_scores: MeanScores | None) -> None:
+        self.counts = counts
+        self.spread = strategy is Strategy.SPREAD
+        self.mean_scores = mean_scores
+
+    def holding(self, domain: Domain, level: int, wanted: int) -> Domain | None:
+        """The preferred single domain of a level inside ``domain`` that holds all pods."""
+        first, end = self.counts.tree.within(domain, level)
+        room = self.counts.of(level)[first:end]
+        index = self._pick(room, level, first, wanted)
+        return None if index is None else Domain(level, first + index)
+
+    def fewest(self, domain: Domain, level: int, wanted: int) -> list[tuple[Domain, int]]:
+        """The fewest domains of a level that together hold all pods, with the share of each.
+
+        The first is the one that can hold the most, the last as tight as possible, the others as near to the
+        first as the fewest allow. All but the last are used whole.
+        """
+        first, end = self.counts.tree.within(domain, level)
+        room = self.counts.of(level)[first:end]
+        single = self._pick(room, level, first, wanted)
+        if single is not None:
+            return [(Domain(level, first + single), wanted)]
+        order = np.argsort(-room, kind="stable")
+        reach = np.cumsum(room[order])
+        needed = int(np.searchsorted(reach, wanted)) + 1
+        if needed > 2 and level - domain.level > 1:
+            chosen = self._near(room, order, needed, wanted, level, first)
+        else:
+            chosen = order[: needed - 1].tolist()
+        left = wanted - int(room[chosen].sum())
+        rest = room.copy()
+        rest[chosen] = 0
+        last = self._pick(rest, level, first, left, near=chosen[0])
+        if last is None:
+            raise ValueError(f"{domain} does not hold {wanted} pods")
+        shares = [(Domain(level, first + index), int(room[index])) for index in chosen]
+        return [*shares, (Domain(level, first + last), left)]
+
+    def _near(
+        self, room: Counts, order: Ints, needed: int, wanted: int, level: int, offset: int
+    ) -> list[int]:
+        """All chosen domains but the last: the largest, then the nearest that still allow ``needed`` in all."""
+        chosen = [int(order[0])]
+        left = wanted - int(room[order[0]])
+        distance = self._distances(level, offset, len(room), chosen[0])
+        waiting = order[1:][room[order[1:]] > 0]
+        for remaining in range(needed - 2, 0, -1):
+            # With one domain taken, the ``remaining`` largest others must still hold what is left.
+            sizes = room[waiting]
+            reach = np.concatenate(([0], np.cumsum(sizes[: remaining + 1])))
+            inside_top = np.arange(len(waiting)) < remaining
+            others = np.where(inside_top, reach[-1] - sizes, reach[min(remaining, len(sizes))])
+            possible = np.flatnonzero(left - sizes <= others)
+            pick = int(possible[np.lexsort((possible, -sizes[possible], distance[waiting[possible]]))[0]])
+            chosen.append(int(waiting[pick]))
+            left -= int(sizes[pick])
+            waiting = np.delete(waiting, pick)
+        return chosen
+
+    def _pick(
+        self, room: Counts, level: int, offset: int, wanted: int, near: int | None = None
+    ) -> int | None:
+        """Index of the preferred domain with room for ``wanted``: by fit, distance, mean score, order."""
+        holds = np.flatnonzero(room >= wanted)
+        if not len(holds):
+            return None
+        sizes = room[holds]
+        best = sizes.max() if self.spread else sizes.min()
+        ties = holds[sizes == best]
+        if len(ties) > 1 and near is not None:
+            distance = self._distances(level, offset, len(room), near)[ties]
+            ties = ties[distance == distance.min()]
+        if len(ties) > 1 and self.mean_scores is not None:
+            ties = ties[:COMPARED_TIES]
+            return int(ties[np.argmax(self.mean_scores(level, ties + offset))])
+        return int(ties[0])
+
+    def _distances(self, level: int, offset: int, length: int, near: int) -> Ints:
+        """Edges from one domain of a level to others of the same level; shape (length,)."""
+        tree = self.counts.tree
+        shared = np.full(length, -1, dtype=np.intp)
+        for coarser in range(level + 1):
+            first, end = tree.within(tree.ancestor(Domain(level, offset + near), coarser), level)
+            shared[max(first - offset, 0) : max(end - offset, 0)] = coarser
+        distances: Ints = 2 * (level - shared)
+        return distances

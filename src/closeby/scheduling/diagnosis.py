@@ -1,0 +1,211 @@
+"""Why not there: what stands against one pod on each node, and how the domains look to a gang."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.pods import Pod
+from closeby.objects.quantities import format_amount
+from closeby.objects.reasons import Reason
+from closeby.scheduling.classes import ClassTable, PodClass
+from closeby.scheduling.counts import DomainCounts
+from closeby.scheduling.extension import Filter
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.outcomes import DomainFit, NodeRejection, PodExplanation
+from closeby.scheduling.parts import Share
+from closeby.scheduling.scoring import Weighted, active_scorers, plugin_scores
+from closeby.scheduling.state import CycleState
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+
+Ints = NDArray[np.intp]
+
+#: With more nodes than this, only the best ones are explained one by one.
+ALL_NODES_UP_TO = 200
+BEST_NODES = 20
+
+
+class Diagnosis:
+    """Answers from the present state of the cluster; changes nothing."""
+
+    def __init__(
+        self, cluster: Cluster, table: ClassTable, filters: Sequence[Filter], scorers: Sequence[Weighted]
+    ) -> None:
+        self._cluster = cluster
+        self._table = table
+        self._filters = tuple(filters)
+        self._scorers = tuple(scorers)
+
+    def refusals(
+        self, state: CycleState, pod: Pod, slots: Ints | None = None
+    ) -> dict[int, tuple[Filter, bool]]:
+        """For each slot that takes no such pod: the first filter that says no, and whether it looks at usage."""
+        cluster = self._cluster
+        chosen = np.flatnonzero(cluster.alive[: cluster.capacity]) if slots is None else slots
+        refused: dict[int, tuple[Filter, bool]] = {}
+        left = chosen
+        for plugin in self._filters:
+            if not plugin.concerns(pod) or not len(left):
+                continue
+            passed = plugin.filter(state, pod, Nodes(cluster, left))
+            dynamic = plugin.filter_scope.value != "static"
+            for slot in left[~passed].tolist():
+                refused[slot] = (plugin, dynamic)
+            left = left[passed]
+        return refused
+
+    def tally(self, state: CycleState, pod: Pod) -> Counter[Reason]:
+        """Nodes that take no such pod, by reason."""
+        cached: Counter[Reason] = Counter()
+        for slot, (plugin, _) in self.refusals(state, pod).items():
+            cached[plugin.rejection(state, pod, slot).reason] += 1
+        return cached
+
+    def why_no_node(self, state: CycleState, pod: Pod) -> tuple[Reason, str]:
+        """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
+
+        Nodes that could take the pod if they had room tell more than nodes that never will, so their reason
+        wins; otherwise the most frequent one.
+        """
+        usage: Counter[Reason] = Counter()
+        fixed: Counter[Reason] = Counter()
+        example: dict[Reason, str] = {}
+        for slot, (plugin, dynamic) in self.refusals(state, pod).items():
+            rejection = plugin.rejection(state, pod, slot)
+            (usage if dynamic else fixed)[rejection.reason] += 1
+            example.setdefault(rejection.reason, rejection.message)
+        if not usage and not fixed:
+            return Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes"
+        reason = (usage or fixed).most_common(1)[0][0]
+        total = sum(usage.values()) + sum(fixed.values())
+        counts = ", ".join(f"{count} {name}" for name, count in (usage + fixed).most_common())
+        return reason, f"0 of {total} nodes take it: {counts} (for instance {example[reason]})"
+
+    def explain_pod(self, state: CycleState, pod: Pod, everything: bool) -> PodExplanation:
+        """Scores of the nodes that pass, refusals of those that do not."""
+        cluster = self._cluster
+        refused = self.refusals(state, pod)
+        alive = np.flatnonzero(cluster.alive[: cluster.capacity])
+        feasible = alive[~np.isin(alive, np.fromiter(refused, dtype=np.intp, count=len(refused)))]
+        by_plugin, total = self._scores(state, pod, feasible)
+        reasons = Counter(
+            plugin.rejection(state, pod, slot).reason for slot, (plugin, _) in refused.items()
+        )
+        few = everything or cluster.node_count <= ALL_NODES_UP_TO
+        order = np.argsort(-total, kind="stable") if not few else np.arange(len(feasible))
+        shown = order if few else order[:BEST_NODES]
+        scores: dict[str, Mapping[str, float]] = {}
+        for index in shown.tolist():
+            entry = {name: _figure(values[index]) for name, values in by_plugin.items()}
+            scores[self._name(int(feasible[index]))] = entry | {"total": _figure(total[index])}
+        rejected = {}
+        for slot, (plugin, _) in sorted(refused.items()):
+            if few or len(rejected) < BEST_NODES:
+                rejection = plugin.rejection(state, pod, slot)
+                rejected[self._name(slot)] = NodeRejection(plugin.name, rejection.reason, rejection.message)
+        return PodExplanation(
+            pod=pod.key,
+            scores=scores,
+            rejected=rejected,
+            feasible_nodes=len(feasible),
+            rejected_by=dict(reasons),
+        )
+
+    def survey(
+        self, demand: Sequence[Share], tree: Tree, level: int, limit: int | None
+    ) -> tuple[DomainFit, ...]:
+        """How the labelled domains of a level look to a gang, the roomiest first."""
+        wanted = sum(len(share.pods) for share in demand)
+        counts = [self._table.counts(share.pod_class, tree) for share in demand]
+        room = self._room(demand, counts, tree, level)
+        labelled = np.flatnonzero(tree.labelled[level]) if level > ROOT_LEVEL else np.zeros(1, dtype=np.intp)
+        order = labelled[np.argsort(-room[labelled], kind="stable")]
+        return tuple(
+            self._domain_fit(demand, tree, Domain(level, index), int(room[index]), wanted)
+            for index in order[:limit].tolist()
+        )
+
+    def domain_fit(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> DomainFit:
+        """How one domain looks to a gang."""
+        counts = [self._table.counts(share.pod_class, tree) for share in demand]
+        room = self._room(demand, counts, tree, domain.level)
+        wanted = sum(len(share.pods) for share in demand)
+        return self._domain_fit(demand, tree, domain, int(room[max(domain.index, 0)]), wanted)
+
+    def _room(
+        self, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree, level: int
+    ) -> NDArray[np.int64]:
+        """Pods of the gang that fit each domain: every class up to what is asked of it."""
+        room = np.zeros(tree.count(level), dtype=np.int64)
+        for share, count in zip(demand, counts, strict=True):
+            of = np.asarray([count.total]) if level == ROOT_LEVEL else count.of(level)
+            room += of if len(demand) == 1 else np.minimum(of, len(share.pods))
+        return room
+
+    def _domain_fit(
+        self, demand: Sequence[Share], tree: Tree, domain: Domain, fits: int, wanted: int
+    ) -> DomainFit:
+        first, end = tree.span(domain)
+        slots = tree.slot_at[first:end]
+        slots = slots[self._cluster.alive[slots]]
+        blocked: Counter[Reason] = Counter()
+        state = CycleState()
+        for share in demand:
+            pod = share.pods[0]
+            full = slots[share.pod_class.fits[slots] == 0]
+            for slot, (plugin, _) in self.refusals(state, pod, full).items():
+                blocked[plugin.rejection(state, pod, slot).reason] += 1
+        return DomainFit(
+            topology=tree.name,
+            level=None if domain.level == ROOT_LEVEL else tree.level_names[domain.level],
+            path=tree.path(domain),
+            fits=fits,
+            wanted=wanted,
+            blocked_by=dict(blocked),
+            nodes=len(slots),
+            lack="" if fits >= wanted else self._lack(demand, slots),
+        )
+
+    def _lack(self, demand: Sequence[Share], slots: Ints) -> str:
+        """The resource of which the domain has least for the gang: free in all, and asked for."""
+        asked: Counter[str] = Counter()
+        for share in demand:
+            for resource, amount in share.pods[0].spec.requests:
+                asked[resource] += amount * len(share.pods)
+        tightest: tuple[float, str] | None = None
+        for resource, amount in sorted(asked.items()):
+            free = int(self._cluster.free(self._cluster.row_of[resource], slots).sum())
+            text = f"{resource}: {format_amount(resource, free)} free, {format_amount(resource, amount)} asked"
+            if amount and (tightest is None or free / amount < tightest[0]):
+                tightest = (free / amount, text)
+        return "" if tightest is None else tightest[1]
+
+    def _scores(
+        self, state: CycleState, pod: Pod, feasible: Ints
+    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
+        total = np.zeros(len(feasible))
+        by_plugin: dict[str, NDArray[np.float64]] = {}
+        scorers = active_scorers(self._scorers, state, pod)
+        for plugin, weight, scores in plugin_scores(scorers, state, pod, Nodes(self._cluster, feasible)):
+            by_plugin[plugin.name] = scores
+            total += scores * (weight * 100.0 / plugin.max_score)
+        return by_plugin, total
+
+    def _name(self, slot: int) -> str:
+        return self._cluster.node_at(slot).name
+
+
+def reasons_sentence(tally: Iterable[tuple[Reason, int]]) -> str:
+    """``3 InsufficientResources, 1 TaintNotTolerated``."""
+    return ", ".join(f"{count} {reason}" for reason, count in tally)
+
+
+def total_room(classes: Sequence[PodClass]) -> list[int]:
+    """Pods of each class that fit in the whole cluster."""
+    return [int(pod_class.fits.sum()) for pod_class in classes]
+
+
+def _figure(value: float) -> float:
+    return round(float(value), 6)

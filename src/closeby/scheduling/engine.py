@@ -1,0 +1,413 @@
+"""The engine: events in, decisions out. It does no I/O, reads no clock, and is the only owner of its state.
+
+The simulator, the command line, the tests and a live scheduler all drive this very object through ``handle``.
+(After the state machine of dask.distributed's worker.)
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.books import Books, item_key
+from closeby.scheduling.cycle import Attempt, Cycle
+from closeby.scheduling.diagnosis import Diagnosis
+from closeby.scheduling.events import (
+    BindFailed,
+    Event,
+    GroupChanged,
+    GroupRemoved,
+    NodeAdded,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    PriorityClassChanged,
+    Tick,
+    TopologyChanged,
+    TopologyRemoved,
+)
+from closeby.scheduling.extension import Handle
+from closeby.scheduling.gangs import constraints_of, missing, roster, unassigned
+from closeby.scheduling.outcomes import Assignment, Bind, Decision, Leftover, Outcome, Report, Retry
+from closeby.scheduling.places import place_of, ranks
+from closeby.scheduling.profiles import Profile
+from closeby.scheduling.queue import WorkQueue
+from closeby.topology.registry import Topologies
+from closeby.topology.tree import Tree
+
+Ints = NDArray[np.intp]
+
+
+class StoryEntry(Struct, frozen=True):
+    """One thing that happened to a pod or gang; ``stimulus`` counts the events handled so far."""
+
+    stimulus: int
+    what: str
+    outcome: Outcome | None = None
+
+
+class Engine:
+    """All state of one scheduler."""
+
+    def __init__(
+        self,
+        build_profile: Callable[[Handle], Profile],
+        *,
+        explain: bool = False,
+        explain_everything: bool = False,
+    ) -> None:
+        """``explain`` records candidates, scores and refusals with every outcome, at a cost."""
+        self.cluster = Cluster()
+        self.topologies = Topologies(self.cluster.labels, self.cluster.names)
+        self.books = Books()
+        self.profile = build_profile(Handle(self.cluster, self.topologies, self.books.group_of))
+        self._queue = WorkQueue(self.profile.queue_sort)
+        self._cycle = Cycle(
+            cluster=self.cluster,
+            topologies=self.topologies,
+            profile=self.profile,
+            explain=explain,
+            explain_everything=explain_everything,
+        )
+        self._close_by_default = self.profile.close_by_default
+        self._stories: dict[str, list[StoryEntry]] = {}
+        self._stimulus = 0
+        self._order = 0
+
+    # The only mutator
+
+    def handle(self, *events: Event) -> list[Decision]:
+        """Take events in, in order; decisions are made on a ``Tick`` only."""
+        decisions: list[Decision] = []
+        for event in events:
+            self._stimulus += 1
+            match event:
+                case PodAdded(pod):
+                    self._pod_added(pod)
+                case NodeAdded(node):
+                    self._node_added(event)
+                case NodeRemoved(name):
+                    self._node_removed(name)
+                case PodRemoved(uid):
+                    self._pod_removed(uid, "deleted")
+                case GroupChanged(group):
+                    self.books.groups[group.key] = group
+                    self._consider(group.key)
+                case GroupRemoved(key):
+                    self.books.groups.pop(key, None)
+                    self._consider(key)
+                case TopologyChanged(topology, ignored):
+                    self.topologies.declare(topology, ignored)
+                    self._wake()
+                case TopologyRemoved(name):
+                    self.topologies.withdraw(name)
+                    self._wake()
+                case PriorityClassChanged(priority_class):
+                    self.books.set_priority_class(priority_class)
+                case BindFailed(uid, why, final):
+                    self._bind_failed(uid, why, final)
+                case Tick(_, limit):
+                    self._decide(decisions, limit)
+        return decisions
+
+    # Reading
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """Questions about the present state."""
+        return self._cycle.diagnosis
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Keys of the work items that wait for an event."""
+        return self._queue.waiting
+
+    def story(self, key: str) -> tuple[StoryEntry, ...]:
+        """All that was decided about one pod or gang (``namespace/name``), oldest first."""
+        return (*self._stories.get(key, ()), *self._stories.get(f"pod/{key}", ()))
+
+    def outcome(self, key: str) -> Outcome | None:
+        """The newest decision about one pod or gang."""
+        return next((entry.outcome for entry in reversed(self.story(key)) if entry.outcome is not None), None)
+
+    def validate_state(self) -> None:
+        """Assert every invariant across the indices."""
+        usage = np.zeros_like(self.cluster.requested)
+        for pod, slot in self.cluster.placed_pods():
+            demand = self.cluster.demand(pod.spec)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
+                usage[row, slot] += amount
+            assert self.cluster.nodes[slot] is not None, f"{pod.key} holds a slot without a node"
+            known = self.books.pods.get(pod.uid)
+            assert known is not None, f"{pod.key} is placed but unknown"
+        assert (usage == self.cluster.requested).all(), "columns do not equal the sum of the pods on them"
+        for key, members in self.books.members.items():
+            assert not (members.waiting.keys() & members.placed.keys()), f"{key} counts a member twice"
+            for uid in members.placed:
+                homeless = any(uid in pods for pods in self.books.homeless.values())
+                assert homeless or self.cluster.placement(uid) is not None, f"{uid} of {key} holds nothing"
+            for uid in members.waiting:
+                assert self.cluster.placement(uid) is None, f"{uid} of {key} waits and holds a node"
+        for key in self.books.waiting_pods:
+            assert self._queue.knows(key), f"{key} waits but is not queued"
+
+    # Events
+
+    def _pod_added(self, pod: Pod) -> None:
+        before = self.books.pods.get(pod.uid)
+        if pod.finished:
+            if before is not None:
+                self._pod_removed(pod.uid, "finished")
+            return
+        if before is not None:
+            self._release(pod.uid)
+            self.books.remove(pod.uid)
+        if pod.node_name is None:
+            self.books.add(pod, placed=False)
+            self._consider(item_key(pod))
+            return
+        self.books.add(pod, placed=True)
+        slot = self.cluster.slot(pod.node_name)
+        if slot is None:
+            self.books.homeless.setdefault(pod.node_name, {})[pod.uid] = pod
+        else:
+            self._hold(pod, slot)
+        key = item_key(pod)
+        if not self.books.waiting(key):
+            self._queue.drop(key)
+
+    def _hold(self, pod: Pod, slot: int) -> None:
+        self.cluster.place_pod(pod, slot)
+        for plugin in self.profile.reserves:
+            plugin.pod_assumed(pod, slot)
+
+    def _release(self, uid: str) -> bool:
+        pod = self.books.pods[uid]
+        if pod.node_name is not None:
+            self.books.homeless.get(pod.node_name, {}).pop(uid, None)
+        slot = self.cluster.forget_pod(uid)
+        if slot is None:
+            return False
+        for plugin in self.profile.reserves:
+            plugin.pod_forgotten(pod, slot)
+        return True
+
+    def _pod_removed(self, uid: str, why: str) -> None:
+        if uid not in self.books.pods:
+            return
+        freed = self._release(uid)
+        pod = self.books.remove(uid)
+        if pod is None:
+            return
+        self._tell(item_key(pod), f"{pod.key} {why}")
+        if not self.books.waiting(item_key(pod)):
+            self._queue.drop(item_key(pod))
+        if freed:
+            self._wake()
+
+    def _node_added(self, event: NodeAdded) -> None:
+        slot = self.cluster.add_node(event.node)
+        for pod in self.books.homeless.pop(event.node.name, {}).values():
+            self._hold(pod, slot)
+        self._wake()
+
+    def _node_removed(self, name: str) -> None:
+        slot = self.cluster.slot(name)
+        if slot is None:
+            return
+        for pod in self.cluster.remove_node(name):
+            for plugin in self.profile.reserves:
+                plugin.pod_forgotten(pod, slot)
+            self.books.homeless.setdefault(name, {})[pod.uid] = pod
+        self._wake()
+
+    def _bind_failed(self, uid: str, why: str, final: bool) -> None:
+        pod = self.books.pods.get(uid)
+        if pod is None:
+            return
+        self._release(uid)
+        self._tell(item_key(pod), f"binding of {pod.key} failed: {why}")
+        if final:
+            self.books.remove(uid)
+        else:
+            self.books.add(pod, placed=False)
+            self._consider(item_key(pod))
+        self._wake()
+
+    def _consider(self, key: str) -> None:
+        """Something of a work item is new: let it be looked at."""
+        if self._queue.knows(key):
+            self._queue.wake(key)
+            return
+        item = self.books.item(key)
+        if item is not None:
+            self._queue.put(item)
+
+    def _wake(self) -> None:
+        for key in self._queue.waiting:
+            self._queue.wake(key)
+
+    # Decisions
+
+    def _decide(self, decisions: list[Decision], limit: int | None) -> None:
+        taken = 0
+        while limit is None or taken < limit:
+            key = self._queue.pop()
+            if key is None:
+                return
+            taken += 1
+            waiting = self.books.waiting(key)
+            if not waiting:
+                self._queue.drop(key)
+                continue
+            outcome = self._attempt(key, waiting, decisions)
+            self._tell(key, "decided", outcome)
+            decisions.append(Report(outcome))
+            if outcome.leftover:
+                self._queue.park(key)
+                decisions.append(Retry(key))
+            else:
+                self._queue.drop(key)
+
+    def _attempt(self, key: str, waiting: tuple[Pod, ...], decisions: list[Decision]) -> Outcome:
+        refused: list[Leftover] = []
+        ready: list[Pod] = []
+        for pod in waiting:
+            refusal = self._kept_out(pod)
+            if refusal is None:
+                ready.append(pod)
+            else:
+                refused.append(Leftover(pod, refusal.reason, refusal.sentence()))
+        if waiting[0].group is None:
+            attempt = self._cycle.pod(waiting[0]) if ready else Attempt()
+            return self._settle(key, tuple(ready), refused, attempt, (), decisions)
+        return self._attempt_gang(key, tuple(ready), refused, decisions)
+
+    def _attempt_gang(
+        self, key: str, ready: tuple[Pod, ...], refused: list[Leftover], decisions: list[Decision]
+    ) -> Outcome:
+        group = self.books.groups.get(key)
+        running = self._running(key)
+        refusal: Condition | None = None
+        conditions: tuple[Condition, ...] = ()
+        attempt = Attempt()
+        if group is None:
+            refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it")
+        else:
+            members = roster(group, ready, running)
+            constraints = constraints_of(group, self.topologies, self._close_by_default)
+            conditions = (*group.conditions, *constraints.conditions, *unassigned(group, ready))
+            refusal = next((condition for condition in conditions if condition.blocking), None)
+            unsupported = [entry for entry in refused if entry.reason is Reason.UNSUPPORTED]
+            if refusal is None and unsupported:
+                refusal = _gang_refusal(key, Reason.UNSUPPORTED, unsupported[0].message)
+            lack = missing(group, members)
+            if refusal is None and lack is not None:
+                refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
+            if refusal is None and ready:
+                attempt = self._cycle.gang(group, ready, members, constraints)
+        if refusal is not None:
+            attempt = Attempt(refusal=refusal)
+        return self._settle(key, ready, refused, attempt, conditions, decisions)
+
+    def _running(self, key: str) -> list[tuple[Pod, int]]:
+        running = []
+        for pod in self.books.placed(key):
+            slot = self.cluster.placement(pod.uid)
+            if slot is not None:
+                running.append((pod, slot))
+        return running
+
+    def _kept_out(self, pod: Pod) -> Condition | None:
+        if pod.spec.unsupported:
+            return Condition(
+                reason=Reason.UNSUPPORTED,
+                object=f"Pod/{pod.key}",
+                field=pod.spec.unsupported[0],
+                message=f"closeby does not know this hard constraint yet: {', '.join(pod.spec.unsupported)}",
+                remedy="remove it or leave the pod to another scheduler",
+                blocking=True,
+            )
+        for plugin in self.profile.pre_enqueue:
+            refusal = plugin.pre_enqueue(pod)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _settle(
+        self,
+        key: str,
+        ready: tuple[Pod, ...],
+        refused: list[Leftover],
+        attempt: Attempt,
+        conditions: tuple[Condition, ...],
+        decisions: list[Decision],
+    ) -> Outcome:
+        """Write an attempt into the books and say it as one outcome."""
+        is_gang = not key.startswith("pod/")
+        leftover = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
+        if attempt.refusal is not None:
+            text = attempt.refusal.sentence()
+            leftover += [Leftover(pod, attempt.refusal.reason, text) for pod in ready]
+        assigned = self._assign(key, attempt, is_gang, decisions)
+        # A gated or unsupported plain pod is its own refusal.
+        only = refused[0] if refused and not is_gang else None
+        reason = attempt.refusal.reason if attempt.refusal is not None else only and only.reason
+        message = attempt.refusal.sentence() if attempt.refusal is not None else only and only.message
+        tree = attempt.tree
+        members = self._running(key) if is_gang else []
+        return Outcome(
+            key=key.removeprefix("pod/"),
+            is_gang=is_gang,
+            assigned=assigned,
+            leftover=tuple(leftover),
+            reason=reason,
+            message=message,
+            place=place_of(tree, members) if tree is not None and members else None,
+            domains=attempt.domains,
+            conditions=conditions,
+            explanations=attempt.explanations,
+        )
+
+    def _assign(
+        self, key: str, attempt: Attempt, is_gang: bool, decisions: list[Decision]
+    ) -> tuple[Assignment, ...]:
+        if not attempt.placed:
+            return ()
+        tree = attempt.tree or self.topologies.flat()
+        rank_of = ranks(tree, self._running(key), attempt.placed) if is_gang else {}
+        path = _path(attempt.tree, attempt.placed) if is_gang else ()
+        names = self.cluster.names
+        assigned = []
+        for pod, slot in attempt.placed:
+            node = names[slot] or ""
+            rank = rank_of.get(pod.uid)
+            labels: dict[str, str] = {}
+            for plugin in self.profile.pre_binds:
+                labels.update(plugin.pre_bind(pod, slot))
+            self.books.add(pod, placed=True)
+            assigned.append(Assignment(pod, node, self._order, rank))
+            decisions.append(Bind(pod=pod, node=node, rank=rank, domain=path, labels=labels))
+            self._order += 1
+        return tuple(assigned)
+
+    def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
+        self._stories.setdefault(key, []).append(StoryEntry(self._stimulus, what, outcome))
+
+
+def _path(tree: Tree | None, placed: Iterable[tuple[Pod, int]]) -> tuple[str | None, ...]:
+    if tree is None:
+        return ()
+    slots = np.asarray([slot for _, slot in placed], dtype=np.intp)
+    return tree.path(tree.tightest(tree.position_of[slots]))
+
+
+def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:
+    return Condition(
+        reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True
+    )

@@ -1,0 +1,96 @@
+"""What goes into the engine: changes of the world, and the tick that makes it decide."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.objects.topologies import Topology
+
+
+class NodeAdded(Struct, frozen=True):
+    """A node appeared, or changed."""
+
+    node: Node
+
+
+class NodeRemoved(Struct, frozen=True):
+    """A node went away, with the pods on it."""
+
+    name: str
+
+
+class PodAdded(Struct, frozen=True):
+    """A pod appeared, or changed; one with a node name runs (or is bound) there."""
+
+    pod: Pod
+
+
+class PodRemoved(Struct, frozen=True):
+    """A pod was deleted."""
+
+    uid: str
+
+
+class GroupChanged(Struct, frozen=True):
+    """A gang appeared or changed."""
+
+    group: PodGroup
+
+
+class GroupRemoved(Struct, frozen=True):
+    """A gang's object was deleted."""
+
+    key: str
+
+
+class TopologyChanged(Struct, frozen=True):
+    """A topology appeared or changed; ``ignored`` as in ``Topologies.declare``."""
+
+    topology: Topology
+    ignored: Mapping[str, frozenset[str]] = {}
+
+
+class TopologyRemoved(Struct, frozen=True):
+    """A topology was deleted."""
+
+    name: str
+
+
+class PriorityClassChanged(Struct, frozen=True):
+    """A priority class appeared or changed."""
+
+    priority_class: PriorityClass
+
+
+class BindFailed(Struct, frozen=True):
+    """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will."""
+
+    uid: str
+    why: str
+    final: bool = False
+
+
+class Tick(Struct, frozen=True):
+    """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready)."""
+
+    now: float | None = None
+    limit: int | None = None
+
+
+Event = (
+    NodeAdded
+    | NodeRemoved
+    | PodAdded
+    | PodRemoved
+    | GroupChanged
+    | GroupRemoved
+    | TopologyChanged
+    | TopologyRemoved
+    | PriorityClassChanged
+    | BindFailed
+    | Tick
+)

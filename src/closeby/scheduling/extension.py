@@ -1,0 +1,284 @@
+"""The extension points. A plugin is a class that inherits those it takes part in.
+
+The names are kube-scheduler's. What differs: Filter and Score judge many nodes at once and return arrays;
+pods with equal needs form a class and share results; a plugin says how long its results stay true (``Scope``).
+Authors who want simplicity start from ``closeby.scheduling.scalar``.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.nodes_view import Nodes
+from closeby.topology.registry import Topologies
+from closeby.topology.tree import Domain, Tree
+
+if TYPE_CHECKING:
+    from closeby.scheduling.parts import PartView
+    from closeby.scheduling.state import CycleState
+
+Bools = NDArray[np.bool_]
+Scores = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
+
+#: Undoes what a plugin noted about one pod.
+Undo = Callable[[], None]
+
+
+class Scope(Enum):
+    """How long a result about a node stays true."""
+
+    #: Until the Node object changes.
+    STATIC = "static"
+    #: Until a pod comes to or leaves that node.
+    PER_NODE = "per_node"
+    #: Until any pod is placed anywhere. A gang is then filled pod by pod.
+    PER_PLACEMENT = "per_placement"
+
+
+class Rejection(NamedTuple):
+    """Why one pod may not go to one node."""
+
+    reason: Reason
+    message: str
+
+
+class NoArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """For plugins that take no arguments."""
+
+
+class Handle:
+    """What a plugin may read besides what it is asked about."""
+
+    def __init__(self, cluster: Cluster, topologies: Topologies, group_of: Callable[[Pod], PodGroup | None]):
+        self.cluster = cluster
+        self.topologies = topologies
+        #: The gang of a pod, None for a plain pod.
+        self.group_of = group_of
+
+
+class Plugin:
+    """Base of all extension points."""
+
+    #: Name in the configuration and in reports.
+    name: ClassVar[str]
+    #: Schema of the plugin's ``arguments``; unknown or ill-typed ones are errors.
+    Arguments: ClassVar[type[Struct]] = NoArguments
+
+    def __init__(self, arguments: Struct, handle: Handle) -> None:
+        self.handle = handle
+
+    def class_key(self, pod: Pod) -> Hashable:
+        """What of a pod decides this plugin's answers. Pods with equal keys share them."""
+        return None
+
+    @property
+    def shares_by_spec(self) -> bool:
+        """True when ``class_key`` looks at nothing but ``pod.spec``; saves asking for every pod."""
+        return type(self).class_key is Plugin.class_key
+
+
+class PreEnqueue(Plugin):
+    """May keep a pod out of the queue."""
+
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
+        """None lets the pod in; a condition says why it waits."""
+        raise NotImplementedError
+
+
+class QueueSort(Plugin):
+    """Exactly one is active: one total order over work items, fixed when the item appears."""
+
+    def sort_key(self, item: "QueuedItem") -> tuple[Hashable, ...]:
+        """Smaller comes first; keys must be comparable with each other."""
+        raise NotImplementedError
+
+
+class QueuedItem(Struct, frozen=True, kw_only=True):
+    """A gang or a single pod as the queue orders it."""
+
+    #: ``namespace/name`` of the gang or pod.
+    key: str
+    priority: int
+    #: Creation time of the first pending pod, seconds since the epoch; None when unknown.
+    anchor: float | None
+    pods: tuple[Pod, ...]
+    group: PodGroup | None
+
+
+class PreFilter(Plugin):
+    """Looks at a work item once, before any node."""
+
+    def pre_filter(self, state: "CycleState", pods: tuple[Pod, ...]) -> Condition | None:
+        """A condition makes the item wait with that reason."""
+        raise NotImplementedError
+
+
+class Filter(Plugin):
+    """Says which nodes a pod may go to."""
+
+    filter_scope: ClassVar[Scope] = Scope.STATIC
+
+    def concerns(self, pod: Pod) -> bool:
+        """False when the plugin would let this pod go anywhere; saves the question."""
+        return True
+
+    def filter(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Bools:
+        """True where the pod may go; shape (len(nodes),)."""
+        raise NotImplementedError
+
+    def rejection(self, state: "CycleState", pod: Pod, slot: int) -> Rejection:
+        """Why ``filter`` said no to this node, for people."""
+        raise NotImplementedError
+
+
+class Capacity(Filter):
+    """A filter that can count: how many pods like this one fit on each node."""
+
+    filter_scope: ClassVar[Scope] = Scope.PER_NODE
+
+    def capacity(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Counts:
+        """Pods like this one that still fit; shape (len(nodes),). 0 means the filter says no."""
+        raise NotImplementedError
+
+    def filter(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Bools:
+        return self.capacity(state, pod, nodes) > 0
+
+
+class PostFilter(Plugin):
+    """Asked when a work item found no place."""
+
+    def post_filter(self, state: "CycleState", pods: tuple[Pod, ...]) -> None:
+        """May note what would help; it cannot place anything."""
+        raise NotImplementedError
+
+
+class Candidate(Struct, frozen=True, kw_only=True, eq=False):
+    """A set of nodes in which a gang (or a part of it) may be placed.
+
+    Either a domain of a tree, or (``tree`` None) plain ``slots``. ``fill_level`` asks that inside the domain
+    the fewest domains of that level be used; None descends level by level. ``outward_from`` names a domain
+    where members already are: it is filled first, then the domains around it.
+    """
+
+    tree: Tree | None = None
+    domain: Domain | None = None
+    fill_level: int | None = None
+    outward_from: Domain | None = None
+    slots: Ints | None = None
+
+
+class PlacementGenerate(Plugin):
+    """Proposes node sets for a gang, best first."""
+
+    def placement_generate(self, state: "CycleState", part: "PartView") -> Iterable[Candidate] | None:
+        """Candidates in the order they should be tried; None when the plugin has nothing to say."""
+        raise NotImplementedError
+
+
+class Placement(Struct, frozen=True, kw_only=True, eq=False):
+    """Pods and the slots they would go to, in the same order."""
+
+    pods: tuple[Pod, ...]
+    slots: Ints
+    candidate: Candidate
+
+
+class PlacementScore(Plugin):
+    """Compares whole placements. Sees raw costs; the lowest sum over all such plugins wins."""
+
+    #: How many successful candidates it wants to compare.
+    placements_to_compare: ClassVar[int] = 4
+
+    def placement_cost(self, state: "CycleState", placement: Placement) -> float:
+        """Cost of a placement that is assumed on the cluster right now."""
+        raise NotImplementedError
+
+
+class PreScore(Plugin):
+    """Looks at a pod once, before it is scored."""
+
+    def pre_score(self, state: "CycleState", pod: Pod) -> bool:
+        """False leaves this plugin's Score out for this pod (upstream's Skip)."""
+        raise NotImplementedError
+
+
+class Score(Plugin):
+    """Says how good each node is for a pod."""
+
+    score_scope: ClassVar[Scope] = Scope.STATIC
+    #: Greatest value of the score after normalising; totals weigh value x 100 / maximum.
+    max_score: ClassVar[float] = 100.0
+    #: Weight in totals unless the configuration gives one.
+    default_weight: ClassVar[float] = 1.0
+    #: True when a gang's fill by descent already honours this score.
+    honoured_by_descent: ClassVar[bool] = False
+
+    def scores(self, pod: Pod) -> bool:
+        """False when every node would get the same score for this pod."""
+        return True
+
+    def score(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Scores:
+        """Higher is better; shape (len(nodes),)."""
+        raise NotImplementedError
+
+
+class NormalizeScore(Score):
+    """A score that depends on the other nodes that passed the filters."""
+
+    def normalize(self, state: "CycleState", pod: Pod, scores: Scores) -> Scores:
+        """Map raw scores of the feasible nodes to 0..``max_score``."""
+        raise NotImplementedError
+
+
+class Reserve(Plugin):
+    """Keeps books about placed pods, undone exactly with the statement."""
+
+    def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
+        """A pod took a slot. Returns how to undo what was noted (None: nothing was)."""
+        raise NotImplementedError
+
+    def pod_forgotten(self, pod: Pod, slot: int) -> Undo | None:
+        """A pod left a slot for good (finished, deleted, or its binding failed)."""
+        raise NotImplementedError
+
+
+class Permit(Plugin):
+    """Last word before a work item is committed."""
+
+    def permit(self, state: "CycleState", placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
+        """A condition takes the placement back."""
+        raise NotImplementedError
+
+
+class PreBind(Plugin):
+    """Adds labels and annotations that are written with the binding."""
+
+    def pre_bind(self, state: "CycleState", pod: Pod, slot: int) -> dict[str, str]:
+        """Labels for the pod."""
+        raise NotImplementedError
+
+
+class Bind(Plugin):
+    """Chooses who writes the binding; by default the engine's caller does."""
+
+    def bind(self, pod: Pod, node_name: str) -> bool:
+        """True when this plugin takes the binding over."""
+        raise NotImplementedError
+
+
+class PostBind(Plugin):
+    """Told when a pod is bound."""
+
+    def post_bind(self, pod: Pod, node_name: str) -> None:
+        """The binding stands."""
+        raise NotImplementedError

@@ -1,0 +1,339 @@
+"""Placing the pods of one part inside one candidate: by descent, by trial for unequal pods, or pod by pod."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.groups import Strategy
+from closeby.objects.pods import Pod
+from closeby.scheduling.classes import ClassTable, PodClass
+from closeby.scheduling.counts import DomainCounts
+from closeby.scheduling.descent import MeanScores, descend
+from closeby.scheduling.extension import Candidate, Scope
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.parts import Scope as Confines
+from closeby.scheduling.parts import Share, scoped_counts, shares
+from closeby.scheduling.scoring import Weighted, active_scorers, cacheable, total_scores
+from closeby.scheduling.state import CycleState
+from closeby.scheduling.statement import Statement
+from closeby.topology.tree import Domain, Tree
+
+Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
+
+#: Pods tried on nodes during one exact search for unequal pods.
+TRIALS = 2_000
+
+
+class Tries(Protocol):
+    """Where a search notes that it left something untried."""
+
+    spent: bool
+
+
+class Filler:
+    """Fills candidates on one statement."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        table: ClassTable,
+        scorers: Sequence[Weighted],
+        statement: Statement,
+        state: CycleState,
+        flat_tree: Tree,
+        before_pod: Callable[[Pod], None] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._table = table
+        self._scorers = scorers
+        self._statement = statement
+        self._state = state
+        #: The nodes where neither candidate nor scope names a tree.
+        self._flat_tree = flat_tree
+        self._before_pod = before_pod
+
+    def fill(
+        self,
+        pods: Sequence[Pod],
+        candidate: Candidate | None,
+        scope: Confines,
+        strategy: Strategy,
+        tries: Tries,
+    ) -> bool:
+        """Place all pods inside a candidate (None: anywhere in the scope); False leaves nothing placed."""
+        demand = shares(pods, self._table)
+        inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
+        tree = inside.tree or self._flat_tree
+        mark = self._statement.checkpoint()
+        if any(self._must_go_pod_by_pod(share.pod_class) for share in demand):
+            done = self._pod_by_pod(pods, candidate, inside, strategy, tree)
+        elif len(demand) == 1:
+            done = self._by_descent(demand[0], candidate, inside, strategy, tree)
+        else:
+            done = self._by_trial(demand, candidate, inside, strategy, tree, tries)
+        if not done:
+            self._statement.rollback(mark)
+        return done
+
+    def _by_descent(
+        self,
+        share: Share,
+        candidate: Candidate | None,
+        inside: Confines,
+        strategy: Strategy,
+        tree: Tree,
+    ) -> bool:
+        """Equal pods: exact, since every pod placed on a node leaves room for one fewer there."""
+        mark = self._statement.checkpoint()
+        left = list(share.pods)
+        steps = 0
+        for domain, fill_level in _outward(candidate, inside, tree):
+            counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
+            taken = min(len(left), counts.inside(domain))
+            if not taken:
+                continue
+            means = self._mean_scores(share.pod_class, tree)
+            fill = descend(counts, domain, taken, strategy, means, fill_level)
+            positions, takes = fill.in_topology_order()
+            self._assume(left[:taken], np.repeat(tree.slot_at[positions], takes))
+            steps += 1
+            left = left[taken:]
+            if not left:
+                break
+        if left:
+            return False
+        if steps > 1:
+            self._in_topology_order(mark, share.pods, tree)
+        return True
+
+    def _by_trial(
+        self,
+        demand: Sequence[Share],
+        candidate: Candidate | None,
+        inside: Confines,
+        strategy: Strategy,
+        tree: Tree,
+        tries: Tries,
+    ) -> bool:
+        """Unequal pods: the class with the least room first, by descent; if that fails, a bounded search."""
+        domain = inside.domain_in(tree)
+        rooms = {
+            id(share): scoped_counts(
+                self._table, share.pod_class, tree, inside, self._cluster.capacity
+            ).inside(domain)
+            for share in demand
+        }
+        if any(rooms[id(share)] < len(share.pods) for share in demand):
+            return False
+        hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
+        mark = self._statement.checkpoint()
+        if all(self._by_descent(share, candidate, inside, strategy, tree) for share in hardest_first):
+            return True
+        self._statement.rollback(mark)
+        search = _Trial(self._cluster, self._table, self._statement, self._state, tree, inside)
+        if search.place(hardest_first):
+            return True
+        tries.spent = tries.spent or search.gave_up
+        return False
+
+    def _pod_by_pod(
+        self,
+        pods: Sequence[Pod],
+        candidate: Candidate | None,
+        inside: Confines,
+        strategy: Strategy,
+        tree: Tree,
+    ) -> bool:
+        """Each pod to the node with the best total, when a score or filter depends on what was just placed."""
+        allowed = inside.allowed(self._cluster.capacity)
+        if candidate is not None:
+            planned = self._planned(pods, candidate, inside, strategy, tree)
+            if planned is None:
+                return False
+            allowed = planned
+        for pod in pods:
+            if self._before_pod is not None:
+                self._before_pod(pod)
+            slot = self.best_node(pod, allowed)
+            if slot is None:
+                return False
+            self._assume([pod], np.asarray([slot], dtype=np.intp))
+        return True
+
+    def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
+        """The feasible slot with the greatest total, the lowest slot among equals; None if there is none."""
+        pod_class = self._table.of(pod)
+        scorers = active_scorers(self._scorers, self._state, pod)
+        if allowed is None and not pod_class.blind_filters and all(cacheable(one) for one, _ in scorers):
+            ranked = self._table.ranked(pod_class)
+            best = int(np.argmax(ranked)) if len(ranked) else 0
+            return best if len(ranked) and ranked[best] > -np.inf else None
+        feasible = pod_class.fits > 0
+        if allowed is not None:
+            feasible &= allowed
+        for plugin in pod_class.blind_filters:
+            feasible &= plugin.filter(self._state, pod, Nodes(self._cluster))
+        slots = np.flatnonzero(feasible)
+        if not len(slots):
+            return None
+        totals = total_scores(scorers, self._state, pod, Nodes(self._cluster, slots))
+        return int(slots[int(np.argmax(totals))])
+
+    def _planned(
+        self,
+        pods: Sequence[Pod],
+        candidate: Candidate,
+        inside: Confines,
+        strategy: Strategy,
+        tree: Tree,
+    ) -> Bools | None:
+        """The nodes of the fewest domains that hold the pods, so that scores choose among those only."""
+        finest = tree.node_level - 1
+        level = finest if candidate.fill_level is None else min(candidate.fill_level, finest)
+        level = max(level, inside.domain_in(tree).level)
+        allowed = np.zeros(self._cluster.capacity, dtype=np.bool_)
+        for share in shares(pods, self._table):
+            counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
+            domain = inside.domain_in(tree)
+            if counts.inside(domain) < len(share.pods):
+                return None
+            means = self._mean_scores(share.pod_class, tree)
+            positions, _ = descend(
+                counts, domain, len(share.pods), strategy, means, candidate.fill_level
+            ).in_topology_order()
+            for owner in {tree.ancestor(Domain(tree.node_level, int(at)), level) for at in positions.tolist()}:
+                first, end = tree.span(owner)
+                allowed[tree.slot_at[first:end]] = True
+        mask = inside.allowed(self._cluster.capacity)
+        return allowed if mask is None else allowed & mask
+
+    def _must_go_pod_by_pod(self, pod_class: PodClass) -> bool:
+        if pod_class.blind_filters:
+            return True
+        return any(
+            plugin.score_scope is Scope.PER_PLACEMENT and not plugin.honoured_by_descent
+            for plugin, _ in active_scorers(self._scorers, self._state, pod_class.pod)
+        )
+
+    def _mean_scores(self, pod_class: PodClass, tree: Tree) -> MeanScores | None:
+        if not self._table.tells_nodes_apart(pod_class):
+            return None
+
+        def means(level: int, domains: Ints) -> NDArray[np.float64]:
+            spans = [tree.span(Domain(level, index)) for index in domains.tolist()]
+            slots = [tree.slot_at[first:end] for first, end in spans]
+            usable = [members[pod_class.fits[members] > 0] for members in slots]
+            sizes = np.asarray([len(members) for members in usable])
+            scores = self._table.scores(pod_class, np.concatenate(usable))
+            starts = np.concatenate(([0], np.cumsum(sizes[:-1])))
+            # Every domain compared has room, hence at least one usable node.
+            return np.round(np.add.reduceat(scores, starts) / sizes, 9)
+
+        return means
+
+    def _assume(self, pods: Sequence[Pod], slots: Ints) -> None:
+        self._statement.assume(pods, slots)
+        self._state.placed.extend(zip(pods, slots.tolist(), strict=True))
+
+    def _in_topology_order(self, mark: int, pods: Sequence[Pod], tree: Tree) -> None:
+        """Give equal pods that were placed in several steps their slots in topology order."""
+        slots = np.concatenate([batch.slots for batch in self._statement.since(mark)])
+        self._statement.rollback(mark)
+        del self._state.placed[len(self._state.placed) - len(slots) :]
+        self._assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
+
+
+def _outward(
+    candidate: Candidate | None, inside: Confines, tree: Tree
+) -> Iterator[tuple[Domain, int | None]]:
+    """Domains to fill one after another: from where members already are up to the whole candidate."""
+    target = inside.domain_in(tree)
+    fill_level = None if candidate is None else candidate.fill_level
+    start = None if candidate is None else candidate.outward_from
+    if start is not None:
+        for level in range(start.level, target.level, -1):
+            yield tree.ancestor(start, level), fill_level if (fill_level or -1) > level else None
+    yield target, fill_level
+
+
+class _Trial:
+    """Depth-first search for unequal pods: hardest class first, on each distinct kind of node."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        table: ClassTable,
+        statement: Statement,
+        state: CycleState,
+        tree: Tree,
+        inside: Confines,
+    ) -> None:
+        self._cluster = cluster
+        self._table = table
+        self._statement = statement
+        self._state = state
+        self._tree = tree
+        self._inside = inside
+        self._left = TRIALS
+        #: True when the search ended before everything was tried.
+        self.gave_up = False
+
+    def place(self, demand: Sequence[Share]) -> bool:
+        """Place all pods, or leave nothing placed."""
+        pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
+        way = [self._options(pods, 0)]
+        while way:
+            slot = next(way[-1], None)
+            if slot is None:
+                way.pop()
+                if way:
+                    self._statement.rollback(self._statement.checkpoint() - 1)
+                    self._state.placed.pop()
+                continue
+            if self._left <= 0:
+                self.gave_up = True
+                for _ in range(len(way) - 1):
+                    self._statement.rollback(self._statement.checkpoint() - 1)
+                    self._state.placed.pop()
+                return False
+            self._left -= 1
+            pod = pods[len(way) - 1][1]
+            self._statement.assume([pod], np.asarray([slot], dtype=np.intp))
+            self._state.placed.append((pod, slot))
+            if len(way) == len(pods):
+                return True
+            way.append(self._options(pods, len(way)))
+        return False
+
+    def _options(self, pods: Sequence[tuple[PodClass, Pod]], index: int) -> Iterator[int]:
+        """Slots for one pod, the tightest first, one of each kind; none if a later class has lost its room."""
+        waiting: dict[int, tuple[PodClass, int]] = {}
+        for pod_class, _ in pods[index:]:
+            waiting[id(pod_class)] = (pod_class, waiting.get(id(pod_class), (pod_class, 0))[1] + 1)
+        rooms = {}
+        for key, (pod_class, count) in waiting.items():
+            counts = scoped_counts(
+                self._table, pod_class, self._tree, self._inside, self._cluster.capacity
+            )
+            first, end = self._tree.span(self._inside.domain_in(self._tree))
+            rooms[key] = counts.of(self._tree.node_level)[first:end].copy()
+            if int(rooms[key].sum()) < count:
+                return
+        own = rooms[id(pods[index][0])]
+        slots = self._tree.slot_at[first:end]
+        kinds = np.stack([*rooms.values(), *self._columns(slots)])
+        usable = np.flatnonzero(own)
+        _, distinct = np.unique(kinds[:, usable], axis=1, return_index=True)
+        options = usable[np.sort(distinct)]
+        for option in options[np.argsort(own[options], kind="stable")].tolist():
+            yield int(slots[option])
+
+    def _columns(self, slots: Ints) -> list[Counts]:
+        cluster = self._cluster
+        return [cluster.free(row, slots) for row in range(len(cluster.row_of))]

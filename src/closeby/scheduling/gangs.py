@@ -1,0 +1,209 @@
+"""From a PodGroup and its pods to the tree of parts that the search places, or to what is wrong with it."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.constraints import Levels, closest, resolve
+from closeby.scheduling.parts import Part
+from closeby.topology.registry import Topologies
+
+#: Pods of a gang with subgroups that name none of its leaves; they are beyond every minimum.
+UNASSIGNED = "(no subgroup)"
+
+
+class Roster(Struct, frozen=True, kw_only=True):
+    """The members of a gang by leaf name (empty for a gang without subgroups), in the order of their index."""
+
+    waiting: Mapping[str, tuple[Pod, ...]]
+    #: Slots of the members that already run.
+    running: Mapping[str, tuple[int, ...]]
+
+    def present(self, leaf: str) -> int:
+        """Members of a leaf that wait or run."""
+        return len(self.waiting.get(leaf, ())) + len(self.running.get(leaf, ()))
+
+    @property
+    def total(self) -> int:
+        """All members."""
+        return sum(len(pods) for pods in self.waiting.values()) + self.total_running
+
+    @property
+    def total_running(self) -> int:
+        """Members that already run."""
+        return sum(len(slots) for slots in self.running.values())
+
+
+class Constraints(Struct, frozen=True, kw_only=True, eq=False):
+    """The resolved constraint of the gang (key "") and of each subgroup that has one."""
+
+    levels: Mapping[str, Levels]
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def blocking(self) -> Condition | None:
+        """The first condition that keeps the gang waiting."""
+        return next((condition for condition in self.conditions if condition.blocking), None)
+
+    @property
+    def required(self) -> bool:
+        """Whether any part asks for a level that must not be broken."""
+        return any(levels.required is not None for levels in self.levels.values())
+
+
+def leaf_names(group: PodGroup) -> tuple[str, ...]:
+    """Names of the subgroups that hold pods; one empty name for a gang without subgroups."""
+    if not group.subgroups:
+        return ("",)
+    parents = {subgroup.parent for subgroup in group.subgroups}
+    return tuple(subgroup.name for subgroup in group.subgroups if subgroup.name not in parents)
+
+
+def roster(group: PodGroup, waiting: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Roster:
+    """Sort members into leaves; ``running`` holds the members with a node and their slot."""
+    if not group.subgroups:
+        return Roster(waiting={"": tuple(waiting)}, running={"": tuple(slot for _, slot in running)})
+    leaves = set(leaf_names(group))
+    waits: dict[str, list[Pod]] = {}
+    runs: dict[str, list[int]] = {}
+    for pod in waiting:
+        waits.setdefault(_leaf(pod, leaves), []).append(pod)
+    for pod, slot in running:
+        runs.setdefault(_leaf(pod, leaves), []).append(slot)
+    return Roster(
+        waiting={name: tuple(pods) for name, pods in waits.items()},
+        running={name: tuple(slots) for name, slots in runs.items()},
+    )
+
+
+def missing(group: PodGroup, members: Roster) -> str | None:
+    """What keeps the gang from being complete, as a sentence; None when all required members have appeared."""
+    if members.total < group.min_member:
+        return f"{members.total} of at least {group.min_member} members have appeared"
+    if not group.subgroups:
+        return None
+    short = _short(group, members, None, group.min_subgroups)
+    return None if short is None else f"{short} (minimum of each subgroup counts)"
+
+
+def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bool) -> Constraints:
+    """Resolve the constraint of the gang and of each subgroup."""
+    levels: dict[str, Levels] = {}
+    conditions: list[Condition] = []
+    owner = f"PodGroup/{group.key}"
+    asked = [("", group.constraint, "spec.topologyConstraint")]
+    asked += [
+        (subgroup.name, subgroup.constraint, f"spec.subGroups[{index}].topologyConstraint")
+        for index, subgroup in enumerate(group.subgroups)
+    ]
+    for name, constraint, field in asked:
+        if constraint is None:
+            continue
+        resolution = resolve(constraint, topologies, owner, field)
+        conditions.extend(resolution.conditions)
+        if resolution.levels is not None:
+            levels[name] = resolution.levels
+    nobody_asked = all(constraint is None for _, constraint, _ in asked)
+    if nobody_asked and group.wants_closeness and close_by_default:
+        usable = topologies.declared_by_objects()
+        tree = topologies.tree(usable[0]) if len(usable) == 1 else None
+        if tree is not None:
+            levels[""] = closest(tree)
+    return Constraints(levels=levels, conditions=tuple(conditions))
+
+
+def parts(group: PodGroup, members: Roster, constraints: Constraints, everyone: bool) -> Part:
+    """The gang as a tree of parts; ``everyone`` takes all members as needed, else only the minimum."""
+    if not group.subgroups:
+        return _leaf_part("", group.min_member, members, constraints, everyone)
+    children = [_part(group, subgroup, members, constraints, everyone) for subgroup in _children(group, None)]
+    if UNASSIGNED in members.waiting or UNASSIGNED in members.running:
+        children.append(_leaf_part(UNASSIGNED, 0, members, constraints, everyone))
+    required = len(children) if group.min_subgroups is None else group.min_subgroups
+    return Part(
+        name="", levels=constraints.levels.get(""), children=tuple(children), min_children=required
+    )
+
+
+def _part(
+    group: PodGroup, subgroup: SubGroup, members: Roster, constraints: Constraints, everyone: bool
+) -> Part:
+    below = _children(group, subgroup.name)
+    if not below:
+        return _leaf_part(subgroup.name, subgroup.min_member, members, constraints, everyone)
+    children = tuple(_part(group, child, members, constraints, everyone) for child in below)
+    required = len(children) if subgroup.min_subgroups is None else subgroup.min_subgroups
+    return Part(
+        name=subgroup.name,
+        levels=constraints.levels.get(subgroup.name),
+        children=children,
+        min_children=required,
+    )
+
+
+def _leaf_part(
+    name: str, minimum: int, members: Roster, constraints: Constraints, everyone: bool
+) -> Part:
+    waiting = members.waiting.get(name, ())
+    anchors = members.running.get(name, ())
+    needed = len(waiting) if everyone else min(max(minimum - len(anchors), 0), len(waiting))
+    return Part(
+        name=name,
+        levels=constraints.levels.get(name),
+        core=waiting[:needed],
+        extra=waiting[needed:],
+        anchors=anchors,
+    )
+
+
+def _children(group: PodGroup, parent: str | None) -> list[SubGroup]:
+    return [subgroup for subgroup in group.subgroups if subgroup.parent == parent]
+
+
+def _leaf(pod: Pod, leaves: set[str]) -> str:
+    return pod.subgroup if pod.subgroup in leaves else UNASSIGNED
+
+
+def _short(
+    group: PodGroup, members: Roster, parent: str | None, min_subgroups: int | None
+) -> str | None:
+    children = _children(group, parent)
+    lacking = []
+    for child in children:
+        if _children(group, child.name):
+            lack = _short(group, members, child.name, child.min_subgroups)
+        else:
+            present = members.present(child.name)
+            lack = (
+                f"subgroup {child.name!r} has {present} of {child.min_member} members"
+                if present < child.min_member
+                else None
+            )
+        if lack is not None:
+            lacking.append(lack)
+    required = len(children) if min_subgroups is None else min_subgroups
+    return ", ".join(lacking) if len(children) - len(lacking) < required else None
+
+
+def unassigned(group: PodGroup, waiting: Sequence[Pod]) -> tuple[Condition, ...]:
+    """A condition for members that name no leaf of a gang with subgroups."""
+    if not group.subgroups:
+        return ()
+    leaves = set(leaf_names(group))
+    lost = [pod.name for pod in waiting if pod.subgroup not in leaves]
+    if not lost:
+        return ()
+    return (
+        Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"PodGroup/{group.key}",
+            field="spec.subGroups",
+            message=f"{len(lost)} pods name no leaf subgroup ({', '.join(lost[:3])}…)"
+            if len(lost) > 3
+            else f"pods without a leaf subgroup: {', '.join(lost)}",
+            remedy=f"label them closeby.dev/subgroup with one of {', '.join(sorted(leaves))}",
+        ),
+    )

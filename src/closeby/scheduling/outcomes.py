@@ -1,0 +1,118 @@
+"""What comes out of the engine, and the one record of what was decided about a work item, with its reasons."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+
+
+class DomainFit(Struct, frozen=True, kw_only=True):
+    """How one domain looked to a gang before it was placed."""
+
+    topology: str
+    #: Short name of the level; None for the whole cluster.
+    level: str | None
+    path: tuple[str | None, ...]
+    #: Pods of the gang that fit there, and pods that look for a place.
+    fits: int
+    wanted: int
+    #: Nodes of the domain that take none of the pods, by reason.
+    blocked_by: Mapping[Reason, int]
+    nodes: int
+    #: What the lack amounts to, for people, such as ``nvidia.com/gpu: 24 free, 64 requested``.
+    lack: str = ""
+
+
+class NodeRejection(Struct, frozen=True):
+    """Why one node was refused to one pod."""
+
+    plugin: str
+    reason: Reason
+    message: str
+
+
+class PodExplanation(Struct, frozen=True, kw_only=True):
+    """How the nodes looked to one pod when it was decided."""
+
+    pod: str
+    #: node -> plugin -> score, and ``total``; nodes that passed the filters.
+    scores: Mapping[str, Mapping[str, float]] = {}
+    rejected: Mapping[str, NodeRejection] = {}
+    #: All nodes counted, also those left out above.
+    feasible_nodes: int = 0
+    rejected_by: Mapping[Reason, int] = {}
+
+
+class Assignment(Struct, frozen=True):
+    """One pod and its node."""
+
+    pod: Pod
+    node: str
+    #: Place in the order of scheduling.
+    order: int
+    #: Place in topology order inside the gang; None for a plain pod.
+    rank: int | None
+
+
+class Leftover(Struct, frozen=True):
+    """One pod that got no node."""
+
+    pod: Pod
+    reason: Reason
+    message: str
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a gang lies: the tightest domain that holds all placed members."""
+
+    topology: str
+    #: Short name of the domain's level, None when only the whole cluster holds them.
+    level: str | None
+    path: tuple[str | None, ...]
+    #: Number of distinct domains used, by short level name, coarse to fine.
+    span: Mapping[str, int]
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """All that was decided about one work item in one cycle."""
+
+    key: str
+    is_gang: bool
+    assigned: tuple[Assignment, ...] = ()
+    leftover: tuple[Leftover, ...] = ()
+    #: Why the item (as a whole) waits; None when it was placed.
+    reason: Reason | None = None
+    message: str | None = None
+    place: Place | None = None
+    #: The domains looked at, best first; of a placed gang the first is the one taken and the second the runner-up.
+    domains: tuple[DomainFit, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    explanations: tuple[PodExplanation, ...] = ()
+
+
+class Bind(Struct, frozen=True, kw_only=True):
+    """Write this binding."""
+
+    pod: Pod
+    node: str
+    rank: int | None = None
+    #: Path of the gang's domain.
+    domain: tuple[str | None, ...] = ()
+    labels: Mapping[str, str] = {}
+
+
+class Report(Struct, frozen=True):
+    """Tell the user."""
+
+    outcome: Outcome
+
+
+class Retry(Struct, frozen=True):
+    """The item waits for an event that may help it."""
+
+    key: str
+
+
+Decision = Bind | Report | Retry

@@ -1,0 +1,171 @@
+"""A gang as the search sees it: a tree of parts, each with its pods, its minimum and its constraint."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.scheduling.classes import ClassTable, PodClass
+from closeby.scheduling.constraints import Levels
+from closeby.scheduling.counts import DomainCounts
+from closeby.scheduling.extension import Candidate
+from closeby.topology.tree import ROOT, Domain, Tree
+
+Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
+
+
+class Part(Struct, frozen=True, kw_only=True, eq=False):
+    """A whole gang, a subgroup with children, or a leaf that holds pods."""
+
+    #: Empty for the whole gang.
+    name: str
+    levels: Levels | None = None
+    children: tuple["Part", ...] = ()
+    #: How many children must find a place.
+    min_children: int = 0
+    #: Leaf: pods that must find a place, in the order of their index.
+    core: tuple[Pod, ...] = ()
+    #: Leaf: pods beyond the minimum.
+    extra: tuple[Pod, ...] = ()
+    #: Leaf: slots of members that already run.
+    anchors: tuple[int, ...] = ()
+
+    def leaves(self) -> Iterator["Part"]:
+        """All leaves, in declared order."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+    def all_anchors(self) -> tuple[int, ...]:
+        """Slots of all members below this part that already run."""
+        return tuple(slot for leaf in self.leaves() for slot in leaf.anchors)
+
+
+class Share(Struct, frozen=True, eq=False):
+    """Equal pods of a part."""
+
+    pod_class: PodClass
+    pods: tuple[Pod, ...]
+
+
+def shares(pods: Sequence[Pod], table: ClassTable) -> tuple[Share, ...]:
+    """Pods by class, in order of first appearance."""
+    by_key: dict[object, list[Pod]] = {}
+    for pod in pods:
+        by_key.setdefault(table.key_of(pod), []).append(pod)
+    return tuple(Share(table.of(members[0]), tuple(members)) for members in by_key.values())
+
+
+class Scope(Struct, frozen=True, eq=False):
+    """Where a part may go: a domain of one tree, minus what other trees or plain node sets exclude."""
+
+    tree: Tree | None = None
+    domain: Domain = ROOT
+    #: (slots,) or None when nothing else is excluded.
+    mask: Bools | None = None
+
+    def narrowed(self, candidate: Candidate, capacity: int) -> "Scope":
+        """The scope inside a candidate."""
+        if candidate.tree is not None and candidate.domain is not None:
+            if self.tree is None or self.tree is candidate.tree:
+                return Scope(candidate.tree, candidate.domain, self.mask)
+            return Scope(candidate.tree, candidate.domain, self.allowed(capacity))
+        mask = np.zeros(capacity, dtype=np.bool_)
+        if candidate.slots is not None:
+            mask[candidate.slots] = True
+        if self.mask is not None:
+            mask &= self.mask
+        return Scope(self.tree, self.domain, mask)
+
+    def allowed(self, capacity: int) -> Bools | None:
+        """(slots,) True where the part may go; None when that is everywhere."""
+        if self.tree is None or self.domain == ROOT:
+            return self.mask
+        first, end = self.tree.span(self.domain)
+        allowed = np.zeros(capacity, dtype=np.bool_)
+        allowed[self.tree.slot_at[first:end]] = True
+        return allowed if self.mask is None else allowed & self.mask
+
+    def domain_in(self, tree: Tree) -> Domain:
+        """The domain of ``tree`` that the scope is confined to."""
+        return self.domain if self.tree is tree else ROOT
+
+    def mask_for(self, tree: Tree, capacity: int) -> Bools | None:
+        """What must be masked besides ``domain_in(tree)``."""
+        return self.mask if self.tree is None or self.tree is tree else self.allowed(capacity)
+
+
+class PartView:
+    """What a PlacementGenerate plugin sees of the part that looks for a place."""
+
+    def __init__(
+        self,
+        group: PodGroup,
+        part: Part,
+        scope: Scope,
+        demand: Sequence[Share],
+        table: ClassTable,
+        capacity: int,
+        wanted: int,
+    ) -> None:
+        self.group = group
+        self.name = part.name
+        self.levels = part.levels
+        self.scope = scope
+        #: Pods that must find a place; how many there are in all, with those beyond the minimum.
+        self.needed = sum(len(share.pods) for share in demand)
+        self.wanted = wanted
+        #: Slots of members that already run.
+        self.anchors = part.all_anchors()
+        self._demand = demand
+        self._table = table
+        self._capacity = capacity
+        self._counts: dict[tuple[str, int], DomainCounts] = {}
+
+    def domain_in(self, tree: Tree) -> Domain:
+        """The domain of ``tree`` inside which the part must stay."""
+        return self.scope.domain_in(tree)
+
+    def room(self, tree: Tree, level: int) -> Counts:
+        """How many pods of the part fit each domain of a level, up to rounding for unequal pods.
+
+        At least ``needed`` exactly where every class of pods fits on its own; shape (tree.count(level),).
+        """
+        if len(self._demand) == 1:
+            return self._level(tree, 0, level)
+        room: Counts | None = None
+        for index, share in enumerate(self._demand):
+            scaled = self._level(tree, index, level) * self.needed // len(share.pods)
+            room = scaled if room is None else np.minimum(room, scaled)
+        return np.zeros(tree.count(level), dtype=np.int64) if room is None else room
+
+    def _level(self, tree: Tree, index: int, level: int) -> Counts:
+        counts = self._counts.get((tree.name, index))
+        if counts is None:
+            counts = scoped_counts(
+                self._table, self._demand[index].pod_class, tree, self.scope, self._capacity
+            )
+            self._counts[tree.name, index] = counts
+        return np.asarray([counts.total]) if level < 0 else counts.of(level)
+
+
+def scoped_counts(
+    table: ClassTable, pod_class: PodClass, tree: Tree, scope: Scope, capacity: int
+) -> DomainCounts:
+    """Counts of a class in a tree with everything outside the scope's mask taken as full."""
+    table.refresh(pod_class)
+    mask = scope.mask_for(tree, capacity)
+    if mask is None:
+        return table.counts(pod_class, tree)
+    return DomainCounts(tree, np.where(mask, pod_class.fits, 0))
+
+
+def by_leaf(part: Part) -> Mapping[str, Part]:
+    """The leaves by name."""
+    return {leaf.name: leaf for leaf in part.leaves()}

@@ -1,0 +1,26 @@
+"""What is known during one attempt to place one work item."""
+
+from collections.abc import Hashable
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.topology.tree import Tree
+
+
+class CycleState:
+    """Scratch of one cycle; plugins keep what they computed in ``data`` under their own name."""
+
+    __slots__ = ("anchors", "data", "group", "placed", "tree")
+
+    def __init__(
+        self, group: PodGroup | None = None, tree: Tree | None = None, anchors: tuple[int, ...] = ()
+    ) -> None:
+        #: The gang being placed, None for a plain pod.
+        self.group = group
+        #: The tree in which the gang's closeness is judged, None when there is none.
+        self.tree = tree
+        #: Slots of the gang's members that already run.
+        self.anchors = anchors
+        #: Members placed in this cycle so far, in order, with their slot.
+        self.placed: list[tuple[Pod, int]] = []
+        self.data: dict[Hashable, object] = {}

@@ -1,0 +1,132 @@
+"""Node labels as columns of small codes, so that a question about a label is one array operation."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int32]
+Slots = NDArray[np.intp]
+
+#: Code of a node that does not carry the label.
+MISSING = 0
+
+# Longer runs of digits are compared piece by piece; Python refuses to read endless ones as a number.
+_DIGITS = re.compile(r"([0-9]{1,100})")
+
+
+def natural_key(text: str) -> tuple[tuple[int, str], ...]:
+    """Sort key that reads digits as numbers, so that rack-2 comes before rack-10.
+
+    Texts that differ have keys that differ, so that an order by it is total (rack-01 comes before rack-1).
+    """
+    parts = _DIGITS.split(text)
+    key = [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)]
+    return (*key, (-1, text))
+
+
+class LabelColumn:
+    """The values of one label over all slots.
+
+    ``codes[slot]`` is an index into ``values``; code 0 means that the node does not carry the label.
+    """
+
+    def __init__(self, key: str, capacity: int) -> None:
+        self.key = key
+        self.codes: Codes = np.zeros(capacity, dtype=np.int32)
+        #: Value per code; the entry of code 0 is a placeholder and never a label's value.
+        self.values: list[str | None] = [None]
+        self._code_of: dict[str, int] = {}
+        self._ranks: NDArray[np.int64] | None = None
+
+    def code(self, value: str) -> int | None:
+        """Code of a value, None if no node ever had it."""
+        return self._code_of.get(value)
+
+    def set(self, slot: int, value: str | None) -> bool:
+        """Write one slot; True when that changed it."""
+        code = MISSING if value is None else self._intern(value)
+        changed = bool(self.codes[slot] != code)
+        self.codes[slot] = code
+        return changed
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more slots."""
+        self.codes = np.concatenate([self.codes, np.zeros(capacity - len(self.codes), dtype=np.int32)])
+
+    def ranks(self) -> NDArray[np.int64]:
+        """Place of each code's value in natural order, by code; shape (len(values),)."""
+        if self._ranks is None or len(self._ranks) != len(self.values):
+            known = [value or "" for value in self.values[1:]]
+            order = sorted(range(len(known)), key=lambda index: natural_key(known[index]))
+            ranks = np.zeros(len(self.values), dtype=np.int64)
+            ranks[np.asarray(order, dtype=np.intp) + 1] = np.arange(len(known))
+            self._ranks = ranks
+        return self._ranks
+
+    def matching(self, predicate: Callable[[str | None], bool]) -> NDArray[np.bool_]:
+        """Which codes satisfy ``predicate`` (it gets None for a missing label); shape (len(values),)."""
+        return np.fromiter(
+            (predicate(value) for value in self.values), dtype=np.bool_, count=len(self.values)
+        )
+
+    def _intern(self, value: str) -> int:
+        code = self._code_of.get(value)
+        if code is None:
+            code = len(self.values)
+            self._code_of[value] = code
+            self.values.append(value)
+        return code
+
+
+class LabelTable:
+    """All labels of all slots; a column is built when somebody first asks for its key."""
+
+    def __init__(self) -> None:
+        #: Per slot; None where no node is.
+        self._labels: list[Mapping[str, str] | None] = []
+        self._columns: dict[str, LabelColumn] = {}
+        #: Grows whenever a label of a known column changes or a slot is filled: trees built before are stale.
+        self.version = 0
+
+    def set(self, slot: int, labels: Mapping[str, str]) -> None:
+        """Write the labels of a slot that holds a node (new or changed)."""
+        if slot >= len(self._labels):
+            self._grow(slot + 1)
+        fresh = self._labels[slot] is None
+        self._labels[slot] = labels
+        changed = [column.set(slot, labels.get(key)) for key, column in self._columns.items()]
+        if fresh or any(changed):
+            self.version += 1
+
+    def clear(self, slot: int) -> None:
+        """Forget a slot's labels. Trees stay valid: a slot without a node has no capacity."""
+        self._labels[slot] = None
+        for column in self._columns.values():
+            column.set(slot, None)
+
+    def column(self, key: str) -> LabelColumn:
+        """The column of one label key."""
+        column = self._columns.get(key)
+        if column is None:
+            column = LabelColumn(key, max(len(self._labels), 1))
+            for slot, labels in enumerate(self._labels):
+                if labels is not None and key in labels:
+                    column.set(slot, labels[key])
+            self._columns[key] = column
+        return column
+
+    def labels(self, slot: int) -> Mapping[str, str]:
+        """All labels of one slot."""
+        return self._labels[slot] or {}
+
+    def keys_starting(self, prefix: str) -> Sequence[str]:
+        """Label keys in use that start with ``prefix``, sorted."""
+        return sorted({key for labels in self._labels for key in labels or () if key.startswith(prefix)})
+
+    def _grow(self, needed: int) -> None:
+        self._labels.extend(None for _ in range(needed - len(self._labels)))
+        for column in self._columns.values():
+            if len(column.codes) < needed:
+                column.grow(max(needed, 2 * len(column.codes)))

@@ -1,0 +1,275 @@
+"""A topology's tree over node slots: every domain is a contiguous run of positions."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.objects.topologies import TopologyLevel
+from closeby.topology.labels import MISSING, LabelTable, natural_key
+
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+HOSTNAME = "kubernetes.io/hostname"
+ROOT_LEVEL = -1
+
+
+class Domain(Struct, frozen=True, order=True, gc=False):
+    """A place in one tree.
+
+    ``level`` -1 is the root, 0 the coarsest level, ``len(tree.levels)`` a single node; ``index`` counts the
+    domains of that level in natural order of their paths (for a single node it is the node's position).
+    """
+
+    level: int
+    index: int
+
+
+ROOT = Domain(ROOT_LEVEL, 0)
+
+
+class Tree(Struct, frozen=True, kw_only=True, eq=False):
+    """Domains of one topology, coarse to fine. Positions 0..n-1 list the nodes so that domains are slices.
+
+    A node that lacks a level's label lies there in a private domain: it counts for distances, is usable at
+    coarser levels, and never satisfies a constraint required at that level (see ``labelled``).
+    """
+
+    name: str
+    #: Levels above the single node, coarse to fine.
+    levels: tuple[TopologyLevel, ...]
+    #: The declared level of single nodes; None when the topology does not name one.
+    host_level: TopologyLevel | None
+    #: position -> slot, shape (n,)
+    slot_at: Ints
+    #: slot -> position, shape (slots,); n for a slot that is not in the tree
+    position_of: Ints
+    #: per level: first position of each domain, plus n at the end; shape (domains + 1,)
+    bounds: tuple[Ints, ...]
+    #: per level: position -> domain, shape (n,)
+    domain_at: tuple[Ints, ...]
+    #: per level: first child (at the next level) of each domain, plus the end; the children of the finest
+    #: level are positions, so its entry equals its bounds
+    children: tuple[Ints, ...]
+    #: per level, and at last for single nodes: False for the private domain of a node without the label
+    labelled: tuple[Bools, ...]
+    #: per level, and at last for single nodes: the domain's own label value (None if private)
+    values: tuple[tuple[str | None, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.slot_at)
+
+    @property
+    def node_level(self) -> int:
+        """The level index of single nodes."""
+        return len(self.levels)
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Short names of all levels, coarse to fine, ending with the one of single nodes."""
+        host = self.host_level or TopologyLevel(HOSTNAME)
+        return short_names((*self.levels, host))
+
+    def level_named(self, name: str) -> int | None:
+        """Index of a level given its node label, alias or short name; None if there is none."""
+        declared = self.levels if self.host_level is None else (*self.levels, self.host_level)
+        for index, level in enumerate(declared):
+            if name in (level.node_label, level.alias):
+                return index
+        names = short_names(declared)
+        return names.index(name) if name in names else None
+
+    def count(self, level: int) -> int:
+        """Number of domains at a level."""
+        if level == ROOT_LEVEL:
+            return 1
+        return self.size if level == self.node_level else len(self.bounds[level]) - 1
+
+    def span(self, domain: Domain) -> tuple[int, int]:
+        """Positions [first, end) of a domain."""
+        if domain.level == ROOT_LEVEL:
+            return 0, self.size
+        if domain.level == self.node_level:
+            return domain.index, domain.index + 1
+        bounds = self.bounds[domain.level]
+        return int(bounds[domain.index]), int(bounds[domain.index + 1])
+
+    def within(self, domain: Domain, level: int) -> tuple[int, int]:
+        """Domains [first, end) of a level at or below ``domain``'s that lie inside it."""
+        if domain.level == ROOT_LEVEL:
+            return 0, self.count(level)
+        if domain.level == level:
+            return domain.index, domain.index + 1
+        first, end = self.span(domain)
+        if level == self.node_level:
+            return first, end
+        if first == end:
+            return 0, 0
+        at = self.domain_at[level]
+        return int(at[first]), int(at[end - 1]) + 1
+
+    def ancestor(self, domain: Domain, level: int) -> Domain:
+        """The domain of a level at or above ``domain``'s that holds it."""
+        if level == ROOT_LEVEL:
+            return ROOT
+        if level == domain.level:
+            return domain
+        return Domain(level, int(self.domain_at[level][self.span(domain)[0]]))
+
+    def path(self, domain: Domain) -> tuple[str | None, ...]:
+        """Label values from the coarsest level down to ``domain``; None where a label is missing."""
+        return tuple(
+            self.values[level][self.ancestor(domain, level).index] for level in range(domain.level + 1)
+        )
+
+    def is_labelled(self, domain: Domain) -> bool:
+        """Whether the domain carries its own level's label (the root does)."""
+        return domain.level == ROOT_LEVEL or bool(self.labelled[domain.level][domain.index])
+
+    def domain_named(self, path: Sequence[str | None]) -> Domain | None:
+        """The domain with this path of label values, None if there is none."""
+        level = len(path) - 1
+        if level > self.node_level:
+            return None
+        for index in range(self.count(level) if path else 0):
+            if self.path(Domain(level, index)) == tuple(path):
+                return Domain(level, index)
+        return None if path else ROOT
+
+    def node_domain(self, slot: int) -> Domain | None:
+        """The domain of a single node, None if the slot is not in this tree."""
+        position = int(self.position_of[slot]) if slot < len(self.position_of) else self.size
+        return None if position == self.size else Domain(self.node_level, position)
+
+    def tightest(self, positions: Ints) -> Domain:
+        """The finest labelled domain that holds all positions (at least one); the root if there is none.
+
+        A single node counts as a domain only where the topology declares that level.
+        """
+        finest = self.node_level if self.host_level is not None else self.node_level - 1
+        for level in range(finest, ROOT_LEVEL, -1):
+            owners = positions if level == self.node_level else self.domain_at[level][positions]
+            candidate = Domain(level, int(owners[0]))
+            if bool((owners == owners[0]).all()) and self.is_labelled(candidate):
+                return candidate
+        return ROOT
+
+    def distance(self, one: Domain, other: Domain) -> int:
+        """Number of edges between two domains in the tree (KAI topology-aware scheduling design)."""
+        shared = min(one.level, other.level)
+        while self.ancestor(one, shared) != self.ancestor(other, shared):
+            shared -= 1
+        return (one.level - shared) + (other.level - shared)
+
+    def distances_from(self, domain: Domain) -> NDArray[np.int64]:
+        """Edges from ``domain`` to each single node, by position; shape (n,)."""
+        shared = np.full(self.size, ROOT_LEVEL, dtype=np.int64)
+        for level in range(domain.level + 1):
+            first, end = self.span(self.ancestor(domain, level))
+            shared[first:end] = level
+        return (domain.level - shared) + (self.node_level - shared)
+
+
+def short_names(levels: Sequence[TopologyLevel]) -> tuple[str, ...]:
+    """Alias, else the last part of the label; the whole label where two levels would share a name."""
+    short = [level.alias or level.node_label.rsplit("/", 1)[-1] for level in levels]
+    return tuple(
+        name if short.count(name) == 1 else level.node_label
+        for name, level in zip(short, levels, strict=True)
+    )
+
+
+def build_tree(
+    name: str,
+    levels: Sequence[TopologyLevel],
+    labels: LabelTable,
+    node_names: Sequence[str | None],
+    ignored: Mapping[str, Ints] | None = None,
+) -> Tree:
+    """Build the tree of the given levels (coarse to fine) over all slots that hold a node.
+
+    ``node_names[slot]`` is None for an empty slot. ``ignored`` maps a node label to slots whose value must
+    not count (conflicting switches). An empty label value is a missing one.
+    """
+    host_level = levels[-1] if levels and levels[-1].node_label == HOSTNAME else None
+    upper = tuple(levels[:-1] if host_level else levels)
+    slots = np.asarray([slot for slot, node in enumerate(node_names) if node is not None], dtype=np.intp)
+    codes = [
+        _codes(level.node_label, labels, slots, (ignored or {}).get(level.node_label)) for level in upper
+    ]
+    order = _natural_order([node_names[int(slot)] or "" for slot in slots])
+    keys = [order]
+    for level, column in zip(reversed(upper), reversed(codes), strict=True):
+        ranks = labels.column(level.node_label).ranks()
+        keys.append(np.where(column == MISSING, len(ranks) + order, ranks[column]))
+    permutation = np.lexsort(keys) if len(slots) else np.zeros(0, dtype=np.intp)
+    slot_at = slots[permutation]
+    position_of = np.full(len(node_names), len(slots), dtype=np.intp)
+    position_of[slot_at] = np.arange(len(slots))
+
+    bounds: list[Ints] = []
+    domain_at: list[Ints] = []
+    labelled: list[Bools] = []
+    values: list[tuple[str | None, ...]] = []
+    starts = np.zeros(len(slots), dtype=np.bool_)
+    starts[:1] = True
+    for level, column in zip(upper, codes, strict=True):
+        ordered = column[permutation]
+        starts = starts.copy()
+        starts[1:] |= (ordered[1:] != ordered[:-1]) | (ordered[1:] == MISSING)
+        first = np.flatnonzero(starts)
+        bounds.append(np.append(first, len(slots)))
+        domain_at.append(np.cumsum(starts, dtype=np.intp) - 1)
+        labelled.append(ordered[first] != MISSING)
+        known = labels.column(level.node_label).values
+        values.append(tuple(known[code] for code in ordered[first].tolist()))
+
+    host = _codes(HOSTNAME, labels, slot_at, None) if host_level else np.ones(len(slots), dtype=np.int32)
+    labelled.append(host != MISSING)
+    host_values = labels.column(HOSTNAME).values if host_level else []
+    values.append(
+        tuple(host_values[code] for code in host.tolist())
+        if host_level
+        else tuple(node_names[slot] for slot in slot_at.tolist())
+    )
+    return Tree(
+        name=name,
+        levels=upper,
+        host_level=host_level,
+        slot_at=slot_at,
+        position_of=position_of,
+        bounds=tuple(bounds),
+        domain_at=tuple(domain_at),
+        children=_children(bounds, domain_at),
+        labelled=tuple(labelled),
+        values=tuple(values),
+    )
+
+
+def _children(bounds: Sequence[Ints], domain_at: Sequence[Ints]) -> tuple[Ints, ...]:
+    below = []
+    for upper, finer, at in zip(bounds, bounds[1:], domain_at[1:], strict=False):
+        below.append(np.append(at[upper[:-1]], len(finer) - 1))
+    return (*below, bounds[-1]) if bounds else ()
+
+
+def _codes(key: str, labels: LabelTable, slots: Ints, ignored: Ints | None) -> NDArray[np.int32]:
+    column = labels.column(key)
+    codes = column.codes[slots]
+    empty = column.code("")
+    if empty is not None:
+        codes = np.where(codes == empty, MISSING, codes)
+    if ignored is not None and len(ignored):
+        codes = np.where(np.isin(slots, ignored), MISSING, codes)
+    return codes.astype(np.int32)
+
+
+def _natural_order(names: Sequence[str]) -> NDArray[np.int64]:
+    order = sorted(range(len(names)), key=lambda index: natural_key(names[index]))
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[np.asarray(order, dtype=np.intp)] = np.arange(len(names))
+    return ranks
