@@ -106,8 +106,8 @@ class ScalarCost(_SafeKey, NormalizeScore):
     """Says what one node costs for one pod, in any unit: the cheapest feasible node scores 100, the dearest
     0.
 
-    A node whose cost is unknown (None) scores 0. When all known costs are equal, they score 100. Scopes are as
-    for ``ScalarScore``.
+    A node whose cost is unknown (None) scores 0. When all known costs are equal, they score 100. Scopes are
+    as for ``ScalarScore``.
     """
 
     def cost_node(self, pod: Pod, node: Node) -> float | None:
