@@ -1,0 +1,313 @@
+"""The scheduler's configuration file: which plugins take part, and with what arguments.
+
+Two shapes are read: a mapping with ``schedulerName`` and ``plugins``, and Volcano's tiers, either under
+``tiers`` or as the bare list that begins with ``- plugins:`` (Volcano network-topology proposal). Everything
+remembers the line it stands on, so that whoever finds a mistake later can point at it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+
+class ConfigurationMistake(Struct, frozen=True, kw_only=True):
+    """One mistake in a configuration."""
+
+    #: Name of the file.
+    source: str
+    #: Line it stands on, from 1; None when it stands nowhere in the file.
+    line: int | None
+    message: str
+    #: What the user can do about it.
+    remedy: str = ""
+
+    def sentence(self) -> str:
+        """``file:line: message; remedy``."""
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place}: {self.message}; {self.remedy}" if self.remedy else f"{place}: {self.message}"
+
+
+class ConfigurationError(ValueError):
+    """The configuration can't be used; ``mistakes`` holds all that was found, in the file's order."""
+
+    def __init__(self, mistakes: Iterable[ConfigurationMistake]) -> None:
+        self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line or 0))
+        super().__init__("\n".join(mistake.sentence() for mistake in self.mistakes))
+
+
+class PluginEntry(Struct, frozen=True, kw_only=True):
+    """What the configuration says about one plugin; None where it says nothing."""
+
+    #: A plugin's name, or ``module:Class``.
+    name: str
+    weight: float | None = None
+    enabled: bool | None = None
+    arguments: Mapping[str, object] = {}
+    line: int | None = None
+    #: Line of each argument, by its path, such as ``scoringStrategy.resources[0].weight``.
+    argument_lines: Mapping[str, int] = {}
+
+
+class Configuration(Struct, frozen=True, kw_only=True):
+    """A configuration file as it was written, not yet compared with the plugins there are."""
+
+    scheduler_name: str | None = None
+    plugins: tuple[PluginEntry, ...] = ()
+    source: str = "configuration"
+    #: Sentences about what was understood and left aside.
+    notices: tuple[str, ...] = ()
+
+
+def read_configuration(text: str, source: str = "configuration") -> Configuration:
+    """Read a configuration file; an empty one is the default configuration.
+
+    Raises:
+        ConfigurationError: with every mistake found.
+    """
+    return _Reader(text, source).read()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A remedy that names the word that was probably meant, else all the known ones."""
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known are {', '.join(names)}" if names else "there are none"
+
+
+class _Reader:
+    """Walks over the composed YAML nodes, which know their lines, and gathers what is wrong."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+        self._mistakes: list[ConfigurationMistake] = []
+        self._notices: list[str] = []
+
+    def read(self) -> Configuration:
+        try:
+            self._loader = yaml.SafeLoader(self._text)
+            root = self._loader.get_single_node()
+        except yaml.YAMLError as error:
+            raise ConfigurationError([self._unreadable(error)]) from error
+        scheduler_name: str | None = None
+        plugins: list[PluginEntry] = []
+        if isinstance(root, yaml.MappingNode):
+            fields = self._fields(root, ("schedulerName", "plugins", "tiers", "actions"), "the configuration")
+            scheduler_name = self._text_of(fields.get("schedulerName"), "schedulerName")
+            plugins = self._plugins(fields)
+        elif isinstance(root, yaml.SequenceNode):
+            plugins = self._tiers(root)
+        elif root is not None and not _is_null(root):
+            self._wrong(root, "this is not a configuration", "write `plugins:` and a list of plugins")
+        if self._mistakes:
+            raise ConfigurationError(self._mistakes)
+        return Configuration(
+            scheduler_name=scheduler_name,
+            plugins=tuple(plugins),
+            source=self._source,
+            notices=tuple(self._notices),
+        )
+
+    # Parts of the file
+
+    def _plugins(self, fields: Mapping[str, yaml.Node]) -> list[PluginEntry]:
+        if "actions" in fields:
+            place = f"{self._source}:{_line(fields['actions'])}"
+            self._notices.append(f"{place}: actions are ignored; the order of work is not configurable")
+        tiers, plugins = fields.get("tiers"), fields.get("plugins")
+        if tiers is not None and plugins is not None:
+            self._wrong(tiers, "tiers and plugins are both given", "move all plugins under plugins")
+            return []
+        return self._entries(plugins) if tiers is None else self._tiers(tiers)
+
+    def _tiers(self, node: yaml.Node) -> list[PluginEntry]:
+        entries = []
+        for tier in self._items(node, "tiers"):
+            entries += self._entries(self._fields(tier, ("plugins",), "a tier").get("plugins"))
+        return entries
+
+    def _entries(self, node: yaml.Node | None) -> list[PluginEntry]:
+        found = [self._entry(item) for item in self._items(node, "plugins")]
+        return [entry for entry in found if entry is not None]
+
+    def _entry(self, node: yaml.Node) -> PluginEntry | None:
+        fields = self._fields(node, ("name", "weight", "enabled", "arguments"), "a plugin")
+        name = self._text_of(fields.get("name"), "name")
+        if name is None:
+            if isinstance(node, yaml.MappingNode) and "name" not in fields:
+                self._wrong(node, "a plugin without a name", "add `name:`")
+            return None
+        weight = self._weight(fields.get("weight"))
+        enabled = self._enabled(fields.get("enabled"))
+        lines: dict[str, int] = {}
+        arguments = self._arguments(fields.get("arguments"), name, lines)
+        return PluginEntry(
+            name=name,
+            weight=weight,
+            enabled=enabled,
+            arguments=arguments,
+            line=_line(node),
+            argument_lines=lines,
+        )
+
+    def _arguments(self, node: yaml.Node | None, name: str, lines: dict[str, int]) -> dict[str, object]:
+        if node is None:
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self._wrong(node, f"arguments of {name} must be a mapping, not {_kind(node)}", "")
+            return {}
+        before = len(self._mistakes)
+        self._walk(node, "", lines, [])
+        if len(self._mistakes) > before:
+            return {}
+        value = self._value(node)
+        return value if isinstance(value, dict) else {}
+
+    def _walk(self, node: yaml.Node, path: str, lines: dict[str, int], above: list[yaml.Node]) -> None:
+        """Note the line of everything below a node, and refuse what YAML allows and nobody means."""
+        if node in above:
+            self._wrong(node, f"{path or 'arguments'} contains itself", "write it out")
+            return
+        above.append(node)
+        if isinstance(node, yaml.MappingNode):
+            seen = set()
+            for key, value in node.value:
+                if key.tag == "tag:yaml.org,2002:merge":
+                    continue
+                if key.tag != "tag:yaml.org,2002:str":
+                    self._wrong(key, "a key that is not text", "put it in quotes")
+                    continue
+                inner = f"{path}.{key.value}" if path else str(key.value)
+                if key.value in seen:
+                    self._wrong(key, f"{inner} is given twice", "keep one")
+                seen.add(key.value)
+                if inner not in lines:
+                    lines[inner] = _line(key)
+                    self._walk(value, inner, lines, above)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                inner = f"{path}[{index}]"
+                lines[inner] = _line(item)
+                self._walk(item, inner, lines, above)
+        above.pop()
+
+    # Values
+
+    def _fields(self, node: yaml.Node, known: tuple[str, ...], owner: str) -> dict[str, yaml.Node]:
+        """The known fields that are there and not null."""
+        if not isinstance(node, yaml.MappingNode):
+            self._wrong(node, f"{owner} must be a mapping, not {_kind(node)}", f"it has {', '.join(known)}")
+            return {}
+        fields: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            if key.value not in known or not isinstance(key, yaml.ScalarNode):
+                shown = key.value if isinstance(key, yaml.ScalarNode) else _kind(key)
+                self._wrong(key, f"unknown key {shown} in {owner}", did_you_mean(str(shown), known))
+            elif key.value in fields:
+                self._wrong(key, f"{key.value} is given twice in {owner}", "keep one")
+            elif not _is_null(value):
+                fields[key.value] = value
+        return fields
+
+    def _items(self, node: yaml.Node | None, field: str) -> list[yaml.Node]:
+        if node is None:
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            self._wrong(node, f"{field} must be a list, not {_kind(node)}", "begin each entry with `- `")
+            return []
+        return list(node.value)
+
+    def _text_of(self, node: yaml.Node | None, field: str) -> str | None:
+        if node is None:
+            return None
+        if node.tag != "tag:yaml.org,2002:str" or not node.value:
+            self._wrong(node, f"{field} must be text, not {_kind(node)}", "put it in quotes")
+            return None
+        return str(node.value)
+
+    def _weight(self, node: yaml.Node | None) -> float | None:
+        if node is None:
+            return None
+        number = _converted(self._value(node), float)
+        if number is None or not math.isfinite(number) or number < 0:
+            self._wrong(node, f"weight must be a number from 0 up, not {_shown(node)}", "")
+            return None
+        return number
+
+    def _enabled(self, node: yaml.Node | None) -> bool | None:
+        if node is None:
+            return None
+        switch = _converted(self._value(node), bool)
+        if switch is None:
+            self._wrong(node, f"enabled must be true or false, not {_shown(node)}", "")
+        return switch
+
+    def _value(self, node: yaml.Node) -> object:
+        try:
+            value: object = self._loader.construct_object(node, deep=True)
+        except (yaml.YAMLError, ValueError) as error:
+            self._wrong(node, f"{_shown(node)} can't be read: {_problem(error)}", "put it in quotes")
+            return None
+        return value
+
+    # Mistakes
+
+    def _wrong(self, node: yaml.Node, message: str, remedy: str) -> None:
+        self._mistakes.append(
+            ConfigurationMistake(source=self._source, line=_line(node), message=message, remedy=remedy)
+        )
+
+    def _unreadable(self, error: yaml.YAMLError) -> ConfigurationMistake:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        return ConfigurationMistake(
+            source=self._source,
+            line=None if mark is None else mark.line + 1,
+            message=f"this is not one YAML document: {_problem(error)}",
+            remedy="mind the indentation, and quote what holds special characters",
+        )
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1
+
+
+def _is_null(node: yaml.Node | None) -> bool:
+    return node is None or node.tag == "tag:yaml.org,2002:null"
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    return _shown(node)
+
+
+def _shown(node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        return _kind(node)
+    return f"`{node.value}`" if node.value else "nothing"
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError):
+        return str(error.problem or error.context)
+    return " ".join(str(error).split())
+
+
+Number = TypeVar("Number", float, bool)
+
+
+def _converted(value: object, kind: type[Number]) -> Number | None:
+    """A number or switch, also when it was written in quotes; None for anything else."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        return None
