@@ -86,7 +86,7 @@ def type_of(label: str) -> str:
 
 
 def _is_legal(key: str, value: str) -> bool:
-    return _LEGAL.fullmatch(value) is not None and _LEGAL.fullmatch(type_of(key)) is not None
+    return _LEGAL.fullmatch(value) is not None and _LEGAL.fullmatch(key.partition("/")[2]) is not None
 
 
 def _illegal_label(key: str, value: str, nodes: Sequence[str]) -> Condition:

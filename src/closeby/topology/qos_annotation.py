@@ -139,12 +139,9 @@ def _text_conditions(
         strangers = [group for group in holders if set(names) - set(group.switches.values())]
         if strangers:
             missing = listed(set(names) - set(strangers[0].switches.values()))
+            message = f"it describes {missing}, which no network label of {and_more(_nodes(strangers))} names"
             yield _condition(
-                _nodes(strangers),
-                "",
-                f"it describes {missing}, of which {and_more(_nodes(strangers))} "
-                f"{'has' if len(_nodes(strangers)) == 1 else 'have'} no network label",
-                "name only switches that the node's network labels name",
+                _nodes(strangers), "", message, "describe only switches that the node's network labels name"
             )
         for name in sorted(names):
             doubled = [group for group in holders if list(group.switches.values()).count(name) > 1]
