@@ -78,7 +78,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, names, n=1)
     if close:
         return f"did you mean {close[0]}?"
-    return f"known are {', '.join(names)}" if names else "there are none"
+    return f"known are {', '.join(names)}"
 
 
 class _Reader:

@@ -1,0 +1,43 @@
+"""The plugins that come with closeby, and those that take part unless a configuration says otherwise."""
+
+from collections.abc import Mapping
+
+from closeby.objects.configuration import Configuration
+from closeby.plugins.network_topology import NetworkTopology
+from closeby.plugins.node_affinity import NodeAffinity
+from closeby.plugins.node_name import NodeName
+from closeby.plugins.node_ports import NodePorts
+from closeby.plugins.node_resources_fit import NodeResourcesFit
+from closeby.plugins.node_unschedulable import NodeUnschedulable
+from closeby.plugins.priority_sort import PrioritySort
+from closeby.plugins.scheduling_gates import SchedulingGates
+from closeby.plugins.taint_toleration import TaintToleration
+from closeby.plugins.topology import TopologyPlacement
+from closeby.scheduling.extension import Handle, Plugin
+from closeby.scheduling.profiles import Profile, build_profile
+
+#: Taking part by default, in the order in which they are asked: cheap filters first.
+DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeName,
+    NodeUnschedulable,
+    TaintToleration,
+    NodeAffinity,
+    NodeResourcesFit,
+    NodePorts,
+    NetworkTopology,
+    TopologyPlacement,
+)
+
+#: All built-in plugins by name.
+BUILT_IN: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in DEFAULT_PLUGINS}
+
+
+def profile_for(configuration: Configuration, handle: Handle) -> Profile:
+    """The profile of a configuration, with the built-in plugins at hand.
+
+    Raises:
+        ConfigurationError: with every mistake found.
+    """
+    return build_profile(configuration, BUILT_IN, handle, [plugin.name for plugin in DEFAULT_PLUGINS])

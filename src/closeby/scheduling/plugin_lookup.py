@@ -1,0 +1,84 @@
+"""Finds a plugin's class by its name: a built-in one, one of an installed package, or ``module:Class``."""
+
+import importlib
+import re
+import traceback
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from closeby.objects.configuration import did_you_mean
+from closeby.scheduling.extension import Plugin
+
+#: Group of entry points by which installed packages offer plugins.
+ENTRY_POINT_GROUP = "closeby.plugins"
+
+_PATH = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<class>\w+)")
+
+
+class PluginLookupError(ValueError):
+    """There is no such plugin, or it can't be loaded."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+def plugin_named(name: str, available: Mapping[str, type[Plugin]]) -> type[Plugin]:
+    """The class of a plugin. ``available`` comes first, then entry points; a colon means ``module:Class``.
+
+    Raises:
+        PluginLookupError: unknown, not importable, or not a plugin.
+    """
+    if name in available:
+        return available[name]
+    if ":" in name:
+        match = _PATH.fullmatch(name)
+        if match is None:
+            raise PluginLookupError(f"{name} does not name a class", "write module:Class")
+        return _imported(name, match["module"], match["class"])
+    offered = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name]
+    if not offered:
+        known = {*available, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}
+        raise PluginLookupError(f"unknown plugin {name}", did_you_mean(name, known))
+    if len({point.value for point in offered}) > 1:
+        targets = " and ".join(sorted(point.value for point in offered))
+        raise PluginLookupError(f"{name} is offered twice, as {targets}", "write the one you mean instead")
+    return _imported(name, offered[0].module, offered[0].attr)
+
+
+def _imported(name: str, module_name: str, class_name: str) -> type[Plugin]:
+    module = _module(name, module_name)
+    found = getattr(module, class_name, None)
+    if found is None:
+        plugins = [key for key, value in vars(module).items() if _is_plugin(value, module_name)]
+        remedy = did_you_mean(class_name, plugins) if plugins else "it holds no plugin"
+        raise PluginLookupError(f"plugin {name}: module {module_name} has no {class_name}", remedy)
+    if not isinstance(found, type) or not issubclass(found, Plugin):
+        raise PluginLookupError(
+            f"plugin {name}: {class_name} is not a plugin",
+            "make it a class that inherits an extension point",
+        )
+    if not isinstance(getattr(found, "name", None), str):
+        raise PluginLookupError(f"plugin {name}: {class_name} has no name", 'give it one: name = "..."')
+    return found
+
+
+def _module(name: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            remedy = "is its folder on PYTHONPATH?"
+            raise PluginLookupError(f"plugin {name}: there is no module {missing}", remedy) from error
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise PluginLookupError(
+            f"plugin {name}: importing {module_name} failed with {type(error).__name__}: {error}",
+            f"see {last.filename}, line {last.lineno}",
+        ) from error
+
+
+def _is_plugin(value: object, module_name: str) -> bool:
+    return isinstance(value, type) and issubclass(value, Plugin) and value.__module__ == module_name

@@ -1,0 +1,234 @@
+"""From a configuration to the plugins that take part in decisions, grouped by extension point."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from closeby.objects.configuration import (
+    Configuration,
+    ConfigurationError,
+    ConfigurationMistake,
+    PluginEntry,
+)
+from closeby.scheduling.arguments import decode_arguments, line_about
+from closeby.scheduling.extension import (
+    Bind,
+    Filter,
+    Handle,
+    Permit,
+    PlacementGenerate,
+    PlacementScore,
+    Plugin,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreScore,
+    QueueSort,
+    Reserve,
+    Score,
+)
+from closeby.scheduling.plugin_lookup import PluginLookupError, plugin_named
+
+#: All that a plugin can take part in.
+POINTS = (
+    PreEnqueue,
+    QueueSort,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PlacementGenerate,
+    PlacementScore,
+    PreScore,
+    Score,
+    Reserve,
+    Permit,
+    PreBind,
+    Bind,
+    PostBind,
+)
+
+Point = TypeVar("Point", bound=Plugin)
+
+
+class Profile(Struct, frozen=True, kw_only=True, eq=False):
+    """The active plugins, in the order in which they are asked."""
+
+    plugins: tuple[Plugin, ...]
+    queue_sort: QueueSort
+    #: Score plugins with their weight in totals.
+    scores: tuple[tuple[Score, float], ...]
+    pre_enqueue: tuple[PreEnqueue, ...] = ()
+    pre_filters: tuple[PreFilter, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    post_filters: tuple[PostFilter, ...] = ()
+    generators: tuple[PlacementGenerate, ...] = ()
+    placement_scores: tuple[PlacementScore, ...] = ()
+    pre_scores: tuple[PreScore, ...] = ()
+    reserves: tuple[Reserve, ...] = ()
+    permits: tuple[Permit, ...] = ()
+    pre_binds: tuple[PreBind, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    post_binds: tuple[PostBind, ...] = ()
+
+
+class _Chosen(NamedTuple):
+    """A plugin that takes part, and what the configuration says about it (if it does)."""
+
+    kind: type[Plugin]
+    entry: PluginEntry | None
+
+
+def build_profile(
+    configuration: Configuration,
+    available: Mapping[str, type[Plugin]],
+    handle: Handle,
+    defaults: Sequence[str] | None = None,
+) -> Profile:
+    """The plugins of a configuration, made and grouped.
+
+    ``available`` holds plugins by name; other names are looked for among the entry points of installed
+    packages, and ``module:Class`` is imported. ``defaults`` names those that take part unless disabled, in
+    the order in which they are asked (without it, all the available ones). Plugins that the configuration
+    lists are asked in the order of the list; a default one that is not listed keeps its place. A listed
+    QueueSort takes the place of the default one.
+
+    Raises:
+        ConfigurationError: with every mistake found.
+    """
+    source = configuration.source
+    mistakes: list[ConfigurationMistake] = []
+    listed = _listed(configuration, available, mistakes)
+    disabled = {one.kind for one, enabled in listed if not enabled}
+    standing = [available[name] for name in (available if defaults is None else defaults)]
+    standing = [kind for kind in standing if kind not in disabled]
+    chosen = _in_order([one for one, enabled in listed if enabled], standing)
+    chosen = _with_one_queue_sort(chosen, source, mistakes)
+    mistakes += _clashes(chosen, source)
+    made = [(_made(one, source, handle, mistakes), one) for one in chosen]
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return _grouped([(plugin, one.entry) for plugin, one in made if plugin is not None])
+
+
+def _listed(
+    configuration: Configuration, available: Mapping[str, type[Plugin]], mistakes: list[ConfigurationMistake]
+) -> list[tuple[_Chosen, bool]]:
+    """The plugins that the configuration names, and whether each is to take part."""
+    found: list[tuple[_Chosen, bool]] = []
+    for entry in configuration.plugins:
+        try:
+            kind = plugin_named(entry.name, available)
+        except PluginLookupError as error:
+            mistakes.append(_mistake(configuration.source, entry, error.message, error.remedy))
+            continue
+        if any(kind is one.kind for one, _ in found):
+            mistakes.append(
+                _mistake(configuration.source, entry, f"{entry.name} is listed twice", "keep one")
+            )
+            continue
+        found.append((_Chosen(kind, entry), entry.enabled is not False))
+    return found
+
+
+def _in_order(listed: Sequence[_Chosen], standing: Sequence[type[Plugin]]) -> list[_Chosen]:
+    """The defaults in their places, the listed ones among them in the order of the list.
+
+    A listed plugin that is no default comes right before the next listed default, or at the end.
+    """
+    waiting = deque(listed)
+    named = {one.kind for one in listed}
+    result: list[_Chosen] = []
+    for kind in standing:
+        if kind not in named:
+            result.append(_Chosen(kind, None))
+            continue
+        while waiting:
+            result.append(waiting.popleft())
+            if result[-1].kind in standing:
+                break
+    return [*result, *waiting]
+
+
+def _with_one_queue_sort(
+    chosen: list[_Chosen], source: str, mistakes: list[ConfigurationMistake]
+) -> list[_Chosen]:
+    sorts = [one for one in chosen if issubclass(one.kind, QueueSort)]
+    named = [one.entry for one in sorts if one.entry is not None]
+    for entry in named[1:]:
+        message = f"{entry.name} and {named[0].name} both sort the queue"
+        mistakes.append(_mistake(source, entry, message, "keep one"))
+    if not sorts:
+        mistakes.append(
+            _mistake(source, None, "no plugin sorts the queue", "enable one, such as PrioritySort")
+        )
+    if not named:
+        return chosen
+    return [one for one in chosen if one.entry is not None or not issubclass(one.kind, QueueSort)]
+
+
+def _clashes(chosen: Sequence[_Chosen], source: str) -> Iterator[ConfigurationMistake]:
+    """Different plugins that answer to one name."""
+    by_name: dict[str, _Chosen] = {}
+    for one in chosen:
+        other = by_name.setdefault(one.kind.name, one)
+        if other is not one:
+            message = f"two plugins are called {one.kind.name}"
+            yield _mistake(
+                source, one.entry or other.entry, message, "disable one of them with enabled: false"
+            )
+
+
+def _made(one: _Chosen, source: str, handle: Handle, mistakes: list[ConfigurationMistake]) -> Plugin | None:
+    entry = one.entry or PluginEntry(name=one.kind.name)
+    if entry.weight is not None and not issubclass(one.kind, Score):
+        mistakes.append(_mistake(source, entry, f"{entry.name} has no score to weigh", "remove its weight"))
+    if not issubclass(one.kind, POINTS):
+        mistakes.append(_mistake(source, entry, f"{entry.name} takes part in no extension point", ""))
+    try:
+        return one.kind(decode_arguments(one.kind.Arguments, entry, source), handle)
+    except ConfigurationError as error:
+        mistakes += error.mistakes
+    except ValueError as error:
+        line = line_about(str(error), entry)
+        message = f"arguments of {entry.name}: {error}"
+        mistakes.append(ConfigurationMistake(source=source, line=line, message=message))
+    return None
+
+
+def _grouped(made: Sequence[tuple[Plugin, PluginEntry | None]]) -> Profile:
+    plugins = tuple(plugin for plugin, _ in made)
+    return Profile(
+        plugins=plugins,
+        queue_sort=_at(QueueSort, plugins)[0],
+        scores=tuple((plugin, _weight(plugin, entry)) for plugin, entry in made if isinstance(plugin, Score)),
+        pre_enqueue=_at(PreEnqueue, plugins),
+        pre_filters=_at(PreFilter, plugins),
+        filters=_at(Filter, plugins),
+        post_filters=_at(PostFilter, plugins),
+        generators=_at(PlacementGenerate, plugins),
+        placement_scores=_at(PlacementScore, plugins),
+        pre_scores=_at(PreScore, plugins),
+        reserves=_at(Reserve, plugins),
+        permits=_at(Permit, plugins),
+        pre_binds=_at(PreBind, plugins),
+        binds=_at(Bind, plugins),
+        post_binds=_at(PostBind, plugins),
+    )
+
+
+def _at(point: type[Point], plugins: Sequence[Plugin]) -> tuple[Point, ...]:
+    return tuple(plugin for plugin in plugins if isinstance(plugin, point))
+
+
+def _weight(plugin: Score, entry: PluginEntry | None) -> float:
+    return plugin.default_weight if entry is None or entry.weight is None else entry.weight
+
+
+def _mistake(source: str, entry: PluginEntry | None, message: str, remedy: str) -> ConfigurationMistake:
+    return ConfigurationMistake(
+        source=source, line=None if entry is None else entry.line, message=message, remedy=remedy
+    )
