@@ -5,6 +5,7 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -22,6 +23,10 @@ Amounts = NDArray[np.int64]
 #: Allocatable amount that stands for "the node does not limit this": a node that does not say how many pods
 #: it takes. Small enough that sums over a cluster cannot overflow.
 UNLIMITED = 1 << 31
+
+
+#: Specs whose demand is remembered.
+REMEMBERED_DEMANDS = 1 << 17
 
 
 class Batch(Struct, frozen=True, eq=False):
@@ -109,6 +114,8 @@ class Cluster:
         for resource, _ in spec.requests:
             self._row(resource)
         demand = demand_of(spec, self.row_of)
+        if len(self._demands) >= REMEMBERED_DEMANDS:
+            self._demands.clear()
         self._demands[id(spec)] = (spec, demand)
         return demand
 
@@ -161,7 +168,9 @@ class Cluster:
         self._charge(batch, +1)
         self._placed.update(
             zip(
-                [pod.uid for pod in batch.pods], zip(batch.pods, batch.slots.tolist(), strict=True), strict=True
+                [pod.uid for pod in batch.pods],
+                zip(batch.pods, batch.slots.tolist(), strict=True),
+                strict=True,
             )
         )
 
@@ -244,8 +253,8 @@ class Cluster:
             row = len(self.row_of)
             self.row_of[resource] = row
             blank = np.zeros((1, self.alive.shape[0]), dtype=np.int64)
-            self.allocatable = np.concatenate([self.allocatable.reshape(row, -1), blank])
-            self.requested = np.concatenate([self.requested.reshape(row, -1), blank])
+            self.allocatable = np.concatenate([self.allocatable, blank])
+            self.requested = np.concatenate([self.requested, blank])
         return row
 
     def _write(self, slot: int, node: Node) -> None:
@@ -263,11 +272,10 @@ class Cluster:
         self.node_changes.add_one(slot)
 
 
-def _widen(array: NDArray[np.int64] | NDArray[np.bool_], room: int) -> NDArray[np.int64]:
-    shape = (*array.shape[:-1], room)
-    wide = np.zeros(shape, dtype=array.dtype)
+def _widen(array: NDArray[Any], room: int) -> NDArray[Any]:
+    wide = np.zeros((*array.shape[:-1], room), dtype=array.dtype)
     wide[..., : array.shape[-1]] = array
-    return wide  # the caller's dtype is kept
+    return wide
 
 
 def usage_snapshot(cluster: Cluster) -> Mapping[str, bytes]:

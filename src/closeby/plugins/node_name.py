@@ -19,6 +19,10 @@ class NodeName(Filter):
     def class_key(self, pod: Pod) -> Hashable:
         return pod.node_name
 
+    @property
+    def shares_by_spec(self) -> bool:
+        return True
+
     def concerns(self, pod: Pod) -> bool:
         return pod.node_name is not None
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.constraints import Levels
-from closeby.scheduling.extension import Candidate, PlacementGenerate, PreScore, Scope, Score
+from closeby.scheduling.extension import Candidate, Handle, PlacementGenerate, PreScore, Scope, Score
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.parts import PartView
 from closeby.scheduling.state import CycleState
@@ -39,6 +39,10 @@ class TopologyPlacement(PlacementGenerate, PreScore, Score):
     Arguments = TopologyArguments
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
     honoured_by_descent: ClassVar[bool] = True
+
+    def __init__(self, arguments: TopologyArguments, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        self.close_by_default = arguments.close_by_default
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Domains of the levels asked for, finest first; None when the part asks for none."""
@@ -94,9 +98,7 @@ def _candidate(levels: Levels, domain: Domain, anchors: Ints) -> Candidate:
     )
 
 
-def _in_order(
-    part: PartView, tree: Tree, level: int, confines: Domain, anchors: Ints
-) -> Iterator[Domain]:
+def _in_order(part: PartView, tree: Tree, level: int, confines: Domain, anchors: Ints) -> Iterator[Domain]:
     """Domains of a level with room for the part: all wanted pods first, then as many as possible."""
     first, end = tree.within(confines, level)
     room = part.room(tree, level)[first:end]

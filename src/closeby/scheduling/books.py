@@ -1,23 +1,67 @@
 """Which pods and gangs exist, and who belongs to whom. The one owner of that knowledge."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
+from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
 from closeby.topology.labels import natural_key
+
+
+#: Sort key of the members of one gang.
+MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 
 
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
 
-    __slots__ = ("placed", "waiting")
+    __slots__ = ("_keys", "_ordered", "placed", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
+        self._keys: dict[str, MemberOrder] = {}
+        #: The waiting members in order; None when that must be worked out again.
+        self._ordered: list[Pod] | None = []
+
+    def add(self, pod: Pod, placed: bool) -> None:
+        """Note a member that waits or holds a node."""
+        if pod.uid in self._keys:
+            self.remove(pod.uid)
+        key = member_order(pod)
+        self._keys[pod.uid] = key
+        if placed:
+            self.placed[pod.uid] = pod
+            return
+        self.waiting[pod.uid] = pod
+        ordered = self._ordered
+        if ordered is not None and (not ordered or self._keys[ordered[-1].uid] < key):
+            ordered.append(pod)
+        else:
+            self._ordered = None
+
+    def settle(self, pods: Iterable[Pod]) -> None:
+        """Waiting members got their nodes."""
+        for pod in pods:
+            self.placed[pod.uid] = self.waiting.pop(pod.uid)
+        self._ordered = None
+
+    def remove(self, uid: str) -> None:
+        """Forget a member."""
+        if self.waiting.pop(uid, None) is not None:
+            self._ordered = None
+        self.placed.pop(uid, None)
+        self._keys.pop(uid, None)
+
+    def in_order(self) -> tuple[Pod, ...]:
+        """The waiting members by index, then by name with numbers as numbers."""
+        if self._ordered is None:
+            uids = sorted(self.waiting, key=self._keys.__getitem__)
+            self._ordered = [self.waiting[uid] for uid in uids]
+        return tuple(self._ordered)
 
 
 class Books:
@@ -30,6 +74,8 @@ class Books:
         self.members: dict[str, Members] = {}
         #: Plain pods that wait, by item key.
         self.waiting_pods: dict[str, Pod] = {}
+        #: uid -> why a pod is kept out of the queue.
+        self.held: dict[str, Condition] = {}
         #: node name -> pods bound to a node nobody has heard of, by uid.
         self.homeless: dict[str, dict[str, Pod]] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
@@ -51,13 +97,22 @@ class Books:
             else:
                 self.waiting_pods[item_key(pod)] = pod
             return
-        members = self.members.setdefault(item_key(pod), Members())
-        (members.waiting if placed else members.placed).pop(pod.uid, None)
-        (members.placed if placed else members.waiting)[pod.uid] = pod
+        members = self.members.get(item_key(pod))
+        if members is None:
+            members = self.members[item_key(pod)] = Members()
+        members.add(pod, placed)
+
+    def settle(self, key: str, pods: Sequence[Pod]) -> None:
+        """Pods of a work item got their nodes."""
+        if key in self.waiting_pods:
+            del self.waiting_pods[key]
+        else:
+            self.members[key].settle(pods)
 
     def remove(self, uid: str) -> Pod | None:
         """Forget a pod; returns it if it was known."""
         pod = self.pods.pop(uid, None)
+        self.held.pop(uid, None)
         if pod is None:
             return None
         key = item_key(pod)
@@ -65,8 +120,7 @@ class Books:
             self.waiting_pods.pop(key, None)
         elif key in self.members:
             members = self.members[key]
-            members.waiting.pop(uid, None)
-            members.placed.pop(uid, None)
+            members.remove(uid)
             if not members.waiting and not members.placed:
                 del self.members[key]
         return pod
@@ -77,12 +131,12 @@ class Books:
         if pod is not None:
             return (pod,)
         members = self.members.get(key)
-        return () if members is None else tuple(sorted(members.waiting.values(), key=member_order))
+        return () if members is None else members.in_order()
 
     def placed(self, key: str) -> tuple[Pod, ...]:
-        """The members of a gang that hold a node."""
+        """The members of a gang that hold a node (or are bound to one nobody has heard of)."""
         members = self.members.get(key)
-        return () if members is None else tuple(sorted(members.placed.values(), key=member_order))
+        return () if members is None else tuple(members.placed.values())
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""
@@ -115,7 +169,7 @@ class Books:
             return group.priority
         if group is not None and group.priority_class_name in self._priority_classes:
             return self._priority_classes[group.priority_class_name].value
-        return max(self.priority(pod) for pod in pods)
+        return max(self.priority(pod) for pod in {id(pod.spec): pod for pod in pods}.values())
 
     def _class_value(self, name: str) -> int:
         named = self._priority_classes.get(name)
@@ -130,6 +184,8 @@ def item_key(pod: Pod) -> str:
     return f"pod/{pod.namespace}/{pod.name}" if pod.group is None else f"{pod.namespace}/{pod.group}"
 
 
-def member_order(pod: Pod) -> tuple[float, tuple[tuple[int, str], ...], str]:
+def member_order(pod: Pod) -> MemberOrder:
     """Members by index, then by name with numbers as numbers."""
-    return (inf if pod.index is None else pod.index), natural_key(pod.name), pod.uid
+    if pod.index is not None:
+        return float(pod.index), (), pod.name
+    return inf, natural_key(pod.name), pod.uid

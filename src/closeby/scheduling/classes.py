@@ -84,23 +84,37 @@ class ClassTable:
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
-        self._keyed = tuple(p for p in plugins.values() if not _constant_key(p))
-        self._by_spec_only = all(p.shares_by_spec for p in self._keyed)
+        keyed = [p for p in plugins.values() if not _constant_key(p)]
+        self._keyed_by_spec = tuple(p for p in keyed if p.shares_by_spec)
+        self._keyed_by_pod = tuple(p for p in keyed if not p.shares_by_spec)
         self._blank = CycleState()
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
-        if not self._by_spec_only:
-            return tuple(plugin.class_key(pod) for plugin in self._keyed)
         known = self._by_spec.get(id(pod.spec))
         if known is not None and known[0] is pod.spec:
-            return known[1]
-        key = tuple(plugin.class_key(pod) for plugin in self._keyed)
-        if len(self._by_spec) > REMEMBERED_SPECS:
-            self._by_spec.clear()
-        self._by_spec[id(pod.spec)] = (pod.spec, key)
-        return key
+            key = known[1]
+        else:
+            key = tuple(plugin.class_key(pod) for plugin in self._keyed_by_spec)
+            if len(self._by_spec) > REMEMBERED_SPECS:
+                self._by_spec.clear()
+            self._by_spec[id(pod.spec)] = (pod.spec, key)
+        if pod.node_name is not None:
+            key = (key, pod.node_name)
+        if not self._keyed_by_pod:
+            return key
+        return key, tuple(plugin.class_key(pod) for plugin in self._keyed_by_pod)
+
+    def grouped(self, pods: Sequence[Pod]) -> list[tuple[PodClass, tuple[Pod, ...]]]:
+        """Pods by class, in order of first appearance; the classes are up to date."""
+        spec = pods[0].spec if pods else None
+        if not self._keyed_by_pod and all(pod.spec is spec and pod.node_name is None for pod in pods):
+            return [(self.of(pods[0]), tuple(pods))] if pods else []
+        by_key: dict[Hashable, list[Pod]] = {}
+        for pod in pods:
+            by_key.setdefault(self.key_of(pod), []).append(pod)
+        return [(self.of(members[0]), tuple(members)) for members in by_key.values()]
 
     def of(self, pod: Pod) -> PodClass:
         """The pod's class, up to date."""

@@ -75,9 +75,7 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
         )
         remedy = f"use one of the usable topologies ({known}) or create it"
         return Resolution(
-            conditions=(
-                problem(Reason.TOPOLOGY_NOT_FOUND, f"{field}.topology", message, remedy, required),
-            )
+            conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, f"{field}.topology", message, remedy, required),)
         )
     return _levels(constraint, tree, field, problem)
 

@@ -1,7 +1,7 @@
 """Why not there: what stands against one pod on each node, and how the domains look to a gang."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
-from closeby.scheduling.classes import ClassTable, PodClass
+from closeby.scheduling.classes import ClassTable
 from closeby.scheduling.counts import DomainCounts
 from closeby.scheduling.extension import Filter
 from closeby.scheduling.nodes_view import Nodes
@@ -90,9 +90,7 @@ class Diagnosis:
         alive = np.flatnonzero(cluster.alive[: cluster.capacity])
         feasible = alive[~np.isin(alive, np.fromiter(refused, dtype=np.intp, count=len(refused)))]
         by_plugin, total = self._scores(state, pod, feasible)
-        reasons = Counter(
-            plugin.rejection(state, pod, slot).reason for slot, (plugin, _) in refused.items()
-        )
+        reasons = Counter(plugin.rejection(state, pod, slot).reason for slot, (plugin, _) in refused.items())
         few = everything or cluster.node_count <= ALL_NODES_UP_TO
         order = np.argsort(-total, kind="stable") if not few else np.arange(len(feasible))
         shown = order if few else order[:BEST_NODES]
@@ -100,7 +98,7 @@ class Diagnosis:
         for index in shown.tolist():
             entry = {name: _figure(values[index]) for name, values in by_plugin.items()}
             scores[self._name(int(feasible[index]))] = entry | {"total": _figure(total[index])}
-        rejected = {}
+        rejected: dict[str, NodeRejection] = {}
         for slot, (plugin, _) in sorted(refused.items()):
             if few or len(rejected) < BEST_NODES:
                 rejection = plugin.rejection(state, pod, slot)
@@ -177,7 +175,9 @@ class Diagnosis:
         tightest: tuple[float, str] | None = None
         for resource, amount in sorted(asked.items()):
             free = int(self._cluster.free(self._cluster.row_of[resource], slots).sum())
-            text = f"{resource}: {format_amount(resource, free)} free, {format_amount(resource, amount)} asked"
+            text = (
+                f"{resource}: {format_amount(resource, free)} free, {format_amount(resource, amount)} asked"
+            )
             if amount and (tightest is None or free / amount < tightest[0]):
                 tightest = (free / amount, text)
         return "" if tightest is None else tightest[1]
@@ -195,16 +195,6 @@ class Diagnosis:
 
     def _name(self, slot: int) -> str:
         return self._cluster.node_at(slot).name
-
-
-def reasons_sentence(tally: Iterable[tuple[Reason, int]]) -> str:
-    """``3 InsufficientResources, 1 TaintNotTolerated``."""
-    return ", ".join(f"{count} {reason}" for reason, count in tally)
-
-
-def total_room(classes: Sequence[PodClass]) -> list[int]:
-    """Pods of each class that fit in the whole cluster."""
-    return [int(pod_class.fits.sum()) for pod_class in classes]
 
 
 def _figure(value: float) -> float:

@@ -4,18 +4,17 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 (After the state machine of dask.distributed's worker.)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.groups import PodGroup
+from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.books import Books, item_key
-from closeby.scheduling.cycle import Attempt, Cycle
 from closeby.scheduling.diagnosis import Diagnosis
 from closeby.scheduling.events import (
     BindFailed,
@@ -32,15 +31,21 @@ from closeby.scheduling.events import (
     TopologyRemoved,
 )
 from closeby.scheduling.extension import Handle
+from closeby.scheduling.gang_cycle import place_gang
 from closeby.scheduling.gangs import constraints_of, missing, roster, unassigned
 from closeby.scheduling.outcomes import Assignment, Bind, Decision, Leftover, Outcome, Report, Retry
 from closeby.scheduling.places import place_of, ranks
+from closeby.scheduling.pod_cycle import place_pod
 from closeby.scheduling.profiles import Profile
 from closeby.scheduling.queue import WorkQueue
+from closeby.scheduling.tools import Attempt, Tools
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 
 Ints = NDArray[np.intp]
+
+
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class StoryEntry(Struct, frozen=True):
@@ -67,17 +72,19 @@ class Engine:
         self.books = Books()
         self.profile = build_profile(Handle(self.cluster, self.topologies, self.books.group_of))
         self._queue = WorkQueue(self.profile.queue_sort)
-        self._cycle = Cycle(
-            cluster=self.cluster,
-            topologies=self.topologies,
-            profile=self.profile,
+        self._tools = Tools(
+            self.cluster,
+            self.topologies,
+            self.profile,
             explain=explain,
             explain_everything=explain_everything,
         )
-        self._close_by_default = self.profile.close_by_default
+        self._close_by_default = any(plugin.close_by_default for plugin in self.profile.generators)
         self._stories: dict[str, list[StoryEntry]] = {}
         self._stimulus = 0
         self._order = 0
+        #: Items that something is new about since the last tick, in the order it was heard.
+        self._news: dict[str, None] = {}
 
     # The only mutator
 
@@ -90,7 +97,7 @@ class Engine:
                 case PodAdded(pod):
                     self._pod_added(pod)
                 case NodeAdded(node):
-                    self._node_added(event)
+                    self._node_added(node)
                 case NodeRemoved(name):
                     self._node_removed(name)
                 case PodRemoved(uid):
@@ -120,7 +127,7 @@ class Engine:
     @property
     def diagnosis(self) -> Diagnosis:
         """Questions about the present state."""
-        return self._cycle.diagnosis
+        return self._tools.diagnosis
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -154,7 +161,7 @@ class Engine:
             for uid in members.waiting:
                 assert self.cluster.placement(uid) is None, f"{uid} of {key} waits and holds a node"
         for key in self.books.waiting_pods:
-            assert self._queue.knows(key), f"{key} waits but is not queued"
+            assert key in self._news or self._queue.knows(key), f"{key} waits but is not queued"
 
     # Events
 
@@ -169,6 +176,9 @@ class Engine:
             self.books.remove(pod.uid)
         if pod.node_name is None:
             self.books.add(pod, placed=False)
+            refusal = self._kept_out(pod)
+            if refusal is not None:
+                self.books.held[pod.uid] = refusal
             self._consider(item_key(pod))
             return
         self.books.add(pod, placed=True)
@@ -210,9 +220,9 @@ class Engine:
         if freed:
             self._wake()
 
-    def _node_added(self, event: NodeAdded) -> None:
-        slot = self.cluster.add_node(event.node)
-        for pod in self.books.homeless.pop(event.node.name, {}).values():
+    def _node_added(self, node: Node) -> None:
+        slot = self.cluster.add_node(node)
+        for pod in self.books.homeless.pop(node.name, {}).values():
             self._hold(pod, slot)
         self._wake()
 
@@ -240,13 +250,18 @@ class Engine:
         self._wake()
 
     def _consider(self, key: str) -> None:
-        """Something of a work item is new: let it be looked at."""
-        if self._queue.knows(key):
-            self._queue.wake(key)
-            return
-        item = self.books.item(key)
-        if item is not None:
-            self._queue.put(item)
+        """Something of a work item is new: it is queued at the next tick, when all news is in."""
+        self._news[key] = None
+
+    def _queue_news(self) -> None:
+        for key in self._news:
+            if self._queue.knows(key):
+                self._queue.wake(key)
+                continue
+            item = self.books.item(key)
+            if item is not None:
+                self._queue.put(item)
+        self._news.clear()
 
     def _wake(self) -> None:
         for key in self._queue.waiting:
@@ -255,6 +270,7 @@ class Engine:
     # Decisions
 
     def _decide(self, decisions: list[Decision], limit: int | None) -> None:
+        self._queue_news()
         taken = 0
         while limit is None or taken < limit:
             key = self._queue.pop()
@@ -268,7 +284,7 @@ class Engine:
             outcome = self._attempt(key, waiting, decisions)
             self._tell(key, "decided", outcome)
             decisions.append(Report(outcome))
-            if outcome.leftover:
+            if outcome.refused or outcome.left:
                 self._queue.park(key)
                 decisions.append(Retry(key))
             else:
@@ -276,17 +292,19 @@ class Engine:
 
     def _attempt(self, key: str, waiting: tuple[Pod, ...], decisions: list[Decision]) -> Outcome:
         refused: list[Leftover] = []
-        ready: list[Pod] = []
-        for pod in waiting:
-            refusal = self._kept_out(pod)
-            if refusal is None:
-                ready.append(pod)
-            else:
-                refused.append(Leftover(pod, refusal.reason, refusal.sentence()))
+        ready = waiting
+        if self.books.held:
+            held = {pod.uid: self.books.held[pod.uid] for pod in waiting if pod.uid in self.books.held}
+            refused = [
+                Leftover(pod, held[pod.uid].reason, held[pod.uid].sentence())
+                for pod in waiting
+                if pod.uid in held
+            ]
+            ready = tuple(pod for pod in waiting if pod.uid not in held)
         if waiting[0].group is None:
-            attempt = self._cycle.pod(waiting[0]) if ready else Attempt()
-            return self._settle(key, tuple(ready), refused, attempt, (), decisions)
-        return self._attempt_gang(key, tuple(ready), refused, decisions)
+            attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
+            return self._settle(key, ready, refused, attempt, (), decisions)
+        return self._attempt_gang(key, ready, refused, decisions)
 
     def _attempt_gang(
         self, key: str, ready: tuple[Pod, ...], refused: list[Leftover], decisions: list[Decision]
@@ -297,7 +315,9 @@ class Engine:
         conditions: tuple[Condition, ...] = ()
         attempt = Attempt()
         if group is None:
-            refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it")
+            refusal = _gang_refusal(
+                key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it"
+            )
         else:
             members = roster(group, ready, running)
             constraints = constraints_of(group, self.topologies, self._close_by_default)
@@ -310,7 +330,7 @@ class Engine:
             if refusal is None and lack is not None:
                 refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
             if refusal is None and ready:
-                attempt = self._cycle.gang(group, ready, members, constraints)
+                attempt = place_gang(self._tools, group, ready, members, constraints)
         if refusal is not None:
             attempt = Attempt(refusal=refusal)
         return self._settle(key, ready, refused, attempt, conditions, decisions)
@@ -350,22 +370,22 @@ class Engine:
     ) -> Outcome:
         """Write an attempt into the books and say it as one outcome."""
         is_gang = not key.startswith("pod/")
-        leftover = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
+        left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
+        reason, message = None, None
         if attempt.refusal is not None:
-            text = attempt.refusal.sentence()
-            leftover += [Leftover(pod, attempt.refusal.reason, text) for pod in ready]
-        assigned = self._assign(key, attempt, is_gang, decisions)
-        # A gated or unsupported plain pod is its own refusal.
-        only = refused[0] if refused and not is_gang else None
-        reason = attempt.refusal.reason if attempt.refusal is not None else only and only.reason
-        message = attempt.refusal.sentence() if attempt.refusal is not None else only and only.message
+            reason, message = attempt.refusal.reason, attempt.refusal.sentence()
+        elif refused and not is_gang:  # A gated or unsupported plain pod is its own refusal.
+            reason, message = refused[0].reason, refused[0].message
         tree = attempt.tree
-        members = self._running(key) if is_gang else []
+        running = self._running(key) if is_gang else []
+        assigned = self._assign(key, attempt, running, decisions)
+        members = [*running, *attempt.placed] if is_gang else []
         return Outcome(
             key=key.removeprefix("pod/"),
             is_gang=is_gang,
             assigned=assigned,
-            leftover=tuple(leftover),
+            refused=() if attempt.refusal is None else ready,
+            left=tuple(left),
             reason=reason,
             message=message,
             place=place_of(tree, members) if tree is not None and members else None,
@@ -375,25 +395,36 @@ class Engine:
         )
 
     def _assign(
-        self, key: str, attempt: Attempt, is_gang: bool, decisions: list[Decision]
+        self,
+        key: str,
+        attempt: Attempt,
+        running: list[tuple[Pod, int]],
+        decisions: list[Decision],
     ) -> tuple[Assignment, ...]:
-        if not attempt.placed:
+        placed = attempt.placed
+        if not placed:
             return ()
-        tree = attempt.tree or self.topologies.flat()
-        rank_of = ranks(tree, self._running(key), attempt.placed) if is_gang else {}
-        path = _path(attempt.tree, attempt.placed) if is_gang else ()
-        names = self.cluster.names
+        is_gang = not key.startswith("pod/")
+        rank_of: Mapping[str, int | None] = {placed[0][0].uid: None}
+        path: tuple[str | None, ...] = ()
+        if is_gang:
+            rank_of = ranks(attempt.tree or self.topologies.flat(), running, placed)
+            path = _path(attempt.tree, placed)
+        names = [self.cluster.node_at(slot).name for _, slot in placed]
+        labels: list[Mapping[str, str]] = [_NO_LABELS] * len(placed)
+        for plugin in self.profile.pre_binds:
+            labels = [
+                {**before, **plugin.pre_bind(pod, slot)}
+                for before, (pod, slot) in zip(labels, placed, strict=True)
+            ]
+        self.books.settle(key, [pod for pod, _ in placed])
+        order, self._order = self._order, self._order + len(placed)
         assigned = []
-        for pod, slot in attempt.placed:
-            node = names[slot] or ""
-            rank = rank_of.get(pod.uid)
-            labels: dict[str, str] = {}
-            for plugin in self.profile.pre_binds:
-                labels.update(plugin.pre_bind(pod, slot))
-            self.books.add(pod, placed=True)
-            assigned.append(Assignment(pod, node, self._order, rank))
-            decisions.append(Bind(pod=pod, node=node, rank=rank, domain=path, labels=labels))
-            self._order += 1
+        for (pod, _), node, extra in zip(placed, names, labels, strict=True):
+            rank = rank_of[pod.uid]
+            assigned.append(Assignment(pod, node, order, rank))
+            decisions.append(Bind(pod=pod, node=node, rank=rank, domain=path, labels=extra))
+            order += 1
         return tuple(assigned)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
@@ -408,6 +439,4 @@ def _path(tree: Tree | None, placed: Iterable[tuple[Pod, int]]) -> tuple[str | N
 
 
 def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:
-    return Condition(
-        reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True
-    )
+    return Condition(reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True)

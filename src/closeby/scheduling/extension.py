@@ -83,7 +83,10 @@ class Plugin:
 
     @property
     def shares_by_spec(self) -> bool:
-        """True when ``class_key`` looks at nothing but ``pod.spec``; saves asking for every pod."""
+        """True when ``class_key`` looks at nothing but ``pod.spec`` (and the node name, which is a spec's part).
+
+        Saves asking for every pod.
+        """
         return type(self).class_key is Plugin.class_key
 
 
@@ -179,6 +182,9 @@ class Candidate(Struct, frozen=True, kw_only=True, eq=False):
 
 class PlacementGenerate(Plugin):
     """Proposes node sets for a gang, best first."""
+
+    #: Whether gangs that ask for nothing should still prefer the tightest domain of the only topology.
+    close_by_default: bool = False
 
     def placement_generate(self, state: "CycleState", part: "PartView") -> Iterable[Candidate] | None:
         """Candidates in the order they should be tried; None when the plugin has nothing to say."""

@@ -10,7 +10,6 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.classes import ClassTable, PodClass
-from closeby.scheduling.counts import DomainCounts
 from closeby.scheduling.descent import MeanScores, descend
 from closeby.scheduling.extension import Candidate, Scope
 from closeby.scheduling.nodes_view import Nodes
@@ -19,14 +18,12 @@ from closeby.scheduling.parts import Share, scoped_counts, shares
 from closeby.scheduling.scoring import Weighted, active_scorers, cacheable, total_scores
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.statement import Statement
+from closeby.scheduling.trial import Trial
 from closeby.topology.tree import Domain, Tree
 
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
-
-#: Pods tried on nodes during one exact search for unequal pods.
-TRIALS = 2_000
 
 
 class Tries(Protocol):
@@ -136,7 +133,7 @@ class Filler:
         if all(self._by_descent(share, candidate, inside, strategy, tree) for share in hardest_first):
             return True
         self._statement.rollback(mark)
-        search = _Trial(self._cluster, self._table, self._statement, self._state, tree, inside)
+        search = Trial(self._cluster, self._table, self._statement, self._state, tree, inside)
         if search.place(hardest_first):
             return True
         tries.spent = tries.spent or search.gave_up
@@ -207,7 +204,9 @@ class Filler:
             positions, _ = descend(
                 counts, domain, len(share.pods), strategy, means, candidate.fill_level
             ).in_topology_order()
-            for owner in {tree.ancestor(Domain(tree.node_level, int(at)), level) for at in positions.tolist()}:
+            for owner in {
+                tree.ancestor(Domain(tree.node_level, int(at)), level) for at in positions.tolist()
+            }:
                 first, end = tree.span(owner)
                 allowed[tree.slot_at[first:end]] = True
         mask = inside.allowed(self._cluster.capacity)
@@ -217,8 +216,11 @@ class Filler:
         if pod_class.blind_filters:
             return True
         return any(
-            plugin.score_scope is Scope.PER_PLACEMENT and not plugin.honoured_by_descent
-            for plugin, _ in active_scorers(self._scorers, self._state, pod_class.pod)
+            weight
+            and plugin.score_scope is Scope.PER_PLACEMENT
+            and not plugin.honoured_by_descent
+            and plugin.scores(pod_class.pod)
+            for plugin, weight in self._scorers
         )
 
     def _mean_scores(self, pod_class: PodClass, tree: Tree) -> MeanScores | None:
@@ -233,7 +235,8 @@ class Filler:
             scores = self._table.scores(pod_class, np.concatenate(usable))
             starts = np.concatenate(([0], np.cumsum(sizes[:-1])))
             # Every domain compared has room, hence at least one usable node.
-            return np.round(np.add.reduceat(scores, starts) / sizes, 9)
+            mean: NDArray[np.float64] = np.round(np.add.reduceat(scores, starts) / sizes, 9)
+            return mean
 
         return means
 
@@ -260,80 +263,3 @@ def _outward(
         for level in range(start.level, target.level, -1):
             yield tree.ancestor(start, level), fill_level if (fill_level or -1) > level else None
     yield target, fill_level
-
-
-class _Trial:
-    """Depth-first search for unequal pods: hardest class first, on each distinct kind of node."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        table: ClassTable,
-        statement: Statement,
-        state: CycleState,
-        tree: Tree,
-        inside: Confines,
-    ) -> None:
-        self._cluster = cluster
-        self._table = table
-        self._statement = statement
-        self._state = state
-        self._tree = tree
-        self._inside = inside
-        self._left = TRIALS
-        #: True when the search ended before everything was tried.
-        self.gave_up = False
-
-    def place(self, demand: Sequence[Share]) -> bool:
-        """Place all pods, or leave nothing placed."""
-        pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
-        way = [self._options(pods, 0)]
-        while way:
-            slot = next(way[-1], None)
-            if slot is None:
-                way.pop()
-                if way:
-                    self._statement.rollback(self._statement.checkpoint() - 1)
-                    self._state.placed.pop()
-                continue
-            if self._left <= 0:
-                self.gave_up = True
-                for _ in range(len(way) - 1):
-                    self._statement.rollback(self._statement.checkpoint() - 1)
-                    self._state.placed.pop()
-                return False
-            self._left -= 1
-            pod = pods[len(way) - 1][1]
-            self._statement.assume([pod], np.asarray([slot], dtype=np.intp))
-            self._state.placed.append((pod, slot))
-            if len(way) == len(pods):
-                return True
-            way.append(self._options(pods, len(way)))
-        return False
-
-    def _options(self, pods: Sequence[tuple[PodClass, Pod]], index: int) -> Iterator[int]:
-        """Slots for one pod, the tightest first, one of each kind; none if a later class has lost its room."""
-        waiting: dict[int, tuple[PodClass, int]] = {}
-        for pod_class, _ in pods[index:]:
-            waiting[id(pod_class)] = (pod_class, waiting.get(id(pod_class), (pod_class, 0))[1] + 1)
-        rooms = {}
-        for key, (pod_class, count) in waiting.items():
-            counts = scoped_counts(
-                self._table, pod_class, self._tree, self._inside, self._cluster.capacity
-            )
-            first, end = self._tree.span(self._inside.domain_in(self._tree))
-            rooms[key] = counts.of(self._tree.node_level)[first:end].copy()
-            if int(rooms[key].sum()) < count:
-                return
-        own = rooms[id(pods[index][0])]
-        slots = self._tree.slot_at[first:end]
-        kinds = np.stack([*rooms.values(), *self._columns(slots)])
-        usable = np.flatnonzero(own)
-        _, distinct = np.unique(kinds[:, usable], axis=1, return_index=True)
-        options = usable[np.sort(distinct)]
-        for option in options[np.argsort(own[options], kind="stable")].tolist():
-            yield int(slots[option])
-
-    def _columns(self, slots: Ints) -> list[Counts]:
-        cluster = self._cluster
-        return [cluster.free(row, slots) for row in range(len(cluster.row_of))]

@@ -16,7 +16,7 @@ UNASSIGNED = "(no subgroup)"
 
 
 class Roster(Struct, frozen=True, kw_only=True):
-    """The members of a gang by leaf name (empty for a gang without subgroups), in the order of their index."""
+    """A gang's members by leaf name (empty for a gang without subgroups), in the order of their index."""
 
     waiting: Mapping[str, tuple[Pod, ...]]
     #: Slots of the members that already run.
@@ -80,7 +80,7 @@ def roster(group: PodGroup, waiting: Sequence[Pod], running: Sequence[tuple[Pod,
 
 
 def missing(group: PodGroup, members: Roster) -> str | None:
-    """What keeps the gang from being complete, as a sentence; None when all required members have appeared."""
+    """What the gang lacks to be complete, as a sentence; None when all required members have appeared."""
     if members.total < group.min_member:
         return f"{members.total} of at least {group.min_member} members have appeared"
     if not group.subgroups:
@@ -123,9 +123,7 @@ def parts(group: PodGroup, members: Roster, constraints: Constraints, everyone: 
     if UNASSIGNED in members.waiting or UNASSIGNED in members.running:
         children.append(_leaf_part(UNASSIGNED, 0, members, constraints, everyone))
     required = len(children) if group.min_subgroups is None else group.min_subgroups
-    return Part(
-        name="", levels=constraints.levels.get(""), children=tuple(children), min_children=required
-    )
+    return Part(name="", levels=constraints.levels.get(""), children=tuple(children), min_children=required)
 
 
 def _part(
@@ -144,9 +142,7 @@ def _part(
     )
 
 
-def _leaf_part(
-    name: str, minimum: int, members: Roster, constraints: Constraints, everyone: bool
-) -> Part:
+def _leaf_part(name: str, minimum: int, members: Roster, constraints: Constraints, everyone: bool) -> Part:
     waiting = members.waiting.get(name, ())
     anchors = members.running.get(name, ())
     needed = len(waiting) if everyone else min(max(minimum - len(anchors), 0), len(waiting))
@@ -167,9 +163,7 @@ def _leaf(pod: Pod, leaves: set[str]) -> str:
     return pod.subgroup if pod.subgroup in leaves else UNASSIGNED
 
 
-def _short(
-    group: PodGroup, members: Roster, parent: str | None, min_subgroups: int | None
-) -> str | None:
+def _short(group: PodGroup, members: Roster, parent: str | None, min_subgroups: int | None) -> str | None:
     children = _children(group, parent)
     lacking = []
     for child in children:

@@ -1,4 +1,4 @@
-"""What comes out of the engine, and the one record of what was decided about a work item, with its reasons."""
+"""What comes out of the engine: decisions, and the record of what was decided about an item and why."""
 
 from collections.abc import Mapping
 
@@ -81,15 +81,24 @@ class Outcome(Struct, frozen=True, kw_only=True):
     key: str
     is_gang: bool
     assigned: tuple[Assignment, ...] = ()
-    leftover: tuple[Leftover, ...] = ()
+    #: Pods that wait for the item's own reason, and pods that wait for a reason of their own.
+    refused: tuple[Pod, ...] = ()
+    left: tuple[Leftover, ...] = ()
     #: Why the item (as a whole) waits; None when it was placed.
     reason: Reason | None = None
     message: str | None = None
     place: Place | None = None
-    #: The domains looked at, best first; of a placed gang the first is the one taken and the second the runner-up.
+    #: The domains looked at, best first; of a placed gang the first is taken, the second the runner-up.
     domains: tuple[DomainFit, ...] = ()
     conditions: tuple[Condition, ...] = ()
     explanations: tuple[PodExplanation, ...] = ()
+
+    @property
+    def leftover(self) -> tuple[Leftover, ...]:
+        """All pods of the item that got no node."""
+        if self.reason is None:
+            return self.left
+        return (*self.left, *(Leftover(pod, self.reason, self.message or "") for pod in self.refused))
 
 
 class Bind(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """A gang as the search sees it: a tree of parts, each with its pods, its minimum and its constraint."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -56,10 +56,7 @@ class Share(Struct, frozen=True, eq=False):
 
 def shares(pods: Sequence[Pod], table: ClassTable) -> tuple[Share, ...]:
     """Pods by class, in order of first appearance."""
-    by_key: dict[object, list[Pod]] = {}
-    for pod in pods:
-        by_key.setdefault(table.key_of(pod), []).append(pod)
-    return tuple(Share(table.of(members[0]), tuple(members)) for members in by_key.values())
+    return tuple(Share(pod_class, members) for pod_class, members in table.grouped(pods))
 
 
 class Scope(Struct, frozen=True, eq=False):
@@ -164,8 +161,3 @@ def scoped_counts(
     if mask is None:
         return table.counts(pod_class, tree)
     return DomainCounts(tree, np.where(mask, pod_class.fits, 0))
-
-
-def by_leaf(part: Part) -> Mapping[str, Part]:
-    """The leaves by name."""
-    return {leaf.name: leaf for leaf in part.leaves()}

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import NormalizeScore, PreScore, Score, Scope
+from closeby.scheduling.extension import NormalizeScore, PreScore, Scope, Score
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 

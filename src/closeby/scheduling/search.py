@@ -6,15 +6,14 @@ that a sibling that finds no room sends the search back to the next alternative 
 
 from collections.abc import Iterator, Sequence
 
-from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.scheduling.assignment import Outlook, outlook
-from closeby.scheduling.classes import ClassTable
-from closeby.scheduling.extension import Candidate, PlacementGenerate
+from closeby.scheduling.extension import Candidate
 from closeby.scheduling.fill import Filler
 from closeby.scheduling.parts import Part, PartView, Scope, scoped_counts, shares
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.statement import Statement
+from closeby.scheduling.tools import Tools
 
 #: Candidates tried for one gang before the search gives up; a count, so that results repeat.
 SEARCH_BUDGET = 4096
@@ -41,23 +40,20 @@ class Search:
 
     def __init__(
         self,
-        *,
-        cluster: Cluster,
-        table: ClassTable,
-        generators: Sequence[PlacementGenerate],
-        filler: Filler,
+        tools: Tools,
+        group: PodGroup,
         statement: Statement,
         state: CycleState,
-        group: PodGroup,
+        filler: Filler,
         budget: Budget,
     ) -> None:
-        self._cluster = cluster
-        self._table = table
-        self._generators = generators
-        self._filler = filler
+        self._cluster = tools.cluster
+        self._table = tools.table
+        self._generators = tools.profile.generators
+        self._group = group
         self._statement = statement
         self._state = state
-        self._group = group
+        self._filler = filler
         self.budget = budget
         #: The candidate that holds each placed leaf, by name, with the scope it was found in.
         self.chosen: dict[str, tuple[Candidate | None, Scope]] = {}

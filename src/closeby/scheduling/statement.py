@@ -1,7 +1,7 @@
 """A statement: placements that are charged to the cluster at once and can be undone exactly.
 
-After KAI's and Volcano's statement: checkpoint, rollback, commit, discard. What plugins note about a placement
-lies in the same log and is undone in reverse order with it.
+After KAI's and Volcano's statement: checkpoint, rollback, commit, discard. What plugins note about a
+placement lies in the same log and is undone in reverse order with it.
 """
 
 from collections.abc import Iterator, Sequence

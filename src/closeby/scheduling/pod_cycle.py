@@ -1,0 +1,32 @@
+"""One cycle for a plain pod: the best node, or the reason why there is none."""
+
+import numpy as np
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition
+from closeby.scheduling.state import CycleState
+from closeby.scheduling.tools import Attempt, Tools
+
+
+def place_pod(tools: Tools, pod: Pod) -> Attempt:
+    """Place one plain pod."""
+    state = CycleState()
+    refusal = tools.pre_filter(state, (pod,))
+    if refusal is not None:
+        return Attempt(refusal=refusal)
+    explanations = (tools.explain_pod(state, pod),) if tools.explain else ()
+    statement = tools.statement()
+    slot = tools.filler(statement, state).best_node(pod, None)
+    if slot is None:
+        tools.post_filter(state, (pod,))
+        reason, message = tools.diagnosis.why_no_node(state, pod)
+        refusal = Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
+        return Attempt(refusal=refusal, explanations=explanations)
+    statement.assume((pod,), np.asarray([slot], dtype=np.intp))
+    placed = ((pod, slot),)
+    refusal = tools.permit(state, placed)
+    if refusal is not None:
+        statement.discard()
+        return Attempt(refusal=refusal, explanations=explanations)
+    statement.commit()
+    return Attempt(placed=placed, explanations=explanations)

@@ -1,0 +1,91 @@
+"""What every cycle works with: the cluster, the plugins, the cached judgements and the diagnosis."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.classes import ClassTable
+from closeby.scheduling.diagnosis import Diagnosis
+from closeby.scheduling.fill import Filler
+from closeby.scheduling.outcomes import DomainFit, PodExplanation
+from closeby.scheduling.profiles import Profile
+from closeby.scheduling.state import CycleState
+from closeby.scheduling.statement import Statement
+from closeby.topology.registry import Topologies
+from closeby.topology.tree import Tree
+
+#: A pod and its slot.
+Placed = tuple[Pod, int]
+
+
+class Attempt(Struct, frozen=True, kw_only=True, eq=False):
+    """What one cycle did. ``placed`` is empty when the item waits; it is assumed on the cluster otherwise."""
+
+    placed: tuple[Placed, ...] = ()
+    #: Elastic members that found no place, with the reason.
+    leftover: tuple[tuple[Pod, Reason, str], ...] = ()
+    refusal: Condition | None = None
+    domains: tuple[DomainFit, ...] = ()
+    explanations: tuple[PodExplanation, ...] = ()
+    tree: Tree | None = None
+
+
+class Tools:
+    """Shared by all cycles of one engine."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topologies: Topologies,
+        profile: Profile,
+        *,
+        explain: bool,
+        explain_everything: bool,
+    ) -> None:
+        self.cluster = cluster
+        self.topologies = topologies
+        self.profile = profile
+        self.table = ClassTable(cluster, profile.filters, profile.scores)
+        self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
+        self.explain = explain
+        self.explain_everything = explain_everything
+
+    def statement(self) -> Statement:
+        """An empty statement that tells the plugins what it does."""
+        return Statement(self.cluster, self.profile.reserves)
+
+    def filler(
+        self, statement: Statement, state: CycleState, before_pod: Callable[[Pod], None] | None = None
+    ) -> Filler:
+        """Places pods on a statement; ``before_pod`` is told of each pod that is placed on its own."""
+        return Filler(
+            cluster=self.cluster,
+            table=self.table,
+            scorers=self.profile.scores,
+            statement=statement,
+            state=state,
+            flat_tree=self.topologies.flat(),
+            before_pod=before_pod,
+        )
+
+    def explain_pod(self, state: CycleState, pod: Pod) -> PodExplanation:
+        """How the nodes look to a pod right now."""
+        return self.diagnosis.explain_pod(state, pod, self.explain_everything)
+
+    def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
+        """The first PreFilter plugin's refusal."""
+        answers = (plugin.pre_filter(state, pods) for plugin in self.profile.pre_filters)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
+        """Tell the PostFilter plugins that the pods found no place."""
+        for plugin in self.profile.post_filters:
+            plugin.post_filter(state, pods)
+
+    def permit(self, state: CycleState, placed: tuple[Placed, ...]) -> Condition | None:
+        """The first Permit plugin's refusal."""
+        answers = (plugin.permit(state, placed) for plugin in self.profile.permits)
+        return next((answer for answer in answers if answer is not None), None)
