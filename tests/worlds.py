@@ -11,10 +11,12 @@ stands for a missing label.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.topologies import Topology, TopologyLevel
+from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     GroupChanged,
@@ -34,9 +36,7 @@ def draw(drawing: str, levels: Sequence[str] = ("zone", "rack"), resource: str =
     nodes = []
     for line in drawing.strip().splitlines():
         path, _, members = line.partition(":")
-        labels = {
-            level: value for level, value in zip(levels, path.split(), strict=True) if value != "-"
-        }
+        labels = {level: value for level, value in zip(levels, path.split(), strict=True) if value != "-"}
         for member in members.split():
             name, _, amount = member.partition("=")
             nodes.append(node(name, labels, {resource: int(amount)}))
@@ -175,3 +175,17 @@ class World:
             if pod.startswith(prefix):
                 counts[chosen] = counts.get(chosen, 0) + 1
         return dict(sorted(counts.items()))
+
+
+def world(
+    nodes: str | Iterable[Node],
+    *topologies: Topology,
+    levels: Sequence[str] = ("zone", "rack"),
+    plugins: Iterable[PluginEntry] = (),
+    explain: bool = False,
+) -> World:
+    """A world with the built-in plugins; its topology is ``fabric`` of the drawing's levels unless given."""
+    configuration = Configuration(plugins=tuple(plugins))
+    engine = Engine(lambda handle: profile_for(configuration, handle), explain=explain)
+    drawn = draw(nodes, levels) if isinstance(nodes, str) else nodes
+    return World(engine, drawn, *(topologies or (fabric(*levels, HOSTNAME),)))

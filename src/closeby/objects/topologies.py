@@ -13,7 +13,7 @@ class TopologyLevel(Struct, frozen=True):
 
 
 class Topology(Struct, frozen=True, kw_only=True):
-    """Levels from coarse to fine (``kueue.x-k8s.io``, ``kai.scheduler`` and ``closeby.dev`` Topology objects)."""
+    """Levels from coarse to fine (Topology of ``kueue.x-k8s.io``, ``kai.scheduler`` or ``closeby.dev``)."""
 
     name: str
     levels: tuple[TopologyLevel, ...]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 
 
@@ -19,6 +20,14 @@ class PodSet(Struct, frozen=True, kw_only=True):
     indexed: bool = False
     template_annotations: Mapping[str, str] = {}
     template_labels: Mapping[str, str] = {}
+    #: Pods that must succeed in all (a Job's completions); None where pods run until they are removed.
+    completions: int | None = None
+    #: How many already did, as the status says.
+    completed: int = 0
+    #: Where the template stands in the object, such as ``spec.template``.
+    path: str = ""
+    #: Name of the gang this set belongs to, where the workload is several; empty for the workload's own.
+    gang: str = ""
 
 
 class Workload(Struct, frozen=True, kw_only=True):
@@ -27,14 +36,24 @@ class Workload(Struct, frozen=True, kw_only=True):
     kind: str
     namespace: str
     name: str
+    api_version: str = ""
     uid: str = ""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     created: float | None = None
     pod_sets: tuple[PodSet, ...] = ()
     suspended: bool = False
+    #: ``Kind/name`` of the object that made this one; empty for a top owner.
+    owner: str = ""
+    #: The gang that an object of this kind declares itself (a Volcano Job, say).
+    gang: PodGroup | None = None
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def id(self) -> str:
+        """``Kind/namespace/name``, as conditions name it."""
+        return f"{self.kind}/{self.namespace}/{self.name}"

@@ -1,8 +1,8 @@
 """network-topology: nodes near the job's first task score higher (Volcano network-topology proposal, static).
 
-Score = weight x (K - i) for the first of K label keys on which a node equals the node of the job's first placed
-task. The proposal's drawback (a first task in a domain too small for the rest) is removed by looking ahead: a
-gang without a constraint of its own is offered the domains of the keys that hold it, nearest key first.
+Score = weight x (K - i) for the first of K label keys on which a node equals the node of the job's first
+placed task. The proposal's drawback (a first task in a domain too small for the rest) is removed by looking
+ahead: a gang without a constraint of its own is offered the domains of the keys that hold it, nearest first.
 """
 
 from collections.abc import Iterable
@@ -88,7 +88,7 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         return scores
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
-        """Look-ahead: domains of the nearest key that holds the gang, then of the next, at last everything."""
+        """Look-ahead: domains of the nearest key that hold the gang, then of the next, at last all nodes."""
         tree = self.handle.topologies.tree(self.name) if self._keys else None
         constrained = part.group.constraint is not None or part.group.subgroups
         if tree is None or constrained or not part.group.wants_closeness or len(part.anchors):

@@ -1,7 +1,8 @@
 """topology: gangs go to the tightest domain that holds them (KAI topology-aware scheduling design).
 
-Required: one domain of that level or the gang waits. Preferred: one domain of that level, else of each coarser
-level up to the required one or the whole cluster, using there the fewest domains of the preferred level.
+Required: one domain of that level or the gang waits. Preferred: one domain of that level, else of each
+coarser level up to the required one or the whole cluster, using there the fewest domains of the preferred
+level.
 Candidates are tried one after another with every filter applied (the design's stage 2).
 """
 

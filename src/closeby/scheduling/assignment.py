@@ -17,7 +17,7 @@ class Outlook(Enum):
 
 
 def outlook(sizes: Sequence[int], rooms: Sequence[int]) -> Outlook:
-    """Whether every group (``sizes``) can go whole into one domain (``rooms``), several to a domain allowed."""
+    """Whether every group (``sizes``) can go whole into one domain (``rooms``); domains may be shared."""
     wanted = sorted(sizes, reverse=True)
     room = sorted((value for value in rooms if value >= wanted[-1]), reverse=True)
     if not room or wanted[0] > room[0] or sum(wanted) > sum(room):

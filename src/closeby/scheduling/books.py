@@ -10,7 +10,6 @@ from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
 from closeby.topology.labels import natural_key
 
-
 #: Sort key of the members of one gang.
 MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 
@@ -169,7 +168,10 @@ class Books:
             return group.priority
         if group is not None and group.priority_class_name in self._priority_classes:
             return self._priority_classes[group.priority_class_name].value
-        return max(self.priority(pod) for pod in {id(pod.spec): pod for pod in pods}.values())
+        spec = pods[0].spec
+        if all(pod.spec is spec for pod in pods):
+            return self.priority(pods[0])
+        return max(self.priority(pod) for pod in pods)
 
     def _class_value(self, name: str) -> int:
         named = self._priority_classes.get(name)

@@ -1,4 +1,4 @@
-"""Pod classes: pods with equal needs, and what is known of every node for them, kept up to date incrementally.
+"""Pod classes: pods with equal needs, and what is known of every node for them, updated incrementally.
 
 The table is the one owner of cached filter and score results. Each class remembers how far it has read the
 cluster's change logs and recomputes touched slots only.

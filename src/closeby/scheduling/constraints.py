@@ -27,7 +27,7 @@ class _Problem(Protocol):
 
 
 class Resolution(Struct, frozen=True, kw_only=True, eq=False):
-    """``levels`` None means that there is nothing to enforce (or, with a blocking condition, that it can't be)."""
+    """``levels`` None: there is nothing to enforce or, with a blocking condition, it can't be enforced."""
 
     levels: Levels | None = None
     conditions: tuple[Condition, ...] = ()
@@ -103,7 +103,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
             problem(
                 Reason.INVALID_SPEC,
                 f"{field}.preferredTopologyLevel",
-                f"preferred level {constraint.preferred!r} is coarser than required level {constraint.required!r}",
+                f"preferred level {constraint.preferred!r} is coarser than required {constraint.required!r}",
                 "prefer the required level or one below it",
                 True,
             )

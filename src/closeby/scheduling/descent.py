@@ -1,8 +1,8 @@
 """Choosing nodes inside a domain for equal pods, by descent through the tree.
 
-At each level the gang goes to one child if one holds it, else to the fewest children; every child but the last
-is then used whole, so that a single path leads down to a partly used node. Binpack prefers the tightest child,
-spread the emptiest; equal ones are ordered by mean score, then by their place in natural order.
+At each level the gang goes to one child if one holds it, else to the fewest children; every child but the
+last is then used whole, so that a single path leads down to a partly used node. Binpack prefers the tightest
+child, spread the emptiest; equal ones are ordered by mean score, then by their place in natural order.
 """
 
 from collections.abc import Callable

@@ -125,6 +125,17 @@ class Diagnosis:
             for index in order[:limit].tolist()
         )
 
+    def roomiest(self, demand: Sequence[Share], tree: Tree, level: int) -> tuple[Domain, int, str] | None:
+        """The labelled domain of a level with the most room for a gang, how many fit, and what it lacks."""
+        counts = [self._table.counts(share.pod_class, tree) for share in demand]
+        room = np.where(tree.labelled[level], self._room(demand, counts, tree, level), -1)
+        if not len(room) or room.max() < 0:
+            return None
+        domain = Domain(level, int(np.argmax(room)))
+        first, end = tree.span(domain)
+        slots = tree.slot_at[first:end]
+        return domain, int(room.max()), self._lack(demand, slots[self._cluster.alive[slots]])
+
     def domain_fit(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> DomainFit:
         """How one domain looks to a gang."""
         counts = [self._table.counts(share.pod_class, tree) for share in demand]

@@ -83,7 +83,7 @@ class Plugin:
 
     @property
     def shares_by_spec(self) -> bool:
-        """True when ``class_key`` looks at nothing but ``pod.spec`` (and the node name, which is a spec's part).
+        """True when ``class_key`` looks at nothing but ``pod.spec`` and ``pod.node_name``.
 
         Saves asking for every pod.
         """
@@ -269,7 +269,7 @@ class Permit(Plugin):
 class PreBind(Plugin):
     """Adds labels and annotations that are written with the binding."""
 
-    def pre_bind(self, state: "CycleState", pod: Pod, slot: int) -> dict[str, str]:
+    def pre_bind(self, pod: Pod, slot: int) -> dict[str, str]:
         """Labels for the pod."""
         raise NotImplementedError
 

@@ -147,7 +147,7 @@ class Filler:
         strategy: Strategy,
         tree: Tree,
     ) -> bool:
-        """Each pod to the node with the best total, when a score or filter depends on what was just placed."""
+        """Each pod to its best node, when a score or filter depends on what was just placed."""
         allowed = inside.allowed(self._cluster.capacity)
         if candidate is not None:
             planned = self._planned(pods, candidate, inside, strategy, tree)

@@ -114,17 +114,17 @@ class _GangCycle:
                 "there is room in the cluster, but no choice of domains holds all subgroups as they require",
             )
         name = levels.tree.level_names[levels.required]
-        best = self._tools.diagnosis.survey(demand, levels.tree, levels.required, 1)
-        message = (
-            f"no {name} of topology {levels.tree.name} holds all {sum(len(s.pods) for s in demand)} pods"
-        )
+        wanted = sum(len(share.pods) for share in demand)
+        message = f"no {name} of topology {levels.tree.name} holds all {wanted} pods"
+        best = self._tools.diagnosis.roomiest(demand, levels.tree, levels.required)
         if self._state.anchors:
             message += " beside the members that already run"
-        elif best:
-            path = "/".join(value or "-" for value in best[0].path)
-            message += f": the roomiest, {path}, takes {best[0].fits}"
-            if best[0].lack:
-                message += f" ({best[0].lack})"
+        elif best is None:
+            message += ": no node carries that level's label"
+        else:
+            domain, room, lack = best
+            path = "/".join(value or "-" for value in levels.tree.path(domain))
+            message += f": the roomiest, {path}, takes {room}" + (f" ({lack})" if lack else "")
         return self._condition(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
 
     def _too_few(self, placed: tuple[Placed, ...]) -> Condition | None:

@@ -41,7 +41,7 @@ class Nodes:
 
     @property
     def index(self) -> Ints | slice:
-        """Picks these nodes' entries out of an array with one entry per slot; a slice when they are all slots."""
+        """Picks these nodes' entries out of an array with one entry per slot; a slice for all slots."""
         return self._index
 
     def free(self, resource: str) -> Amounts:
