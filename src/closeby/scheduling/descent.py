@@ -139,7 +139,7 @@ class _Choice:
     def _near(
         self, room: Counts, order: Ints, needed: int, wanted: int, level: int, offset: int
     ) -> list[int]:
-        """All chosen domains but the last: the largest, then the nearest that still allow ``needed`` in all."""
+        """All chosen domains but the last: the largest, then the nearest that still allow ``needed``."""
         chosen = [int(order[0])]
         left = wanted - int(room[order[0]])
         distance = self._distances(level, offset, len(room), chosen[0])

@@ -41,7 +41,7 @@ class Diagnosis:
     def refusals(
         self, state: CycleState, pod: Pod, slots: Ints | None = None
     ) -> dict[int, tuple[Filter, bool]]:
-        """For each slot that takes no such pod: the first filter that says no, and whether it looks at usage."""
+        """For each slot that takes no such pod: the first filter to say no, and whether it looks at usage."""
         cluster = self._cluster
         chosen = np.flatnonzero(cluster.alive[: cluster.capacity]) if slots is None else slots
         refused: dict[int, tuple[Filter, bool]] = {}

@@ -1,8 +1,8 @@
 """The extension points. A plugin is a class that inherits those it takes part in.
 
 The names are kube-scheduler's. What differs: Filter and Score judge many nodes at once and return arrays;
-pods with equal needs form a class and share results; a plugin says how long its results stay true (``Scope``).
-Authors who want simplicity start from ``closeby.scheduling.scalar``.
+pods with equal needs form a class and share results; a plugin says how long its results stay true
+(``Scope``). Authors who want simplicity start from ``closeby.scheduling.scalar``.
 """
 
 from collections.abc import Callable, Hashable, Iterable

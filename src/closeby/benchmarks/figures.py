@@ -1,0 +1,90 @@
+"""What a benchmark measures, and how: CPU and wall time of one call, repeated."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One line of the table. Times are medians over ``runs``, in milliseconds."""
+
+    benchmark: str
+    case: str
+    nodes: int
+    pods: int
+    runs: int
+    cpu_ms: float
+    cpu_ms_min: float
+    wall_ms: float
+    #: Pods placed (or refused) in one run.
+    placed: int
+    #: Upper bound in CPU milliseconds that we aim at; None where we set none.
+    target_ms: float | None = None
+    #: Resident memory in MiB, where that is what was measured.
+    memory_mib: float | None = None
+    target_mib: float | None = None
+
+    @property
+    def pods_per_second(self) -> float | None:
+        """Pods decided per second of CPU."""
+        return self.pods / self.cpu_ms * 1000 if self.cpu_ms else None
+
+    @property
+    def meets_target(self) -> bool | None:
+        """Whether the median is within the target; None without one."""
+        if self.target_mib is not None and self.memory_mib is not None:
+            return self.memory_mib <= self.target_mib
+        return None if self.target_ms is None else self.cpu_ms <= self.target_ms
+
+
+class Sample(Struct, frozen=True):
+    """One timed call; seconds."""
+
+    cpu: float
+    wall: float
+    placed: int
+
+
+def timed(call: Callable[[], int]) -> Sample:
+    """Time one call that returns how many pods it placed."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    placed = call()
+    return Sample(time.process_time() - cpu, time.perf_counter() - wall, placed)
+
+
+def summary(
+    benchmark: str,
+    case: str,
+    nodes: int,
+    pods: int,
+    samples: list[Sample],
+    target_ms: float | None = None,
+) -> Figure:
+    """Medians of some samples."""
+    return Figure(
+        benchmark=benchmark,
+        case=case,
+        nodes=nodes,
+        pods=pods,
+        runs=len(samples),
+        cpu_ms=round(statistics.median(sample.cpu for sample in samples) * 1000, 4),
+        cpu_ms_min=round(min(sample.cpu for sample in samples) * 1000, 4),
+        wall_ms=round(statistics.median(sample.wall for sample in samples) * 1000, 4),
+        placed=samples[-1].placed,
+        target_ms=target_ms,
+    )
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Set what exists aside, so that the collector does not scan a whole cluster in the middle of a run."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
