@@ -1,0 +1,86 @@
+"""The command `closeby` (and `kubectl closeby`): one thin file per command, each imported when it is called."""
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import PurePath
+from types import TracebackType
+
+import click
+
+from closeby import __version__
+
+#: Commands in the order of `closeby --help`; each is the attribute ``command`` of a module of this folder.
+COMMANDS = ("demo", "simulate", "topology", "explain", "bench")
+
+#: Exit codes that a shell expects of a program that was interrupted, or whose reader went away.
+INTERRUPTED = 130
+READER_GONE = 141
+
+
+class _Commands(click.Group):
+    """Finds a command's file by its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"closeby.cli.{cmd_name}").command
+        return command if isinstance(command, click.Command) else None
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="closeby", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show a traceback when closeby itself fails.")
+def cli(debug: bool) -> None:
+    """Put the pods that talk to each other close to each other.
+
+    closeby is a network-topology-aware scheduler for Kubernetes. Start with `closeby demo`.
+    """
+    if debug:
+        sys.excepthook = sys.__excepthook__
+
+
+def main() -> None:
+    """Run the command line.
+
+    Exit codes: 0 a report was printed, 1 a fault of closeby, 2 unusable arguments or input, 3 with
+    ``--strict`` when something stayed pending.
+    """
+    sys.excepthook = _our_fault
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that can't show a character gets a question mark rather than a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    called = PurePath(sys.argv[0]).stem
+    sys.exit(_run("kubectl closeby" if called.startswith("kubectl") else "closeby"))
+
+
+def _run(program: str) -> int:
+    try:
+        result = cli.main(prog_name=program, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more (as in `closeby … | head`); what is still buffered must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+    return result if isinstance(result, int) else 0
+
+
+def _our_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What the user sees of a fault of ours; Python then exits with 1."""
+    where = traceback.extract_tb(trace)[-1:]
+    place = f" ({PurePath(where[0].filename).name}:{where[0].lineno})" if where else ""
+    sys.stderr.write(
+        f"closeby failed: {kind.__name__}: {error}{place}\n"
+        "This is a fault of closeby and not of your input. "
+        "`closeby --debug …` shows the traceback; please report it.\n"
+    )

@@ -1,0 +1,63 @@
+"""`closeby simulate`: schedule the pods of manifests and report what went where, and why."""
+
+import click
+
+from closeby.cli.options import manifest_options, output_option
+
+STILL_PENDING = 3
+
+
+@click.command(name="simulate")
+@manifest_options
+@output_option
+@click.option(
+    "--explain",
+    type=click.Choice(["some", "all"]),
+    is_flag=False,
+    flag_value="some",
+    help="Add candidates, scores and refusals: of all nodes up to 200, else of the best 20; or of all.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
+@click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    config_path: str | None,
+    keep_going: bool,
+    output: str,
+    explain: str | None,
+    strict: bool,
+    scheduler_name: str | None,
+) -> None:
+    """Schedule the pods of manifests and say what went where, and why.
+
+    Pods with a node run there already; all others are scheduled, until nothing changes.
+
+    \b
+    Example:
+      kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
+    """
+    from closeby.cli.inputs import configured, read_inputs
+    from closeby.report.documents import scheduling_report
+    from closeby.simulator.runs import simulate
+
+    inputs = read_inputs(paths, config_path, keep_going=keep_going)
+    with configured():
+        run = simulate(
+            inputs.manifests,
+            inputs.configuration,
+            scheduler_name=scheduler_name,
+            explain=explain is not None,
+            explain_everything=explain == "all",
+        )
+    report = scheduling_report(run, explain=explain is not None, errors=inputs.errors)
+
+    def views():  # type: ignore
+        from closeby.report.scheduling_view import scheduling_views
+
+        return scheduling_views(report)
+
+    emit(report, output, views)
+    if strict and report.waiting:
+        ctx.exit(STILL_PENDING)

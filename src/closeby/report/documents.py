@@ -1,0 +1,284 @@
+"""The report of a scheduling run as data, field by field as tools may rely on it (kind SchedulingReport)."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import UNSET, Struct, UnsetType
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.outcomes import DomainFit, Outcome, Place, PodExplanation
+from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
+from closeby.topology.natural import natural_key
+
+API_VERSION = "closeby.dev/v1alpha1"
+
+#: What single nodes are called among the levels, whatever alias a topology gives them.
+NODE_LEVEL = "hostname"
+
+DomainPath = tuple[str | None, ...]
+
+
+class ConditionEntry(Struct, frozen=True, kw_only=True):
+    """What is wrong with one object. ``object`` is ``Kind/namespace/name`` or ``Kind/name``."""
+
+    reason: str
+    object: str
+    #: Path of the field; empty when the whole object is meant.
+    field: str
+    message: str
+    #: What the user can do about it; empty when there is nothing to do.
+    remedy: str
+    #: True when it keeps something from being scheduled.
+    blocking: bool
+
+
+class PodEntry(Struct, frozen=True, kw_only=True):
+    """One pod that is not finished."""
+
+    namespace: str
+    name: str
+    group: str | None
+    node: str | None
+    #: ``Running`` (it came with a node), ``Scheduled`` or ``Pending``.
+    phase: str
+    #: Place in the order of scheduling, from 0.
+    order: int | None
+    rank: int | None
+    reason: str | None
+    message: str | None
+
+
+class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One gang. ``scheduled`` counts the members that hold a node, running ones too."""
+
+    namespace: str
+    name: str
+    #: None for a gang that pods name and no PodGroup describes.
+    min_member: int | None
+    scheduled: int
+    topology: str | None
+    #: Short name of the level of ``domain``, the tightest domain that holds all placed members.
+    level: str | None
+    domain: DomainPath
+    #: Distinct domains used, by short level name, coarse to fine; ``hostname`` counts nodes.
+    span: Mapping[str, int]
+    reason: str | None
+    message: str | None
+    conditions: tuple[ConditionEntry, ...]
+
+
+class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One AppGroup. ``cost`` sums over dependency edges and placed replica pairs."""
+
+    namespace: str
+    name: str
+    topology_order: tuple[Mapping[str, str | int], ...]
+    cost: int | None
+    conditions: tuple[ConditionEntry, ...]
+
+
+class CandidateEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How one domain looked before the gang was placed; ``blockedBy`` counts nodes that take none of its pods."""
+
+    domain: DomainPath
+    fits: int
+    wanted: int
+    blocked_by: Mapping[str, int]
+
+
+class RejectionEntry(Struct, frozen=True, kw_only=True):
+    """Why one node was refused."""
+
+    plugin: str
+    reason: str
+    message: str
+
+
+class ExplainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How the cluster looked to one pod when it was decided."""
+
+    pod: str
+    candidates: tuple[CandidateEntry, ...]
+    #: node -> plugin -> score, and ``total``.
+    scores: Mapping[str, Mapping[str, float]]
+    rejected: Mapping[str, RejectionEntry]
+    buckets: tuple[tuple[str, ...], ...] | None
+    #: Refused nodes counted by reason; only there when ``rejected`` leaves some of them out.
+    rejected_by: Mapping[str, int] | UnsetType = UNSET
+
+
+class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything a run decided."""
+
+    api_version: str = API_VERSION
+    kind: str = "SchedulingReport"
+    pods: tuple[PodEntry, ...]
+    groups: tuple[GroupEntry, ...]
+    app_groups: tuple[AppGroupEntry, ...] = ()
+    explain: tuple[ExplainEntry, ...] | UnsetType = UNSET
+    #: About objects other than gangs.
+    conditions: tuple[ConditionEntry, ...] = ()
+    #: Documents that could not be read and were skipped.
+    errors: tuple[str, ...] = ()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something stayed pending that was to be scheduled."""
+        return any(entry.reason is not None for entry in (*self.pods, *self.groups))
+
+
+def scheduling_report(run: Run, *, explain: bool = False, errors: Iterable[str] = ()) -> SchedulingReport:
+    """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers."""
+    return SchedulingReport(
+        pods=tuple(_pod(run, pod) for pod in run.pods),
+        groups=_groups(run),
+        explain=_explain(run) if explain else UNSET,
+        conditions=condition_entries(run.conditions),
+        errors=tuple(errors),
+    )
+
+
+def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, ...]:
+    """Conditions as the report shows them, each once."""
+    return tuple(
+        ConditionEntry(
+            reason=str(one.reason),
+            object=one.object,
+            field=one.field,
+            message=one.message,
+            remedy=one.remedy,
+            blocking=one.blocking,
+        )
+        for one in dict.fromkeys(conditions)
+    )
+
+
+def _pod(run: Run, pod: Pod) -> PodEntry:
+    assignment = run.assignments.get(pod.uid)
+    leftover = run.leftovers.get(pod.uid)
+    node, phase, reason, message = run.node_of(pod), "Pending", None, None
+    if pod.node_name is not None:
+        phase = "Running"
+    elif assignment is not None:
+        phase = "Scheduled"
+    elif leftover is not None:
+        reason, message = str(leftover.reason), leftover.message
+    elif pod.terminating:
+        message = "it is being deleted and not scheduled any more"
+    else:
+        message = f"left to the scheduler {pod.spec.scheduler_name or DEFAULT_SCHEDULER}"
+    return PodEntry(
+        namespace=pod.namespace,
+        name=pod.name,
+        group=pod.group,
+        node=node,
+        phase=phase,
+        order=None if assignment is None else assignment.order,
+        rank=pod.rank if assignment is None else assignment.rank,
+        reason=reason,
+        message=message,
+    )
+
+
+def _groups(run: Run) -> tuple[GroupEntry, ...]:
+    members: dict[str, list[Pod]] = {}
+    for pod in run.pods:
+        if pod.group is not None:
+            members.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
+    minimum: dict[str, int | None] = dict.fromkeys(members)
+    minimum.update({group.key: group.min_member for group in run.groups})
+    entries = {key: _group(run, key, least, members.get(key, [])) for key, least in minimum.items()}
+    described = [entries.pop(group.key) for group in run.groups]
+    return tuple(sorted([*described, *entries.values()], key=_group_order))
+
+
+def _group(run: Run, key: str, min_member: int | None, members: list[Pod]) -> GroupEntry:
+    namespace, name = key.split("/", 1)
+    outcome = run.gang_outcomes.get(key)
+    place = run.places.get(key)
+    group = run.engine.books.groups.get(key)
+    tree = None if group is None else run.tree_of(group)
+    topology = place.topology if place is not None else "" if tree is None else tree.name
+    reason, message = _why(run, key, outcome, members)
+    conditions = outcome.conditions if outcome is not None else () if group is None else group.conditions
+    return GroupEntry(
+        namespace=namespace,
+        name=name,
+        min_member=min_member,
+        scheduled=sum(run.node_of(pod) is not None for pod in members),
+        topology=topology or None,
+        level=None if place is None else _level(place),
+        domain=() if place is None else place.path,
+        span={} if place is None else dict(zip(_level_names(place), place.span.values(), strict=True)),
+        reason=reason,
+        message=message,
+        conditions=condition_entries(conditions),
+    )
+
+
+def _why(
+    run: Run, key: str, outcome: Outcome | None, members: list[Pod]
+) -> tuple[str | None, str | None]:
+    """Why a gang waits."""
+    if outcome is not None:
+        return (None if outcome.reason is None else str(outcome.reason)), outcome.message
+    if members or key in run.finished_groups:
+        return None, None
+    return str(Reason.GANG_INCOMPLETE), "none of its members has appeared"
+
+
+def _level_names(place: Place) -> tuple[str, ...]:
+    return (*tuple(place.span)[:-1], NODE_LEVEL)
+
+
+def _level(place: Place) -> str | None:
+    return None if place.level is None else dict(zip(place.span, _level_names(place), strict=True))[place.level]
+
+
+def _group_order(entry: GroupEntry) -> tuple[object, ...]:
+    return natural_key(entry.namespace), natural_key(entry.name)
+
+
+def _explain(run: Run) -> tuple[ExplainEntry, ...]:
+    """One entry per pod that was to be scheduled."""
+    explained: dict[str, PodExplanation] = {}
+    candidates: dict[str, tuple[CandidateEntry, ...]] = {}
+    for outcome in (*run.gang_outcomes.values(), *run.pod_outcomes.values()):
+        shared = tuple(_candidate(fit) for fit in outcome.domains)
+        candidates.update({entry.pod.key: shared for entry in (*outcome.assigned, *outcome.leftover)})
+        explained.update({one.pod: one for one in outcome.explanations})
+    return tuple(
+        _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key))
+        for pod in run.pods
+        if pod.node_name is None
+    )
+
+
+def _candidate(fit: DomainFit) -> CandidateEntry:
+    return CandidateEntry(
+        domain=fit.path, fits=fit.fits, wanted=fit.wanted, blocked_by=_counts(fit.blocked_by)
+    )
+
+
+def _counts(by_reason: Mapping[Reason, int]) -> dict[str, int]:
+    """The most frequent first."""
+    return {str(reason): by_reason[reason] for reason in sorted(by_reason, key=lambda one: (-by_reason[one], one))}
+
+
+def _explain_pod(
+    pod: Pod, candidates: tuple[CandidateEntry, ...], explained: PodExplanation | None
+) -> ExplainEntry:
+    if explained is None:
+        return ExplainEntry(pod=pod.key, candidates=candidates, scores={}, rejected={}, buckets=None)
+    refused = sum(explained.rejected_by.values())
+    return ExplainEntry(
+        pod=pod.key,
+        candidates=candidates,
+        scores=explained.scores,
+        rejected={
+            node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
+            for node, one in explained.rejected.items()
+        },
+        buckets=None,
+        rejected_by=_counts(explained.rejected_by) if refused > len(explained.rejected) else UNSET,
+    )

@@ -1,0 +1,242 @@
+"""The topology trees with what is free, what is used and who runs where (kind TopologyReport)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import Cluster
+from closeby.report.documents import API_VERSION, NODE_LEVEL, ConditionEntry, DomainPath, condition_entries
+from closeby.simulator.runs import Run
+from closeby.topology.natural import natural_key
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+
+Amounts = NDArray[np.int64]
+
+#: Resources of which every cluster has some, in the order in which they are shown.
+COMMON = ("cpu", "memory")
+
+
+class LevelEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One level, coarse to fine; the last one is the single node."""
+
+    name: str
+    node_label: str
+    domains: int
+
+
+class TenantEntry(Struct, frozen=True, kw_only=True):
+    """A gang (``namespace/name``) and how many of its pods are there."""
+
+    gang: str
+    pods: int
+
+
+class DomainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One domain. Amounts are cores, bytes, devices; ``free`` leaves out nodes that take no new pods.
+
+    Equal paths are different domains where a label is missing: such a node lies alone.
+    """
+
+    path: DomainPath
+    #: None for the whole cluster.
+    level: str | None
+    #: False where the node lacks this level's label.
+    labelled: bool
+    nodes: int
+    #: Nodes that are cordoned or not ready.
+    unavailable: int
+    capacity: Mapping[str, float]
+    used: Mapping[str, float]
+    free: Mapping[str, float]
+    gangs: tuple[TenantEntry, ...]
+    #: Pods that belong to no gang.
+    single_pods: int
+
+
+class UnlabelledEntry(Struct, frozen=True, kw_only=True):
+    """A node and the labels of levels that it lacks."""
+
+    node: str
+    missing: tuple[str, ...]
+
+
+class TopologyEntry(Struct, frozen=True, kw_only=True):
+    """One topology; ``domains`` lists each parent before its children."""
+
+    name: str
+    source: str
+    levels: tuple[LevelEntry, ...]
+    domains: tuple[DomainEntry, ...]
+    unlabelled: tuple[UnlabelledEntry, ...]
+
+
+class TopologyReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """All topologies asked for. ``mainResources``: the GPUs if there are any, else cpu and memory."""
+
+    api_version: str = API_VERSION
+    kind: str = "TopologyReport"
+    main_resources: tuple[str, ...]
+    topologies: tuple[TopologyEntry, ...]
+    conditions: tuple[ConditionEntry, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def topology_report(
+    run: Run,
+    *,
+    names: Sequence[str] | None = None,
+    levels: Sequence[int] | None = None,
+    level_name: str | None = None,
+    errors: Iterable[str] = (),
+) -> TopologyReport:
+    """The trees called ``names`` (None: all; without any topology one flat tree of all nodes, named "").
+
+    ``levels`` keeps only domains of these levels, -1 being the whole cluster and 0 the coarsest;
+    ``level_name`` only those of one level, by label, alias or short name.
+    """
+    topologies = run.engine.topologies
+    wanted = topologies.usable() if names is None else names
+    trees = [tree for tree in (topologies.tree(name) for name in wanted) if tree is not None]
+    if names is None and not trees:
+        trees = [topologies.flat()]
+    view = _Columns(run)
+    return TopologyReport(
+        main_resources=main_resources(run.engine.cluster),
+        topologies=tuple(_topology(run, tree, view, _chosen(tree, levels, level_name)) for tree in trees),
+        conditions=condition_entries(run.conditions),
+        errors=tuple(errors),
+    )
+
+
+def main_resources(cluster: Cluster) -> tuple[str, ...]:
+    """The GPUs if any node has some, else cpu and memory."""
+    offered = _offered(cluster)
+    gpus = tuple(name for name in offered if is_gpu(name))
+    return gpus or tuple(name for name in COMMON if name in offered)
+
+
+def is_gpu(resource: str) -> bool:
+    """Extended resources such as ``nvidia.com/gpu`` and ``nvidia.com/mig-1g.5gb``."""
+    vendor, _, kind = resource.partition("/")
+    return bool(kind) and ("gpu" in kind or (vendor == "nvidia.com" and kind.startswith("mig-")))
+
+
+class _Columns:
+    """Amounts and tenants per slot."""
+
+    def __init__(self, run: Run) -> None:
+        cluster = run.engine.cluster
+        size = cluster.capacity
+        self.resources = _offered(cluster)
+        rows = [cluster.row_of[name] for name in self.resources]
+        slots = np.arange(size)
+        self.capacity = cluster.allocatable[rows][:, :size]
+        self.used = cluster.requested[rows][:, :size]
+        self.usable = np.fromiter(
+            (node is not None and node.ready and not node.unschedulable for node in cluster.nodes),
+            dtype=np.bool_,
+            count=size,
+        )
+        free = [cluster.free(row, slots) for row in rows]
+        self.free = np.asarray(free, dtype=np.int64).reshape(len(rows), size) * self.usable
+        self.tenants: dict[int, Counter[str]] = {}
+        for pod, slot in cluster.placed_pods():
+            gang = "" if pod.group is None else f"{pod.namespace}/{pod.group}"
+            self.tenants.setdefault(slot, Counter())[gang] += 1
+
+
+def _offered(cluster: Cluster) -> tuple[str, ...]:
+    """Resources that some node offers, the common ones first; the number of pods is none."""
+    offered = [name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()]
+    return tuple(sorted(offered, key=lambda name: (name not in COMMON, name)))
+
+
+def _chosen(tree: Tree, levels: Sequence[int] | None, level_name: str | None) -> tuple[int, ...]:
+    every = tuple(range(ROOT_LEVEL, tree.node_level + 1))
+    if level_name is not None:
+        found = tree.node_level if level_name == NODE_LEVEL else tree.level_named(level_name)
+        return () if found is None else (found,)
+    return every if levels is None else tuple(level for level in every if level in levels)
+
+
+def _topology(run: Run, tree: Tree, view: _Columns, levels: tuple[int, ...]) -> TopologyEntry:
+    declared = run.engine.topologies.declared(tree.name)
+    host = tree.host_level.node_label if tree.host_level is not None else "kubernetes.io/hostname"
+    labels = (*(level.node_label for level in tree.levels), host)
+    names = level_names(tree)
+    return TopologyEntry(
+        name=tree.name,
+        source="" if declared is None else declared.source,
+        levels=tuple(
+            LevelEntry(name=name, node_label=label, domains=tree.count(index))
+            for index, (name, label) in enumerate(zip(names, labels, strict=True))
+        ),
+        domains=tuple(_domain(tree, view, domain, names) for domain in _in_tree_order(tree, levels)),
+        unlabelled=tuple(_unlabelled(run.engine.cluster, tree)),
+    )
+
+
+def level_names(tree: Tree) -> tuple[str, ...]:
+    """Short names of all levels as reports use them."""
+    return (*tree.level_names[:-1], NODE_LEVEL)
+
+
+def _in_tree_order(tree: Tree, levels: tuple[int, ...]) -> Iterator[Domain]:
+    """Each domain before those inside it."""
+    domains = [
+        (tree.span(domain)[0], domain.level, domain)
+        for level in levels
+        for domain in (Domain(level, index) for index in range(tree.count(level)))
+    ]
+    yield from (domain for _, _, domain in sorted(domains))
+
+
+def _domain(tree: Tree, view: _Columns, domain: Domain, names: tuple[str, ...]) -> DomainEntry:
+    first, end = tree.span(domain)
+    slots = tree.slot_at[first:end]
+    tenants: Counter[str] = Counter()
+    for slot in slots.tolist():
+        tenants.update(view.tenants.get(slot, {}))
+    single = tenants.pop("", 0)
+    return DomainEntry(
+        path=tree.path(domain),
+        level=None if domain.level == ROOT_LEVEL else names[domain.level],
+        labelled=tree.is_labelled(domain),
+        nodes=len(slots),
+        unavailable=int((~view.usable[slots]).sum()),
+        capacity=_amounts(view.resources, view.capacity[:, slots]),
+        used=_amounts(view.resources, view.used[:, slots]),
+        free=_amounts(view.resources, view.free[:, slots]),
+        gangs=tuple(
+            TenantEntry(gang=gang, pods=pods)
+            for gang, pods in sorted(tenants.items(), key=lambda item: (-item[1], natural_key(item[0])))
+        ),
+        single_pods=single,
+    )
+
+
+def _amounts(resources: Sequence[str], amounts: Amounts) -> dict[str, float]:
+    totals = amounts.sum(axis=1).tolist()
+    return {name: _in_units(name, total) for name, total in zip(resources, totals, strict=True)}
+
+
+def _in_units(resource: str, amount: int) -> float:
+    """Cores for cpu (which is counted in thousandths); whole numbers stay whole."""
+    if resource != "cpu":
+        return amount
+    return amount // 1000 if amount % 1000 == 0 else amount / 1000
+
+
+def _unlabelled(cluster: Cluster, tree: Tree) -> Iterator[UnlabelledEntry]:
+    declared = tree.levels if tree.host_level is None else (*tree.levels, tree.host_level)
+    for position, slot in enumerate(tree.slot_at.tolist()):
+        missing = []
+        for level, entry in enumerate(declared):
+            index = position if level == tree.node_level else int(tree.domain_at[level][position])
+            if not tree.labelled[level][index]:
+                missing.append(entry.node_label)
+        if missing:
+            yield UnlabelledEntry(node=cluster.node_at(slot).name, missing=tuple(missing))

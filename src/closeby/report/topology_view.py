@@ -1,0 +1,133 @@
+"""Topology trees as indented tables: how full each domain is, and who runs there."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.objects.quantities import format_amount
+from closeby.report.documents import NODE_LEVEL
+from closeby.report.scheduling_view import condition_line, plain_table
+from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport
+from closeby.report.words import plural
+
+#: Single nodes are listed when there are at most this many, unless somebody asks for them.
+NODES_SHOWN = 40
+#: Gangs named per domain.
+GANGS_SHOWN = 3
+BAR_WIDTH = 8
+
+
+def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) -> Iterator[RenderableType]:
+    """One table per topology. ``with_nodes`` None lists single nodes when there are few."""
+    if not report.topologies:
+        yield Text("There is no usable topology.", style="yellow")
+    for number, topology in enumerate(report.topologies):
+        if number:
+            yield Text("")
+        yield _title(topology)
+        yield Padding(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
+        yield from _flags(topology)
+    lines = [condition_line(entry) for entry in report.conditions]
+    lines += [Text.assemble(("! ", "yellow"), f"skipped: {error}") for error in report.errors]
+    if lines:
+        yield Group(Text(""), Text("Worth knowing", style="bold cyan"), Padding(Group(*lines), (0, 0, 0, 2)))
+
+
+def _title(topology: TopologyEntry) -> Text:
+    if not topology.name:
+        return Text("No topology is declared; all nodes lie side by side.", style="yellow")
+    levels = " > ".join(level.name for level in topology.levels)
+    return Text.assemble((topology.name, "bold cyan"), f"  {levels}", (f"  {topology.source}", "dim"))
+
+
+def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool | None) -> Table:
+    table = plain_table(
+        "domain",
+        "nodes",
+        *(column for resource in resources for column in (_short(resource), "free")),
+        "who",
+        right=("nodes", "free"),
+    )
+    if with_nodes is None:
+        with_nodes = topology.levels[-1].domains <= NODES_SHOWN
+    nested = len({entry.level for entry in topology.domains}) > 1
+    alone: list[DomainEntry] = []
+    for entry in topology.domains:
+        if entry.level == NODE_LEVEL and nested and not with_nodes:
+            continue
+        if not entry.labelled and entry.level != NODE_LEVEL:
+            alone.append(entry)
+            continue
+        table.add_row(*_row(entry, resources, nested))
+    if alone:
+        nodes = len({id(entry) for entry in alone if entry.level == alone[0].level})
+        table.add_row(Text(f"{plural(nodes, 'node')} outside (see below)", style="yellow"))
+    return table
+
+
+def _row(entry: DomainEntry, resources: Sequence[str], nested: bool) -> list[RenderableType]:
+    depth = len(entry.path) if nested else 0
+    name = (entry.path[-1] or "–") if nested and entry.path else "/".join(value or "–" for value in entry.path)
+    cells: list[RenderableType] = [Text("  " * depth + (name or "the cluster"), style="" if entry.path else "bold")]
+    nodes = Text(f"{entry.nodes}")
+    if entry.unavailable:
+        nodes.append(f" ({entry.unavailable} off)", style="yellow")
+    cells.append(nodes)
+    for resource in resources:
+        cells.append(_use(resource, entry))
+        free = entry.free.get(resource, 0)
+        cells.append(Text(_amount(resource, free), style="green" if free else "dim"))
+    cells.append(Text(_who(entry)))
+    return cells
+
+
+def _use(resource: str, entry: DomainEntry) -> Text:
+    """A bar and the numbers behind it."""
+    capacity, used = entry.capacity.get(resource, 0), entry.used.get(resource, 0)
+    if not capacity:
+        return Text("none", style="dim")
+    return Text.assemble(
+        bar(used / capacity), f" {_amount(resource, used)}/{_amount(resource, capacity)}"
+    )
+
+
+def bar(share: float, width: int = BAR_WIDTH) -> Text:
+    """How much of something is used, 0 to 1; full only when all is used, empty only when nothing is."""
+    filled = min(max(round(share * width), 1 if share > 0 else 0), width if share >= 1 else width - 1)
+    style = "red" if share > 1 else "yellow" if share >= 1 else "blue"
+    return Text.assemble(("█" * filled, style), ("░" * (width - filled), "dim"))
+
+
+def _amount(resource: str, value: float) -> str:
+    return format_amount(resource, round(value * 1000) if resource == "cpu" else int(value))
+
+
+def _short(resource: str) -> str:
+    return resource.rsplit("/", 1)[-1]
+
+
+def _who(entry: DomainEntry) -> str:
+    named = [f"{one.gang.removeprefix('default/')} ({one.pods})" for one in entry.gangs[:GANGS_SHOWN]]
+    left = len(entry.gangs) - len(named)
+    if left:
+        named.append(f"{left} more")
+    if entry.single_pods:
+        named.append(plural(entry.single_pods, "single pod"))
+    return ", ".join(named)
+
+
+def _flags(topology: TopologyEntry) -> Iterator[RenderableType]:
+    """Nodes without a label, by the labels they lack."""
+    by_missing: dict[tuple[str, ...], list[str]] = {}
+    for entry in topology.unlabelled:
+        by_missing.setdefault(entry.missing, []).append(entry.node)
+    for missing, nodes in by_missing.items():
+        shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
+        yield Text.assemble(
+            ("  ! ", "yellow"),
+            f"{plural(len(nodes), 'node')} without {' and '.join(missing)} ({shown}): ",
+            "usable, but never where that level is required",
+        )

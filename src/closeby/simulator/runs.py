@@ -1,0 +1,249 @@
+"""One scheduling run over manifests: everything goes into the engine, in an order that no file can change.
+
+A run is pure: the same objects and configuration give the same result, however they were spread over files.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.configuration import Configuration
+from closeby.objects.groups import PodGroup
+from closeby.objects.manifests import Manifests
+from closeby.objects.pods import Pod
+from closeby.objects.quantities import format_amount
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    Event,
+    GroupChanged,
+    NodeAdded,
+    PodAdded,
+    PriorityClassChanged,
+    Tick,
+    TopologyChanged,
+)
+from closeby.scheduling.gangs import constraints_of
+from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome, Place, Report
+from closeby.scheduling.places import place_of
+from closeby.plugins.registry import profile_for
+from closeby.simulator.expansion import expand
+from closeby.topology.natural import natural_key
+from closeby.topology.network_labels import read_network_labels
+from closeby.topology.tree import Tree
+
+#: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Run(Struct, frozen=True, kw_only=True, eq=False):
+    """All there is to tell about one run."""
+
+    engine: Engine
+    #: All pods that are not finished, by namespace and natural name.
+    pods: tuple[Pod, ...]
+    #: All gangs, by namespace and natural name.
+    groups: tuple[PodGroup, ...]
+    #: Newest decision about each gang and each plain pod, by ``namespace/name``.
+    gang_outcomes: Mapping[str, Outcome] = {}
+    pod_outcomes: Mapping[str, Outcome] = {}
+    #: By pod uid: the node it got in this run, or why it got none.
+    assignments: Mapping[str, Assignment] = {}
+    leftovers: Mapping[str, Leftover] = {}
+    #: Gangs of which some members have finished.
+    finished_groups: frozenset[str] = frozenset()
+    #: Where the members that hold a node lie, by gang; absent when none does.
+    places: Mapping[str, Place] = {}
+    #: What is wrong with objects other than gangs, and what was left aside.
+    conditions: tuple[Condition, ...] = ()
+
+    def node_of(self, pod: Pod) -> str | None:
+        """The node a pod holds after the run."""
+        if pod.node_name is not None:
+            return pod.node_name
+        assignment = self.assignments.get(pod.uid)
+        return None if assignment is None else assignment.node
+
+    def tree_of(self, group: PodGroup) -> Tree | None:
+        """The topology in which a gang's closeness is told: the one it asks for, else the only one there is."""
+        return _tree_of(self.engine, group)
+
+
+def simulate(
+    manifests: Manifests,
+    configuration: Configuration,
+    *,
+    scheduler_name: str | None = None,
+    schedule: bool = True,
+    explain: bool = False,
+    explain_everything: bool = False,
+) -> Run:
+    """Take everything in and schedule until nothing changes.
+
+    All pending pods are scheduled, whatever scheduler they name, unless ``scheduler_name`` is given.
+    ``schedule=False`` stops before the first decision: the state as the manifests tell it.
+
+    Raises:
+        ConfigurationError: the configuration names what no plugin knows.
+    """
+    expansion = expand(manifests)
+    engine = Engine(
+        lambda handle: profile_for(configuration, handle),
+        explain=explain,
+        explain_everything=explain_everything,
+    )
+    pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
+    groups = sorted(expansion.groups, key=_by_name)
+    label_conditions = _take_in_places(engine, manifests)
+    engine.handle(*_gang_events(manifests, groups))
+    engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is not None))
+    before = (
+        *manifests.notices,
+        *expansion.conditions,
+        *label_conditions,
+        *(condition for topology in engine.topologies for condition in topology.conditions),
+        *_homeless(engine),
+        *_overcommitted(engine),
+    )
+    engine.handle(*(PodAdded(pod) for pod in pods if _is_ours(pod, scheduler_name)))
+    gathered = _Gathered()
+    while schedule and gathered.take(engine.handle(Tick())):
+        pass
+    return Run(
+        engine=engine,
+        pods=tuple(pods),
+        groups=tuple(groups),
+        gang_outcomes=gathered.gang_outcomes,
+        pod_outcomes=gathered.pod_outcomes,
+        assignments=gathered.assignments,
+        leftovers=gathered.leftovers,
+        finished_groups=frozenset(
+            f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
+        ),
+        places=_places(engine, groups, pods, gathered.assignments),
+        conditions=tuple(sorted(before, key=_condition_order)),
+    )
+
+
+class _Gathered:
+    """The decisions of a run, by whom they concern."""
+
+    def __init__(self) -> None:
+        self.gang_outcomes: dict[str, Outcome] = {}
+        self.pod_outcomes: dict[str, Outcome] = {}
+        self.assignments: dict[str, Assignment] = {}
+        self.leftovers: dict[str, Leftover] = {}
+
+    def take(self, decisions: Iterable[object]) -> bool:
+        """Note decisions; True when something was placed."""
+        placed = False
+        for decision in decisions:
+            placed = placed or isinstance(decision, Bind)
+            if isinstance(decision, Report):
+                self._note(decision.outcome)
+        return placed
+
+    def _note(self, outcome: Outcome) -> None:
+        (self.gang_outcomes if outcome.is_gang else self.pod_outcomes)[outcome.key] = outcome
+        for assignment in outcome.assigned:
+            self.assignments[assignment.pod.uid] = assignment
+            self.leftovers.pop(assignment.pod.uid, None)
+        for leftover in outcome.leftover:
+            self.leftovers[leftover.pod.uid] = leftover
+
+
+def _take_in_places(engine: Engine, manifests: Manifests) -> tuple[Condition, ...]:
+    """Nodes and topologies; returns what is wrong with the nodes' network labels."""
+    nodes = sorted(manifests.nodes, key=lambda node: natural_key(node.name))
+    network = read_network_labels(nodes)
+    engine.handle(*(NodeAdded(node) for node in nodes))
+    engine.handle(
+        *(TopologyChanged(one, network.ignored.get(one.name, {})) for one in network.topologies),
+        # An object of the same name is what somebody chose, so it replaces the one read from labels.
+        *(TopologyChanged(one) for one in sorted(manifests.topologies, key=lambda one: one.name)),
+    )
+    return network.conditions
+
+
+def _gang_events(manifests: Manifests, groups: Sequence[PodGroup]) -> Iterator[Event]:
+    yield from (
+        PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)
+    )
+    yield from (GroupChanged(group) for group in groups)
+
+
+def _is_ours(pod: Pod, scheduler_name: str | None) -> bool:
+    """Pods that wait for this scheduler; one that is being deleted waits for nobody."""
+    if pod.node_name is not None or pod.terminating:
+        return False
+    return scheduler_name is None or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) == scheduler_name
+
+
+def _by_name(entry: Pod | PodGroup) -> tuple[object, ...]:
+    return natural_key(entry.namespace), natural_key(entry.name), entry.uid
+
+
+def _condition_order(condition: Condition) -> tuple[object, ...]:
+    return natural_key(condition.object), condition.field, condition.reason, condition.message
+
+
+def _homeless(engine: Engine) -> Iterator[Condition]:
+    """One condition per unknown node that pods are bound to."""
+    for node, pods in engine.books.homeless.items():
+        names = sorted((pod.key for pod in pods.values()), key=natural_key)
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        bound = f"{len(names)} pods are bound" if len(names) > 1 else "a pod is bound"
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"Node/{node}",
+            message=f"{bound} to this node, which is not in the input: {shown}",
+            remedy="add the node to the input, or leave these pods out",
+        )
+
+
+def _overcommitted(engine: Engine) -> Iterator[Condition]:
+    """One condition per node on which more is used than there is."""
+    cluster = engine.cluster
+    over = cluster.requested > cluster.allocatable
+    for slot in np.flatnonzero(over.any(axis=0) & cluster.alive).tolist():
+        lacks = [
+            f"{format_amount(resource, int(cluster.requested[row, slot]))} {resource} of "
+            f"{format_amount(resource, int(cluster.allocatable[row, slot]))}"
+            for resource, row in cluster.row_of.items()
+            if over[row, slot]
+        ]
+        yield Condition(
+            reason=Reason.INSUFFICIENT_RESOURCES,
+            object=f"Node/{cluster.node_at(slot).name}",
+            field="status.allocatable",
+            message=f"its pods take more than it has: {', '.join(sorted(lacks))}",
+            remedy="it counts as having nothing of that left",
+        )
+
+
+def _tree_of(engine: Engine, group: PodGroup) -> Tree | None:
+    levels = constraints_of(group, engine.topologies, engine.profile.close_by_default).levels
+    own = levels.get("")
+    if own is not None:
+        return own.tree
+    names = {entry.tree.name for entry in levels.values()} or set(engine.topologies.usable())
+    return engine.topologies.tree(names.pop()) if len(names) == 1 else None
+
+
+def _places(
+    engine: Engine,
+    groups: Iterable[PodGroup],
+    pods: Iterable[Pod],
+    assignments: Mapping[str, Assignment],
+) -> dict[str, Place]:
+    members: dict[str, list[tuple[Pod, int]]] = {}
+    for pod in pods:
+        slot = engine.cluster.placement(pod.uid)
+        if pod.group is not None and slot is not None:
+            members.setdefault(f"{pod.namespace}/{pod.group}", []).append((pod, slot))
+    return {
+        group.key: place_of(_tree_of(engine, group) or engine.topologies.flat(), members[group.key])
+        for group in groups
+        if group.key in members
+    }
