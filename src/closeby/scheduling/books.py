@@ -8,7 +8,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
-from closeby.topology.labels import natural_key
+from closeby.topology.natural import natural_key
 
 #: Sort key of the members of one gang.
 MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]

@@ -1,29 +1,17 @@
 """Node labels as columns of small codes, so that a question about a label is one array operation."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from closeby.topology.natural import NaturalRanks
 
 Codes = NDArray[np.int32]
 Slots = NDArray[np.intp]
 
 #: Code of a node that does not carry the label.
 MISSING = 0
-
-# Longer runs of digits are compared piece by piece; Python refuses to read endless ones as a number.
-_DIGITS = re.compile(r"([0-9]{1,100})")
-
-
-def natural_key(text: str) -> tuple[tuple[int, str], ...]:
-    """Sort key that reads digits as numbers, so that rack-2 comes before rack-10.
-
-    Texts that differ have keys that differ, so that an order by it is total (rack-01 comes before rack-1).
-    """
-    parts = _DIGITS.split(text)
-    key = [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)]
-    return (*key, (-1, text))
 
 
 class LabelColumn:
@@ -38,7 +26,13 @@ class LabelColumn:
         #: Value per code; the entry of code 0 is a placeholder and never a label's value.
         self.values: list[str | None] = [None]
         self._code_of: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._order = NaturalRanks()
         self._ranks: NDArray[np.int64] | None = None
+
+    def code_for(self, value: str) -> int:
+        """Code of a value, a new one if it was never seen."""
+        return self._intern(value)
 
     def code(self, value: str) -> int | None:
         """Code of a value, None if no node ever had it."""
@@ -58,11 +52,8 @@ class LabelColumn:
     def ranks(self) -> NDArray[np.int64]:
         """Place of each code's value in natural order, by code; shape (len(values),)."""
         if self._ranks is None or len(self._ranks) != len(self.values):
-            known = [value or "" for value in self.values[1:]]
-            order = sorted(range(len(known)), key=lambda index: natural_key(known[index]))
-            ranks = np.zeros(len(self.values), dtype=np.int64)
-            ranks[np.asarray(order, dtype=np.intp) + 1] = np.arange(len(known))
-            self._ranks = ranks
+            ranks = self._order.of(self._texts)
+            self._ranks = np.concatenate(([0], ranks))
         return self._ranks
 
     def matching(self, predicate: Callable[[str | None], bool]) -> NDArray[np.bool_]:
@@ -77,6 +68,7 @@ class LabelColumn:
             code = len(self.values)
             self._code_of[value] = code
             self.values.append(value)
+            self._texts.append(value)
         return code
 
 
@@ -87,6 +79,7 @@ class LabelTable:
         #: Per slot; None where no node is.
         self._labels: list[Mapping[str, str] | None] = []
         self._columns: dict[str, LabelColumn] = {}
+        self._names = LabelColumn("metadata.name", 0)
         #: Grows whenever a label of a known column changes or a slot is filled: trees built before are stale.
         self.version = 0
 
@@ -116,6 +109,11 @@ class LabelTable:
                     column.set(slot, labels[key])
             self._columns[key] = column
         return column
+
+    def name_ranks(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Ranks that put node names in natural order (not dense: names of former nodes count too)."""
+        codes = [self._names.code_for(name) for name in names]
+        return self._names.ranks()[np.asarray(codes, dtype=np.intp)]
 
     def labels(self, slot: int) -> Mapping[str, str]:
         """All labels of one slot."""

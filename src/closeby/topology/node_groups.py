@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.labels import natural_key
+from closeby.topology.natural import natural_key
 from closeby.topology.presets import LabelFamily
 
 #: Annotation that holds the quality of a node's switches as JSON (Topograph label standard).

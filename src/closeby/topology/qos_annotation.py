@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.labels import natural_key
+from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import QOS_ANNOTATION, NodeGroup, and_more, listed, type_of
 from closeby.topology.quality import (
     Quality,

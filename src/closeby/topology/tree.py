@@ -7,7 +7,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.objects.topologies import TopologyLevel
-from closeby.topology.labels import MISSING, LabelTable, natural_key
+from closeby.topology.labels import MISSING, LabelTable
 
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
@@ -201,7 +201,7 @@ def build_tree(
     codes = [
         _codes(level.node_label, labels, slots, (ignored or {}).get(level.node_label)) for level in upper
     ]
-    order = _natural_order([node_names[int(slot)] or "" for slot in slots])
+    order = labels.name_ranks([node_names[slot] or "" for slot in slots.tolist()])
     keys = [order]
     for level, column in zip(reversed(upper), reversed(codes), strict=True):
         ranks = labels.column(level.node_label).ranks()
@@ -266,10 +266,3 @@ def _codes(key: str, labels: LabelTable, slots: Ints, ignored: Ints | None) -> N
     if ignored is not None and len(ignored):
         codes = np.where(np.isin(slots, ignored), MISSING, codes)
     return codes.astype(np.int32)
-
-
-def _natural_order(names: Sequence[str]) -> NDArray[np.int64]:
-    order = sorted(range(len(names)), key=lambda index: natural_key(names[index]))
-    ranks = np.empty(len(names), dtype=np.int64)
-    ranks[np.asarray(order, dtype=np.intp)] = np.arange(len(names))
-    return ranks
