@@ -16,6 +16,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.extension import (
     Candidate,
     Handle,
+    PartView,
     PlacementGenerate,
     PreScore,
     Reserve,
@@ -24,7 +25,6 @@ from closeby.scheduling.extension import (
     Undo,
 )
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.parts import PartView
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT, Domain, Tree
 

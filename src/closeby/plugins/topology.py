@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.constraints import Levels
-from closeby.scheduling.extension import Candidate, Handle, PlacementGenerate, PreScore, Scope, Score
+from closeby.scheduling.extension import (
+    Candidate,
+    Handle,
+    PartView,
+    PlacementGenerate,
+    PreScore,
+    Scope,
+    Score,
+)
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.parts import PartView
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 

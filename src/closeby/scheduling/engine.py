@@ -172,6 +172,9 @@ class Engine:
                 self._pod_removed(pod.uid, "finished")
             return
         if before is not None:
+            if pod.node_name is not None and before.node_name is None:
+                for plugin in self.profile.post_binds:
+                    plugin.post_bind(pod, pod.node_name)
             self._release(pod.uid)
             self.books.remove(pod.uid)
         if pod.node_name is None:
@@ -423,9 +426,13 @@ class Engine:
         for (pod, _), node, extra in zip(placed, names, labels, strict=True):
             rank = rank_of[pod.uid]
             assigned.append(Assignment(pod, node, order, rank))
-            decisions.append(Bind(pod=pod, node=node, rank=rank, domain=path, labels=extra))
+            binder = self._binder(pod, node) if self.profile.binds else None
+            decisions.append(Bind(pod=pod, node=node, rank=rank, domain=path, labels=extra, binder=binder))
             order += 1
         return tuple(assigned)
+
+    def _binder(self, pod: Pod, node: str) -> str | None:
+        return next((plugin.name for plugin in self.profile.binds if plugin.bind(pod, node)), None)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.setdefault(key, []).append(StoryEntry(self._stimulus, what, outcome))

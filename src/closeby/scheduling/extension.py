@@ -7,7 +7,7 @@ pods with equal needs form a class and share results; a plugin says how long its
 
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -17,13 +17,11 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.constraints import Levels
 from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree
-
-if TYPE_CHECKING:
-    from closeby.scheduling.parts import PartView
-    from closeby.scheduling.state import CycleState
 
 Bools = NDArray[np.bool_]
 Scores = NDArray[np.float64]
@@ -98,14 +96,6 @@ class PreEnqueue(Plugin):
         raise NotImplementedError
 
 
-class QueueSort(Plugin):
-    """Exactly one is active: one total order over work items, fixed when the item appears."""
-
-    def sort_key(self, item: "QueuedItem") -> tuple[Hashable, ...]:
-        """Smaller comes first; keys must be comparable with each other."""
-        raise NotImplementedError
-
-
 class QueuedItem(Struct, frozen=True, kw_only=True):
     """A gang or a single pod as the queue orders it."""
 
@@ -118,10 +108,18 @@ class QueuedItem(Struct, frozen=True, kw_only=True):
     group: PodGroup | None
 
 
+class QueueSort(Plugin):
+    """Exactly one is active: one total order over work items, fixed when the item appears."""
+
+    def sort_key(self, item: QueuedItem) -> tuple[Hashable, ...]:
+        """Smaller comes first; keys must be comparable with each other."""
+        raise NotImplementedError
+
+
 class PreFilter(Plugin):
     """Looks at a work item once, before any node."""
 
-    def pre_filter(self, state: "CycleState", pods: tuple[Pod, ...]) -> Condition | None:
+    def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
         """A condition makes the item wait with that reason."""
         raise NotImplementedError
 
@@ -135,11 +133,11 @@ class Filter(Plugin):
         """False when the plugin would let this pod go anywhere; saves the question."""
         return True
 
-    def filter(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Bools:
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         """True where the pod may go; shape (len(nodes),)."""
         raise NotImplementedError
 
-    def rejection(self, state: "CycleState", pod: Pod, slot: int) -> Rejection:
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         """Why ``filter`` said no to this node, for people."""
         raise NotImplementedError
 
@@ -149,18 +147,18 @@ class Capacity(Filter):
 
     filter_scope: ClassVar[Scope] = Scope.PER_NODE
 
-    def capacity(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Counts:
+    def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
         """Pods like this one that still fit; shape (len(nodes),). 0 means the filter says no."""
         raise NotImplementedError
 
-    def filter(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Bools:
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         return self.capacity(state, pod, nodes) > 0
 
 
 class PostFilter(Plugin):
     """Asked when a work item found no place."""
 
-    def post_filter(self, state: "CycleState", pods: tuple[Pod, ...]) -> None:
+    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
         """May note what would help; it cannot place anything."""
         raise NotImplementedError
 
@@ -180,13 +178,36 @@ class Candidate(Struct, frozen=True, kw_only=True, eq=False):
     slots: Ints | None = None
 
 
+class PartView(Protocol):
+    """What a PlacementGenerate plugin sees of the gang, or part of one, that looks for a place."""
+
+    group: PodGroup
+    #: Name of the subgroup; empty for the whole gang.
+    name: str
+    #: Its constraint in terms of a tree; None when it asks for nothing.
+    levels: Levels | None
+    #: Pods that must find a place; how many there are in all, with those beyond the minimum.
+    needed: int
+    wanted: int
+    #: Slots of members that already hold a node.
+    anchors: tuple[int, ...]
+
+    def domain_in(self, tree: Tree) -> Domain:
+        """The domain of ``tree`` inside which the part must stay."""
+        ...
+
+    def room(self, tree: Tree, level: int) -> Counts:
+        """How many pods of the part fit each domain of a level; shape (tree.count(level),)."""
+        ...
+
+
 class PlacementGenerate(Plugin):
     """Proposes node sets for a gang, best first."""
 
     #: Whether gangs that ask for nothing should still prefer the tightest domain of the only topology.
     close_by_default: bool = False
 
-    def placement_generate(self, state: "CycleState", part: "PartView") -> Iterable[Candidate] | None:
+    def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Candidates in the order they should be tried; None when the plugin has nothing to say."""
         raise NotImplementedError
 
@@ -196,7 +217,8 @@ class Placement(Struct, frozen=True, kw_only=True, eq=False):
 
     pods: tuple[Pod, ...]
     slots: Ints
-    candidate: Candidate
+    #: The tree in which the gang's closeness is judged, None when there is none.
+    tree: Tree | None = None
 
 
 class PlacementScore(Plugin):
@@ -205,7 +227,7 @@ class PlacementScore(Plugin):
     #: How many successful candidates it wants to compare.
     placements_to_compare: ClassVar[int] = 4
 
-    def placement_cost(self, state: "CycleState", placement: Placement) -> float:
+    def placement_cost(self, state: CycleState, placement: Placement) -> float:
         """Cost of a placement that is assumed on the cluster right now."""
         raise NotImplementedError
 
@@ -213,7 +235,7 @@ class PlacementScore(Plugin):
 class PreScore(Plugin):
     """Looks at a pod once, before it is scored."""
 
-    def pre_score(self, state: "CycleState", pod: Pod) -> bool:
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
         """False leaves this plugin's Score out for this pod (upstream's Skip)."""
         raise NotImplementedError
 
@@ -233,7 +255,7 @@ class Score(Plugin):
         """False when every node would get the same score for this pod."""
         return True
 
-    def score(self, state: "CycleState", pod: Pod, nodes: Nodes) -> Scores:
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """Higher is better; shape (len(nodes),)."""
         raise NotImplementedError
 
@@ -241,7 +263,7 @@ class Score(Plugin):
 class NormalizeScore(Score):
     """A score that depends on the other nodes that passed the filters."""
 
-    def normalize(self, state: "CycleState", pod: Pod, scores: Scores) -> Scores:
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Map raw scores of the feasible nodes to 0..``max_score``."""
         raise NotImplementedError
 
@@ -261,7 +283,7 @@ class Reserve(Plugin):
 class Permit(Plugin):
     """Last word before a work item is committed."""
 
-    def permit(self, state: "CycleState", placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
+    def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
         """A condition takes the placement back."""
         raise NotImplementedError
 
@@ -278,7 +300,7 @@ class Bind(Plugin):
     """Chooses who writes the binding; by default the engine's caller does."""
 
     def bind(self, pod: Pod, node_name: str) -> bool:
-        """True when this plugin takes the binding over."""
+        """True when this plugin takes the binding over; the decision then names it as ``binder``."""
         raise NotImplementedError
 
 

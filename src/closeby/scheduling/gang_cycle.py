@@ -1,12 +1,15 @@
 """One cycle for a gang: its minimum in one go or nothing, then what fits of the rest."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from closeby.cluster.columns import Batch
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs import Constraints, Roster, parts
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.parts import Part, Scope, Share, shares
@@ -21,6 +24,15 @@ def place_gang(
 ) -> Attempt:
     """Place a gang whose required members have all appeared. ``waiting`` are those without a node."""
     return _GangCycle(tools, group, members, constraints).run(waiting)
+
+
+class _Way(NamedTuple):
+    """One of several ways to place a gang."""
+
+    cost: float
+    batches: tuple[Batch, ...]
+    placed: tuple[Placed, ...]
+    chosen: dict[str, tuple[Candidate | None, Scope]]
 
 
 class _GangCycle:
@@ -76,12 +88,39 @@ class _GangCycle:
         )
 
     def _search(self, part: Part) -> Search | None:
+        """The first way to place the part, or the cheapest of some when a plugin compares placements."""
         search = Search(self._tools, self._group, self._statement, self._state, self._filler, self._budget)
-        for _ in search.alternatives(part, Scope()):
-            return search
+        judges = self._tools.profile.placement_scores
+        compare = max((judge.placements_to_compare for judge in judges), default=1)
+        best: _Way | None = None
+        for number, _ in enumerate(search.alternatives(part, Scope()), start=1):
+            if not judges:
+                return search
+            way = self._way(search)
+            if best is None or way.cost < best.cost:
+                best = way
+            if number == compare:
+                break
         self._statement.discard()
         self._state.placed.clear()
-        return None
+        if best is None:
+            return None
+        for batch in best.batches:
+            self._statement.assume(batch.pods, batch.slots)
+        self._state.placed.extend(best.placed)
+        search.chosen = dict(best.chosen)
+        return search
+
+    def _way(self, search: Search) -> _Way:
+        """The placement that is assumed right now, with its cost."""
+        batches = tuple(self._statement.since(0))
+        placed = tuple(self._state.placed)
+        pods = tuple(pod for pod, _ in placed)
+        slots = np.asarray([slot for _, slot in placed], dtype=np.intp)
+        placement = Placement(pods=pods, slots=slots, tree=self._state.tree)
+        judges = self._tools.profile.placement_scores
+        cost = sum(judge.placement_cost(self._state, placement) for judge in judges)
+        return _Way(cost, batches, placed, dict(search.chosen))
 
     def _lacking(self, demand: Sequence[Share]) -> Condition | None:
         """Set when some class of pods has not enough room in the whole cluster, whatever the topology."""

@@ -110,6 +110,8 @@ class Bind(Struct, frozen=True, kw_only=True):
     #: Path of the gang's domain.
     domain: tuple[str | None, ...] = ()
     labels: Mapping[str, str] = {}
+    #: Name of the plugin that writes the binding itself; None leaves it to whoever drives the engine.
+    binder: str | None = None
 
 
 class Report(Struct, frozen=True):

@@ -98,8 +98,8 @@ class Scope(Struct, frozen=True, eq=False):
         return self.mask if self.tree is None or self.tree is tree else self.allowed(capacity)
 
 
-class PartView:
-    """What a PlacementGenerate plugin sees of the part that looks for a place."""
+class SearchedPart:
+    """A part with its demand inside a scope; what plugins see as ``PartView``."""
 
     def __init__(
         self,

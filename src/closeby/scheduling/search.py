@@ -10,7 +10,7 @@ from closeby.objects.groups import PodGroup
 from closeby.scheduling.assignment import Outlook, outlook
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.fill import Filler
-from closeby.scheduling.parts import Part, PartView, Scope, scoped_counts, shares
+from closeby.scheduling.parts import Part, Scope, SearchedPart, scoped_counts, shares
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.statement import Statement
 from closeby.scheduling.tools import Tools
@@ -143,7 +143,7 @@ class Search:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
         core = [pod for leaf in part.leaves() for pod in leaf.core]
         wanted = sum(len(leaf.core) + len(leaf.extra) for leaf in part.leaves())
-        view = PartView(
+        view = SearchedPart(
             self._group, part, scope, shares(core, self._table), self._table, self._cluster.capacity, wanted
         )
         for generator in self._generators:
