@@ -1,0 +1,171 @@
+"""Every extension point is asked where upstream asks it, shown by one small plugin each."""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
+
+from closeby.objects.configuration import PluginEntry
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.events import PodAdded, Tick
+from closeby.scheduling.extension import (
+    Bind,
+    Bools,
+    Candidate,
+    Filter,
+    PartView,
+    Permit,
+    Placement,
+    PlacementGenerate,
+    PlacementScore,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreFilter,
+    Rejection,
+    Scope,
+    Score,
+    Scores,
+)
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.outcomes import Bind as Binding
+from closeby.scheduling.state import CycleState
+from tests.worlds import gang, pods, spec, world
+
+TWO_RACKS = """
+zone-a rack-1 : a1=2 a2=2
+zone-a rack-2 : b1=4 b2=4
+"""
+
+
+def plugin(kind: type) -> PluginEntry:
+    return PluginEntry(name=f"{__name__}:{kind.__name__}")
+
+
+class DearRackOne(PlacementScore):
+    """Raw costs: nodes of rack-1 cost 10 each, others 1."""
+
+    name: ClassVar[str] = "DearRackOne"
+
+    def placement_cost(self, state: CycleState, placement: Placement) -> float:
+        labels = [self.handle.cluster.node_at(slot).labels["rack"] for slot in placement.slots.tolist()]
+        return float(sum(10 if rack == "rack-1" else 1 for rack in labels))
+
+
+def test_placement_score_compares_candidates_by_raw_cost() -> None:
+    gang_of_four = gang(min_member=4, required="rack")
+    # Alone, binpack takes the tighter rack.
+    assert world(TWO_RACKS).run(gang_of_four, members=pods("train", 4)).used() == {"a1": 2, "a2": 2}
+    compared = world(TWO_RACKS, plugins=[plugin(DearRackOne)]).run(gang_of_four, members=pods("train", 4))
+    assert compared.used() == {"b1": 4}
+
+
+class OnlyB2(PlacementGenerate):
+    """Proposes one plain node set."""
+
+    name: ClassVar[str] = "OnlyB2"
+
+    def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
+        return [Candidate(slots=np.asarray([self.handle.cluster.slot("b2")], dtype=np.intp))]
+
+
+def test_placement_generate_may_propose_plain_node_sets() -> None:
+    only = [PluginEntry(name="topology", enabled=False), plugin(OnlyB2)]
+    assert world(TWO_RACKS, plugins=only).run(gang(min_member=3), members=pods("train", 3)).used() == {"b2": 3}
+    too_many = world(TWO_RACKS, plugins=only).run(gang(min_member=5), members=pods("train", 5))
+    assert too_many.where == {}
+    assert too_many.outcome("train").reason is Reason.GANG_DOES_NOT_FIT
+
+
+class NoNewPods(PreFilter):
+    """Refuses everything."""
+
+    name: ClassVar[str] = "NoNewPods"
+
+    def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
+        return Condition(reason=Reason.UNSUPPORTED, object="Cluster", message="closed for maintenance")
+
+
+class NoMoreThanTwo(Permit):
+    """Takes back placements of more than two pods."""
+
+    name: ClassVar[str] = "NoMoreThanTwo"
+
+    def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
+        if len(placements) <= 2:
+            return None
+        return Condition(reason=Reason.UNSUPPORTED, object="Cluster", message="two at most")
+
+
+def test_pre_filter_and_permit_refuse_with_their_own_words() -> None:
+    closed = world(TWO_RACKS, plugins=[plugin(NoNewPods)]).run(members=pods(None, 1))
+    assert closed.outcome("pod-0").message == "closed for maintenance"
+    permitted = world(TWO_RACKS, plugins=[plugin(NoMoreThanTwo)])
+    free_before = permitted.engine.cluster.requested.copy()
+    permitted.run(gang(min_member=3), members=pods("train", 3))
+    assert permitted.outcome("train").message == "two at most"
+    assert (permitted.engine.cluster.requested == free_before).all()
+    assert permitted.run(gang("small", min_member=2), members=pods("small", 2)).used("small") != {}
+
+
+class Lights(PostFilter, PreBind, Bind, PostBind):
+    """Labels bindings, takes over those of pods named dark-…, and remembers what it was told."""
+
+    name: ClassVar[str] = "Lights"
+    told: ClassVar[list[str]] = []
+
+    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
+        self.told.append(f"no place for {pods[0].name}")
+
+    def pre_bind(self, pod: Pod, slot: int) -> dict[str, str]:
+        return {"example.com/light": "on"}
+
+    def bind(self, pod: Pod, node_name: str) -> bool:
+        return pod.name.startswith("dark")
+
+    def post_bind(self, pod: Pod, node_name: str) -> None:
+        self.told.append(f"{pod.name} bound to {node_name}")
+
+
+def test_binding_points_label_take_over_and_hear_of_bindings() -> None:
+    Lights.told.clear()
+    lit = world(TWO_RACKS, plugins=[plugin(Lights)])
+    (light,) = pods(None, 1, prefix="light")
+    (dark,) = pods(None, 1, prefix="dark")
+    (huge,) = pods(None, 1, spec(gpu=100), prefix="huge")
+    decisions = lit.engine.handle(*map(PodAdded, (light, dark, huge)), Tick())
+    bindings = {one.pod.name: one for one in decisions if isinstance(one, Binding)}
+    assert bindings["light-0"].labels == {"example.com/light": "on"}
+    assert bindings["light-0"].binder is None
+    assert bindings["dark-0"].binder == "Lights"
+    assert Lights.told == ["no place for huge-0"]
+    (bound,) = pods(None, 1, prefix="light", on=bindings["light-0"].node)
+    lit.engine.handle(PodAdded(bound))
+    assert Lights.told[1:] == [f"light-0 bound to {bindings['light-0'].node}"]
+
+
+class ApartFromTheLast(Filter, Score):
+    """A filter and a score that depend on what was placed a moment ago."""
+
+    name: ClassVar[str] = "ApartFromTheLast"
+    filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        last = state.placed[-1][1] if state.placed else -1
+        return np.not_equal(nodes.slots, last)
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        return Rejection(Reason.UNSUPPORTED, "the last pod went there")
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        return np.zeros(len(nodes))
+
+
+def test_results_per_placement_are_asked_again_after_every_pod() -> None:
+    apart = world(TWO_RACKS, plugins=[plugin(ApartFromTheLast)])
+    apart.run(gang(min_member=4, required="rack"), members=pods("train", 4))
+    order = [apart.where[f"train-{index}"] for index in range(4)]
+    assert all(one != other for one, other in zip(order, order[1:], strict=False))
+    assert {name[0] for name in order} in ({"a"}, {"b"})
