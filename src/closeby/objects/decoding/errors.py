@@ -1,0 +1,163 @@
+"""What can be wrong with a document that can't be read, said so that its author can mend it."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+#: Keys and list positions from the document's top to a value.
+Path = tuple[str | int, ...]
+
+
+class ManifestError(Struct, frozen=True, kw_only=True):
+    """A document (or a whole file) that can't be read."""
+
+    file: str
+    #: Counted from 1; None when the file itself can't be read.
+    document: int | None = None
+    #: Counted from 1; None when unknown.
+    line: int | None = None
+    #: ``Kind/namespace/name`` as far as it could be read; empty otherwise.
+    object: str = ""
+    #: Path of the field, such as ``spec.containers[0].image``; empty when none is to blame.
+    field: str = ""
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """One line: where, what, and what to do."""
+        place = self.file
+        if self.document is not None:
+            place += f", document {self.document}"
+        if self.line is not None:
+            place += f", line {self.line}"
+        parts = [place, *(part for part in (self.object, self.field) if part), self.message]
+        sentence = ": ".join(parts)
+        return f"{sentence}; {self.remedy}" if self.remedy else sentence
+
+
+class FieldError(Exception):
+    """Raised inside a reader for a value that can't be read; becomes a ``ManifestError``."""
+
+    def __init__(self, path: Path, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.remedy = remedy
+
+
+def field_path(path: Iterable[str | int]) -> str:
+    """``("spec", "containers", 0)`` as ``spec.containers[0]``; keys with dots or slashes are quoted."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif re.fullmatch(r"[\w-]+", part):
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text
+
+
+def explain(error: msgspec.ValidationError, value: object, known: Mapping[str, Sequence[str]]) -> FieldError:
+    """msgspec's complaint about ``value`` (the document in plain Python) as a field, a message and a remedy.
+
+    ``known`` gives, per field path, the field names of a schema of our own, for suggestions.
+    """
+    text = str(error)
+    found = re.fullmatch(r"(?s)(.*?)(?: - at (`key` in )?`\$(.*?)`)?", text)
+    complaint, at_key, steps = found.groups() if found else (text, None, None)
+    wrong_type = re.fullmatch(r"Expected `(.*)`, got `(.*)`", complaint)
+    got = wrong_type.group(2) if wrong_type else None
+    path = _resolve(steps or "", value, None if at_key else got)
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", complaint)
+    if unknown:
+        return _unknown_field(path, unknown.group(1), known.get(field_path(path), ()))
+    missing = re.fullmatch(r"Object missing required field `(.*)`", complaint)
+    if missing:
+        return FieldError((*path, missing.group(1)), "is missing", "add it")
+    if wrong_type and not at_key:
+        return _wrong_type(path, wrong_type.group(1), wrong_type.group(2), value)
+    if "RFC3339" in complaint:
+        return FieldError(path, "is not a time", "write it like 2026-01-31T12:00:00Z")
+    return FieldError(path, complaint)
+
+
+_NAMES = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+
+
+def _wrong_type(path: Path, expected: str, got: str, value: object) -> FieldError:
+    wanted = [_NAMES.get(name, name) for name in expected.split(" | ") if name != "null"]
+    actual = _at(value, path)
+    shown = f" ({actual!r})" if isinstance(actual, str | int | float) and len(repr(actual)) <= 40 else ""
+    message = f"must be {' or '.join(wanted)}, but is {_NAMES.get(got, got)}{shown}"
+    quoting = expected.split(" | ", maxsplit=1)[0] == "str" and got in ("int", "float", "bool")
+    return FieldError(path, message, "put it in quotes" if quoting else "")
+
+
+def _unknown_field(path: Path, name: str, fields: Sequence[str]) -> FieldError:
+    close = difflib.get_close_matches(name, fields, n=1)
+    if close:
+        remedy = f"did you mean {close[0]}?"
+    else:
+        remedy = f"known fields: {', '.join(sorted(fields))}" if fields else "remove it"
+    return FieldError((*path, name), "is not a known field", remedy)
+
+
+def _resolve(steps: str, value: object, got: str | None) -> Path:
+    """msgspec's path with each ``[...]`` (some key of a mapping) replaced by the key that is to blame."""
+    parts: list[str | int | None] = []
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]", steps):
+        if name:
+            parts.append(name)
+        else:
+            parts.append(None if index == "..." else int(index))
+    found = _search(parts, value, got)
+    return tuple(found if found is not None else [part for part in parts if part is not None])
+
+
+def _search(parts: Sequence[str | int | None], value: object, got: str | None) -> list[str | int] | None:
+    """The concrete path to the first value of type ``got`` that lies at ``parts``."""
+    if not parts:
+        return [] if got is None or _type_name(value) == got else None
+    step, rest = parts[0], parts[1:]
+    if step is None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                below = _search(rest, inner, got)
+                if below is not None:
+                    return [str(key), *below]
+        return None
+    below = _search(rest, _at(value, (step,)), got)
+    return None if below is None else [step, *below]
+
+
+def _at(value: object, path: Path) -> object:
+    for step in path:
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def _type_name(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return type(value).__name__

@@ -1,0 +1,150 @@
+"""Reads ``Pod`` and pod templates."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.objects.decoding.documents import Document
+from closeby.objects.decoding.errors import FieldError, Path
+from closeby.objects.decoding.identity import namespace_of
+from closeby.objects.decoding.podspecs import PodSpecWire
+from closeby.objects.decoding.reading import Reading
+from closeby.objects.decoding.wire import ObjectWire, Wire
+from closeby.objects.dialects.keys import POD_GROUP, RANK, SUBGROUP, unread_wishes, wish_path
+from closeby.objects.pods import Pod
+
+KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
+
+#: Where a pod may name its group, the first one given counts: annotation (True) or label.
+_GROUP_KEYS: Final = (
+    ("pod-group-name", True),
+    (POD_GROUP, False),
+    ("scheduling.x-k8s.io/pod-group", False),
+    ("pod-group.scheduling.sigs.k8s.io", False),
+    ("scheduling.k8s.io/group-name", True),
+)
+#: Indices given by controllers, as label or annotation.
+_INDEX_KEYS: Final = (
+    "batch.kubernetes.io/job-completion-index",
+    "apps.kubernetes.io/pod-index",
+    "training.kubeflow.org/replica-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+)
+_LONGEST_NUMBER: Final = 10
+
+
+class PodStatusWire(Wire, gc=False):
+    """``status``."""
+
+    phase: str | None = None
+
+
+class PodWire(ObjectWire):
+    """A pod."""
+
+    spec: PodSpecWire | None = None
+    status: PodStatusWire | None = None
+
+
+class TemplateWire(ObjectWire):
+    """``template`` of a controller: a pod without a status."""
+
+    spec: PodSpecWire | None = None
+
+
+class Identity(Struct, frozen=True):
+    """Who a pod is; ``called`` is its name in messages."""
+
+    namespace: str
+    name: str
+    called: str
+
+
+def read_pod(document: Document, reading: Reading) -> Pod:
+    """A pod with its own name.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(PodWire)
+    meta = wire.meta
+    name, namespace = reading.name(document, meta), namespace_of(meta)
+    called = f"Pod/{namespace}/{name}"
+    for part, entries in (("annotations", meta.annotations), ("labels", meta.labels)):
+        for wish in unread_wishes(entries or {}):
+            if not wish.hard:
+                reading.unread(wish, called, f"metadata.{part}")
+    pod = _pod(wire, reading, Identity(namespace, name, called), ("spec",))
+    phase = wire.status.phase if wire.status else None
+    return pod if not phase or phase == "Pending" else msgspec.structs.replace(pod, phase=phase)
+
+
+def read_template(wire: TemplateWire | None, reading: Reading, owner: Identity, path: Path) -> Pod:
+    """The pod that a template describes, called after its owner (``Kind/name``) until it gets a name.
+
+    Its wishes that nobody reads are for the reader of its owner to report.
+
+    Raises:
+        FieldError: a value that can't be read; ``path`` says where the template stands.
+    """
+    pod = _pod(wire or TemplateWire(), reading, owner, (*path, "spec"))
+    return msgspec.structs.replace(pod, owner=owner.name)
+
+
+def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, path: Path) -> Pod:
+    meta = wire.meta
+    labels, annotations = meta.label_map, meta.annotation_map
+    spec_wire = wire.spec or PodSpecWire()
+    node_name = spec_wire.node_name or None
+    group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
+    try:
+        spec, preferences = reading.pool.read(spec_wire)
+    except FieldError as error:
+        raise FieldError((*path, *error.path), error.message, error.remedy) from error
+    for field in preferences:
+        reading.unheeded(field, identity.called)
+    hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]
+    hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels) if wish.hard]
+    if hard:
+        spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
+    return Pod(
+        namespace=identity.namespace,
+        name=identity.name,
+        uid=meta.uid or f"{identity.namespace}/{identity.name}",
+        spec=spec,
+        labels=labels,
+        annotations=annotations,
+        node_name=node_name,
+        created=meta.created,
+        terminating=meta.deletion_timestamp is not None,
+        group=_group(labels, annotations) or group_field,
+        subgroup=labels.get(SUBGROUP) or labels.get(KAI_SUBGROUP),
+        index=_index(labels, annotations),
+        rank=_number(labels.get(RANK)),
+        owner=meta.controller,
+    )
+
+
+def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
+    for key, annotated in _GROUP_KEYS:
+        name = (annotations if annotated else labels).get(key)
+        if name:
+            return name
+    return None
+
+
+def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
+    for key in _INDEX_KEYS:
+        text = labels.get(key) or annotations.get(key)
+        if text is not None:
+            return _number(text)
+    return None
+
+
+def _number(text: str | None) -> int | None:
+    """A number that a controller wrote; anything else counts as not written."""
+    if text is None or not text.isdecimal() or len(text) > _LONGEST_NUMBER:
+        return None
+    return int(text)

@@ -1,0 +1,101 @@
+"""closeby's own PodGroup (``closeby.dev/v1alpha1``). The schema is ours, so unknown fields are errors."""
+
+from typing import Final
+
+import msgspec
+
+from closeby.objects.decoding.documents import Document
+from closeby.objects.decoding.reading import Reading
+from closeby.objects.decoding.wire import ObjectWire, Wire
+from closeby.objects.dialects.podgroups import (
+    ConstraintWire,
+    constraint_of,
+    new_group,
+    with_level_check,
+    with_strategy,
+)
+from closeby.objects.dialects.trees import checked
+from closeby.objects.groups import PodGroup, SubGroup
+
+
+class OwnConstraintWire(ConstraintWire, forbid_unknown_fields=True):
+    """``topologyConstraint``."""
+
+
+class OwnSubGroupWire(Wire, forbid_unknown_fields=True):
+    """``subGroups[]``."""
+
+    name: str = ""
+    min_member: int | None = None
+    parent: str | None = None
+    topology_constraint: OwnConstraintWire | None = None
+    min_sub_group: int | None = None
+
+
+class OwnPlacementWire(Wire, forbid_unknown_fields=True):
+    """``placement``."""
+
+    strategy: str | None = None
+
+
+class OwnSpecWire(Wire, forbid_unknown_fields=True):
+    """``spec``."""
+
+    min_member: int | None = None
+    topology_constraint: OwnConstraintWire | None = None
+    sub_groups: list[OwnSubGroupWire] | None = None
+    min_sub_group: int | None = None
+    placement: OwnPlacementWire | None = None
+    priority_class_name: str | None = None
+
+
+class OwnPodGroupWire(ObjectWire, forbid_unknown_fields=True):
+    """The object."""
+
+    api_version: str = ""
+    kind: str = ""
+    spec: OwnSpecWire | None = None
+    status: dict[str, object] | None = None
+
+
+_KNOWN: Final = {
+    "": OwnPodGroupWire.__struct_encode_fields__,
+    "spec": OwnSpecWire.__struct_encode_fields__,
+    "spec.placement": OwnPlacementWire.__struct_encode_fields__,
+    "spec.subGroups": OwnSubGroupWire.__struct_encode_fields__,
+    "spec.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
+    "spec.subGroups.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
+}
+
+
+def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+    """A gang. Without ``minMember`` it needs one pod, or what its subgroups need.
+
+    Raises:
+        FieldError: a value that can't be read, or a field that does not exist.
+    """
+    wire = document.decode(OwnPodGroupWire, _KNOWN)
+    spec = wire.spec or OwnSpecWire()
+    group = msgspec.structs.replace(
+        new_group(document, reading, wire.meta),
+        min_member=1 if spec.min_member is None else spec.min_member,
+        constraint=constraint_of(spec.topology_constraint),
+        subgroups=tuple(
+            SubGroup(
+                name=one.name,
+                min_member=1 if one.min_member is None else one.min_member,
+                parent=one.parent or None,
+                constraint=constraint_of(one.topology_constraint),
+                min_subgroups=one.min_sub_group,
+            )
+            for one in spec.sub_groups or ()
+        ),
+        min_subgroups=spec.min_sub_group,
+        priority_class_name=spec.priority_class_name or "",
+    )
+    group = with_level_check(group, spec.topology_constraint, "spec.topologyConstraint")
+    for i, one in enumerate(spec.sub_groups or ()):
+        group = with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
+    if spec.placement:
+        group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
+    return checked(group, given_minimum=spec.min_member is not None)
