@@ -1,0 +1,112 @@
+"""The guide and its examples say what is true: they are read, run, and compared with each other."""
+
+import re
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from closeby.objects.configuration import read_configuration
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.plugins.registry import profile_for
+from closeby.scheduling import extension
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.profiles import POINTS
+from tests.plugins.asking import allowed, handle_of, scores, why_not
+from tests.real_input import REPOSITORY
+from tests.worlds import World
+
+EXAMPLES = REPOSITORY / "docs" / "examples"
+GUIDE = (REPOSITORY / "docs" / "writing-a-plugin.md").read_text()
+EXAMPLE = (EXAMPLES / "quiet_racks.py").read_text()
+ARRAYS = (EXAMPLES / "quiet_racks_arrays.py").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _examples_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+#   rack      node   power-draw
+#   noisy     loud   100
+#   quiet     calm   300
+#             soft   200
+#             new    unknown
+NODES = [
+    Node(name="loud", labels={"noisy": "true"}, annotations={"power-draw": "100"}, allocatable={"cpu": 1000}),
+    Node(
+        name="calm", labels={"noisy": "false"}, annotations={"power-draw": "300"}, allocatable={"cpu": 1000}
+    ),
+    Node(name="soft", annotations={"power-draw": "200"}, allocatable={"cpu": 1000}),
+    Node(name="new", allocatable={"cpu": 1000}),
+]
+
+
+def pod(name: str, **labels: str) -> Pod:
+    needs = PodSpec(requests=(("cpu", 1000),))
+    return Pod(namespace="default", name=name, uid=f"default/{name}", spec=needs, labels=labels)
+
+
+def blocks(language: str) -> list[str]:
+    """The guide's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["quiet_racks:QuietRacks", "quiet_racks_arrays:QuietRacks"])
+def test_the_example_through_the_profile_in_both_forms(name: str) -> None:
+    profile = profile_for(read_configuration(f"plugins: [{{name: '{name}', weight: 5}}]"), handle_of(NODES))
+    (filtering,) = [plugin for plugin in profile.filters if plugin.name == "quiet-racks"]
+    ((scoring, weight),) = [pair for pair in profile.scores if pair[0].name == "quiet-racks"]
+    quiet, plain = pod("quiet", quiet="required"), pod("plain")
+    assert weight == 5
+    assert allowed(filtering, quiet) == "calm soft new"
+    assert not filtering.concerns(plain) or allowed(filtering, plain) == "loud calm soft new"
+    assert why_not(filtering, quiet, "loud").message == "the rack is noisy, and the pod asks for quiet"
+    raw = scores(scoring, plain)
+    assert raw == {"loud": 100, "calm": 0, "soft": 50, "new": 0}
+    assert scores(scoring, quiet, feasible=["calm", "soft"]) == {"calm": 0, "soft": 100}
+    assert scores(scoring, quiet, feasible=["calm", "new"]) == {"calm": 100, "new": 0}
+    assert filtering.class_key(plain) == filtering.class_key(pod("other")) != filtering.class_key(quiet)
+
+
+@pytest.mark.parametrize("name", ["quiet_racks:QuietRacks", "quiet_racks_arrays:QuietRacks"])
+def test_the_example_decides_where_pods_go(name: str) -> None:
+    configuration = read_configuration(f"plugins: [{{name: '{name}'}}]")
+    world = World(Engine(partial(profile_for, configuration)), NODES)
+    world.run(members=[pod("a-quiet", quiet="required"), pod("b-plain"), pod("c-quiet", quiet="required")])
+    assert world.where == {"a-quiet": "soft", "b-plain": "loud", "c-quiet": "calm"}
+
+
+def test_the_example_has_twenty_lines() -> None:
+    assert len(EXAMPLE.splitlines()) <= 22
+    code = [line for line in EXAMPLE.splitlines() if line.strip()]
+    assert len(code) <= 20
+
+
+def test_the_guide_shows_the_example_as_it_is() -> None:
+    assert blocks("python")[0] == EXAMPLE
+
+
+def test_the_guides_other_code_runs_or_stands_in_the_array_example() -> None:
+    for block in blocks("python")[1:]:
+        if block in ARRAYS:
+            continue
+        exec(compile(dedent(block), "writing-a-plugin.md", "exec"), {})
+
+
+def test_the_guides_configurations_are_valid() -> None:
+    for block in blocks("yaml"):
+        profile_for(read_configuration(block), handle_of([]))
+
+
+def test_the_guide_names_every_extension_point() -> None:
+    table = GUIDE.partition("## All extension points")[2].partition("## In a package")[0]
+    named = set(re.findall(r"`(\w+)`", table)) & set(vars(extension))
+    assert named >= {point.__name__ for point in POINTS} | {"Capacity", "NormalizeScore"}
+
+
+def test_the_guides_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", GUIDE):
+        assert (REPOSITORY / "docs" / Path(target)).exists(), target
