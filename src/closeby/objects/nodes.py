@@ -13,7 +13,7 @@ class Taint(Struct, frozen=True):
     effect: str
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class Node(Struct, frozen=True, kw_only=True, gc=False):
     """What Kubernetes says about a node, cut down to what placement needs."""
 
     name: str

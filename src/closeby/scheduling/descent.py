@@ -5,7 +5,9 @@ last is then used whole, so that a single path leads down to a partly used node.
 child, spread the emptiest; equal ones are ordered by mean score, then by their place in natural order.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import neg
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,20 +143,23 @@ class _Choice:
     ) -> list[int]:
         """All chosen domains but the last: the largest, then the nearest that still allow ``needed``."""
         chosen = [int(order[0])]
-        left = wanted - int(room[order[0]])
+        #: Sizes of the largest others that a choice may displace, the smallest last.
+        largest = room[order[1:needed]].tolist()
+        spare = int(room[order[:needed]].sum()) - wanted
         distance = self._distances(level, offset, len(room), chosen[0])
-        waiting = order[1:][room[order[1:]] > 0]
-        for remaining in range(needed - 2, 0, -1):
-            # With one domain taken, the ``remaining`` largest others must still hold what is left.
-            sizes = room[waiting]
-            reach = np.concatenate(([0], np.cumsum(sizes[: remaining + 1])))
-            inside_top = np.arange(len(waiting)) < remaining
-            others = np.where(inside_top, reach[-1] - sizes, reach[min(remaining, len(sizes))])
-            possible = np.flatnonzero(left - sizes <= others)
-            pick = int(possible[np.lexsort((possible, -sizes[possible], distance[waiting[possible]]))[0]])
-            chosen.append(int(waiting[pick]))
-            left -= int(sizes[pick])
-            waiting = np.delete(waiting, pick)
+        waiting = order[1:]
+        nearest_first = waiting[np.argsort(distance[waiting], kind="stable")]
+        for index, size in zip(nearest_first.tolist(), room[nearest_first].tolist(), strict=True):
+            if len(chosen) == needed - 1:
+                break
+            at = bisect_left(largest, -size, key=neg)
+            if at < len(largest) and largest[at] == size:
+                del largest[at]
+            elif largest[-1] - size <= spare:
+                spare -= largest.pop() - size
+            else:
+                continue
+            chosen.append(index)
         return chosen
 
     def _pick(

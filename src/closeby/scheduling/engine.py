@@ -4,7 +4,7 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 (After the state machine of dask.distributed's worker.)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.books import Books, item_key
+from closeby.scheduling.deciding import Decider
 from closeby.scheduling.diagnosis import Diagnosis
 from closeby.scheduling.events import (
     BindFailed,
@@ -31,21 +31,13 @@ from closeby.scheduling.events import (
     TopologyRemoved,
 )
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.gang_cycle import place_gang
-from closeby.scheduling.gangs import constraints_of, missing, roster, unassigned
-from closeby.scheduling.outcomes import Assignment, Bind, Decision, Leftover, Outcome, Report, Retry
-from closeby.scheduling.places import place_of, ranks
-from closeby.scheduling.pod_cycle import place_pod
+from closeby.scheduling.outcomes import Decision, Outcome, Report, Retry
 from closeby.scheduling.profiles import Profile
 from closeby.scheduling.queue import WorkQueue
-from closeby.scheduling.tools import Attempt, Tools
+from closeby.scheduling.tools import Tools
 from closeby.topology.registry import Topologies
-from closeby.topology.tree import Tree
 
 Ints = NDArray[np.intp]
-
-
-_NO_LABELS: Mapping[str, str] = {}
 
 
 class StoryEntry(Struct, frozen=True):
@@ -72,17 +64,17 @@ class Engine:
         self.books = Books()
         self.profile = build_profile(Handle(self.cluster, self.topologies, self.books.group_of))
         self._queue = WorkQueue(self.profile.queue_sort)
-        self._tools = Tools(
+        tools = Tools(
             self.cluster,
             self.topologies,
             self.profile,
             explain=explain,
             explain_everything=explain_everything,
         )
-        self._close_by_default = any(plugin.close_by_default for plugin in self.profile.generators)
+        self._diagnosis = tools.diagnosis
+        self._decider = Decider(tools, self.books)
         self._stories: dict[str, list[StoryEntry]] = {}
         self._stimulus = 0
-        self._order = 0
         #: Items that something is new about since the last tick, in the order it was heard.
         self._news: dict[str, None] = {}
 
@@ -127,7 +119,7 @@ class Engine:
     @property
     def diagnosis(self) -> Diagnosis:
         """Questions about the present state."""
-        return self._tools.diagnosis
+        return self._diagnosis
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -179,7 +171,7 @@ class Engine:
             self.books.remove(pod.uid)
         if pod.node_name is None:
             self.books.add(pod, placed=False)
-            refusal = self._kept_out(pod)
+            refusal = self._decider.kept_out(pod)
             if refusal is not None:
                 self.books.held[pod.uid] = refusal
             self._consider(item_key(pod))
@@ -284,7 +276,8 @@ class Engine:
             if not waiting:
                 self._queue.drop(key)
                 continue
-            outcome = self._attempt(key, waiting, decisions)
+            outcome, bindings = self._decider.decide(key, waiting)
+            decisions.extend(bindings)
             self._tell(key, "decided", outcome)
             decisions.append(Report(outcome))
             if outcome.refused or outcome.left:
@@ -293,157 +286,5 @@ class Engine:
             else:
                 self._queue.drop(key)
 
-    def _attempt(self, key: str, waiting: tuple[Pod, ...], decisions: list[Decision]) -> Outcome:
-        refused: list[Leftover] = []
-        ready = waiting
-        if self.books.held:
-            held = {pod.uid: self.books.held[pod.uid] for pod in waiting if pod.uid in self.books.held}
-            refused = [
-                Leftover(pod, held[pod.uid].reason, held[pod.uid].sentence())
-                for pod in waiting
-                if pod.uid in held
-            ]
-            ready = tuple(pod for pod in waiting if pod.uid not in held)
-        if waiting[0].group is None:
-            attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
-            return self._settle(key, ready, refused, attempt, (), decisions)
-        return self._attempt_gang(key, ready, refused, decisions)
-
-    def _attempt_gang(
-        self, key: str, ready: tuple[Pod, ...], refused: list[Leftover], decisions: list[Decision]
-    ) -> Outcome:
-        group = self.books.groups.get(key)
-        running = self._running(key)
-        refusal: Condition | None = None
-        conditions: tuple[Condition, ...] = ()
-        attempt = Attempt()
-        if group is None:
-            refusal = _gang_refusal(
-                key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it"
-            )
-        else:
-            members = roster(group, ready, running)
-            constraints = constraints_of(group, self.topologies, self._close_by_default)
-            conditions = (*group.conditions, *constraints.conditions, *unassigned(group, ready))
-            refusal = next((condition for condition in conditions if condition.blocking), None)
-            unsupported = [entry for entry in refused if entry.reason is Reason.UNSUPPORTED]
-            if refusal is None and unsupported:
-                refusal = _gang_refusal(key, Reason.UNSUPPORTED, unsupported[0].message)
-            lack = missing(group, members)
-            if refusal is None and lack is not None:
-                refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
-            if refusal is None and ready:
-                attempt = place_gang(self._tools, group, ready, members, constraints)
-        if refusal is not None:
-            attempt = Attempt(refusal=refusal)
-        return self._settle(key, ready, refused, attempt, conditions, decisions)
-
-    def _running(self, key: str) -> list[tuple[Pod, int]]:
-        running = []
-        for pod in self.books.placed(key):
-            slot = self.cluster.placement(pod.uid)
-            if slot is not None:
-                running.append((pod, slot))
-        return running
-
-    def _kept_out(self, pod: Pod) -> Condition | None:
-        if pod.spec.unsupported:
-            return Condition(
-                reason=Reason.UNSUPPORTED,
-                object=f"Pod/{pod.key}",
-                field=pod.spec.unsupported[0],
-                message=f"closeby does not know this hard constraint yet: {', '.join(pod.spec.unsupported)}",
-                remedy="remove it or leave the pod to another scheduler",
-                blocking=True,
-            )
-        for plugin in self.profile.pre_enqueue:
-            refusal = plugin.pre_enqueue(pod)
-            if refusal is not None:
-                return refusal
-        return None
-
-    def _settle(
-        self,
-        key: str,
-        ready: tuple[Pod, ...],
-        refused: list[Leftover],
-        attempt: Attempt,
-        conditions: tuple[Condition, ...],
-        decisions: list[Decision],
-    ) -> Outcome:
-        """Write an attempt into the books and say it as one outcome."""
-        is_gang = not key.startswith("pod/")
-        left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
-        reason, message = None, None
-        if attempt.refusal is not None:
-            reason, message = attempt.refusal.reason, attempt.refusal.sentence()
-        elif refused and not is_gang:  # A gated or unsupported plain pod is its own refusal.
-            reason, message = refused[0].reason, refused[0].message
-        tree = attempt.tree
-        running = self._running(key) if is_gang else []
-        assigned = self._assign(key, attempt, running, decisions)
-        members = [*running, *attempt.placed] if is_gang else []
-        return Outcome(
-            key=key.removeprefix("pod/"),
-            is_gang=is_gang,
-            assigned=assigned,
-            refused=() if attempt.refusal is None else ready,
-            left=tuple(left),
-            reason=reason,
-            message=message,
-            place=place_of(tree, members) if tree is not None and members else None,
-            domains=attempt.domains,
-            conditions=conditions,
-            explanations=attempt.explanations,
-        )
-
-    def _assign(
-        self,
-        key: str,
-        attempt: Attempt,
-        running: list[tuple[Pod, int]],
-        decisions: list[Decision],
-    ) -> tuple[Assignment, ...]:
-        placed = attempt.placed
-        if not placed:
-            return ()
-        is_gang = not key.startswith("pod/")
-        rank_of: Mapping[str, int | None] = {placed[0][0].uid: None}
-        path: tuple[str | None, ...] = ()
-        if is_gang:
-            rank_of = ranks(attempt.tree or self.topologies.flat(), running, placed)
-            path = _path(attempt.tree, placed)
-        names = [self.cluster.node_at(slot).name for _, slot in placed]
-        labels: list[Mapping[str, str]] = [_NO_LABELS] * len(placed)
-        for plugin in self.profile.pre_binds:
-            labels = [
-                {**before, **plugin.pre_bind(pod, slot)}
-                for before, (pod, slot) in zip(labels, placed, strict=True)
-            ]
-        self.books.settle(key, [pod for pod, _ in placed])
-        order, self._order = self._order, self._order + len(placed)
-        assigned = []
-        for (pod, _), node, extra in zip(placed, names, labels, strict=True):
-            rank = rank_of[pod.uid]
-            assigned.append(Assignment(pod, node, order, rank))
-            binder = self._binder(pod, node) if self.profile.binds else None
-            decisions.append(Bind(pod=pod, node=node, rank=rank, domain=path, labels=extra, binder=binder))
-            order += 1
-        return tuple(assigned)
-
-    def _binder(self, pod: Pod, node: str) -> str | None:
-        return next((plugin.name for plugin in self.profile.binds if plugin.bind(pod, node)), None)
-
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.setdefault(key, []).append(StoryEntry(self._stimulus, what, outcome))
-
-
-def _path(tree: Tree | None, placed: Iterable[tuple[Pod, int]]) -> tuple[str | None, ...]:
-    if tree is None:
-        return ()
-    slots = np.asarray([slot for _, slot in placed], dtype=np.intp)
-    return tree.path(tree.tightest(tree.position_of[slots]))
-
-
-def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:
-    return Condition(reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True)

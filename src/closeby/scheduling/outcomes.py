@@ -45,7 +45,7 @@ class PodExplanation(Struct, frozen=True, kw_only=True):
     rejected_by: Mapping[Reason, int] = {}
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Struct, frozen=True, gc=False):
     """One pod and its node."""
 
     pod: Pod
@@ -101,7 +101,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return (*self.left, *(Leftover(pod, self.reason, self.message or "") for pod in self.refused))
 
 
-class Bind(Struct, frozen=True, kw_only=True):
+class Bind(Struct, frozen=True, gc=False):
     """Write this binding."""
 
     pod: Pod

@@ -1,6 +1,7 @@
 """Where a placed gang lies: its domain, its span over the levels, and the ranks of its members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import count, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ Ints = NDArray[np.intp]
 
 def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
     """The tightest domain and the span of members with their slots (at least one)."""
-    positions = tree.position_of[np.asarray([slot for _, slot in members], dtype=np.intp)]
-    positions = positions[positions < tree.size]
+    positions = np.sort(tree.position_of[np.asarray([slot for _, slot in members], dtype=np.intp)])
+    positions = positions[: np.searchsorted(positions, tree.size)]
     domain = tree.tightest(positions) if len(positions) else ROOT
     names = tree.level_names
     owners = [*(at[positions] for at in tree.domain_at), positions]
@@ -23,24 +24,28 @@ def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
         topology=tree.name,
         level=None if domain == ROOT else names[domain.level],
         path=tree.path(domain),
-        span={name: len(np.unique(owner)) for name, owner in zip(names, owners, strict=True)},
+        # Positions ascend, and with them the domains: a new domain begins wherever the number changes.
+        span={
+            name: int(np.count_nonzero(owner[1:] != owner[:-1])) + bool(len(owner))
+            for name, owner in zip(names, owners, strict=True)
+        },
     )
 
 
-def ranks(
-    tree: Tree, running: Sequence[tuple[Pod, int]], placed: Sequence[tuple[Pod, int]]
-) -> Mapping[str, int]:
-    """Rank of each newly placed pod, by uid: consecutive ranks are neighbours in topology order.
+def ranks(tree: Tree, running: Sequence[tuple[Pod, int]], placed: Sequence[tuple[Pod, int]]) -> list[int]:
+    """Rank of each newly placed pod, in their order: consecutive ranks are neighbours in topology order.
 
     Ranks that running members carry are kept; the new ones get the lowest that are free.
     """
-    order = np.argsort(
-        tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)], kind="stable"
-    )
+    positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
+    order = np.argsort(positions, kind="stable")
+    places = np.empty(len(order), dtype=np.intp)
+    places[order] = np.arange(len(order))
+    if not running:
+        return places.tolist()
     taken = {pod.rank for pod, _ in running if pod.rank is not None}
     # Running members without a rank label are taken to hold the lowest ranks.
     unknown = sum(1 for pod, _ in running if pod.rank is None)
-    free = (rank for rank in range(len(running) + len(placed) + len(taken) + 1) if rank not in taken)
-    for _ in range(unknown):
-        next(free)
-    return {placed[index][0].uid: rank for index, rank in zip(order.tolist(), free, strict=False)}
+    free = (rank for rank in count() if rank not in taken)
+    numbers = list(islice(free, unknown, unknown + len(placed)))
+    return [numbers[place] for place in places.tolist()]

@@ -1,0 +1,170 @@
+"""From a work item to its outcome: what keeps it out, one cycle, and the bindings that follow."""
+
+from collections.abc import Mapping, Sequence
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.books import Books
+from closeby.scheduling.gang_cycle import place_gang
+from closeby.scheduling.gangs import constraints_of, missing, roster, unassigned
+from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome
+from closeby.scheduling.places import place_of, ranks
+from closeby.scheduling.pod_cycle import place_pod
+from closeby.scheduling.tools import Attempt, Placed, Tools
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Decider:
+    """Decides about one work item after another; numbers the placed pods in the order of scheduling."""
+
+    def __init__(self, tools: Tools, books: Books) -> None:
+        self._tools = tools
+        self._books = books
+        self._close_by_default = any(plugin.close_by_default for plugin in tools.profile.generators)
+        self._order = 0
+
+    def decide(self, key: str, waiting: tuple[Pod, ...]) -> tuple[Outcome, list[Bind]]:
+        """Place a work item, or say why not. What was placed is in the books and on the cluster."""
+        refused: list[Leftover] = []
+        ready = waiting
+        if self._books.held:
+            held = {pod.uid: self._books.held[pod.uid] for pod in waiting if pod.uid in self._books.held}
+            refused = [
+                Leftover(pod, held[pod.uid].reason, held[pod.uid].sentence())
+                for pod in waiting
+                if pod.uid in held
+            ]
+            ready = tuple(pod for pod in waiting if pod.uid not in held)
+        if waiting[0].group is None:
+            attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
+            return self._settle(key, ready, refused, attempt, ())
+        return self._gang(key, ready, refused)
+
+    def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> tuple[Outcome, list[Bind]]:
+        group = self._books.groups.get(key)
+        running = self._running(key)
+        refusal: Condition | None = None
+        conditions: tuple[Condition, ...] = ()
+        attempt = Attempt()
+        if group is None:
+            refusal = _gang_refusal(
+                key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it"
+            )
+        else:
+            members = roster(group, ready, running)
+            constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
+            conditions = (*group.conditions, *constraints.conditions, *unassigned(group, ready))
+            refusal = next((condition for condition in conditions if condition.blocking), None)
+            unsupported = [entry for entry in refused if entry.reason is Reason.UNSUPPORTED]
+            if refusal is None and unsupported:
+                refusal = _gang_refusal(key, Reason.UNSUPPORTED, unsupported[0].message)
+            lack = missing(group, members)
+            if refusal is None and lack is not None:
+                refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
+            if refusal is None and ready:
+                attempt = place_gang(self._tools, group, ready, members, constraints)
+        if refusal is not None:
+            attempt = Attempt(refusal=refusal)
+        return self._settle(key, ready, refused, attempt, conditions)
+
+    def _running(self, key: str) -> list[tuple[Pod, int]]:
+        running = []
+        for pod in self._books.placed(key):
+            slot = self._tools.cluster.placement(pod.uid)
+            if slot is not None:
+                running.append((pod, slot))
+        return running
+
+    def kept_out(self, pod: Pod) -> Condition | None:
+        """Why a pod may not enter the queue yet; None when it may."""
+        if pod.spec.unsupported:
+            return Condition(
+                reason=Reason.UNSUPPORTED,
+                object=f"Pod/{pod.key}",
+                field=pod.spec.unsupported[0],
+                message=f"closeby does not know this hard constraint yet: {', '.join(pod.spec.unsupported)}",
+                remedy="remove it or leave the pod to another scheduler",
+                blocking=True,
+            )
+        for plugin in self._tools.profile.pre_enqueue:
+            refusal = plugin.pre_enqueue(pod)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _settle(
+        self,
+        key: str,
+        ready: tuple[Pod, ...],
+        refused: list[Leftover],
+        attempt: Attempt,
+        conditions: tuple[Condition, ...],
+    ) -> tuple[Outcome, list[Bind]]:
+        """Write an attempt into the books and say it as one outcome."""
+        is_gang = not key.startswith("pod/")
+        left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
+        reason, message = None, None
+        if attempt.refusal is not None:
+            reason, message = attempt.refusal.reason, attempt.refusal.sentence()
+        elif refused and not is_gang:  # A gated or unsupported plain pod is its own refusal.
+            reason, message = refused[0].reason, refused[0].message
+        running = self._running(key) if is_gang else []
+        place = None
+        if attempt.tree is not None and (running or attempt.placed):
+            place = place_of(attempt.tree, [*running, *attempt.placed])
+        numbers: Sequence[int | None] = [None] * len(attempt.placed)
+        if is_gang and attempt.placed:
+            numbers = ranks(attempt.tree or self._tools.topologies.flat(), running, attempt.placed)
+        assigned, bindings = self._assign(key, attempt.placed, numbers, () if place is None else place.path)
+        outcome = Outcome(
+            key=key.removeprefix("pod/"),
+            is_gang=is_gang,
+            assigned=assigned,
+            refused=() if attempt.refusal is None else ready,
+            left=tuple(left),
+            reason=reason,
+            message=message,
+            place=place,
+            domains=attempt.domains,
+            conditions=conditions,
+            explanations=attempt.explanations,
+        )
+        return outcome, bindings
+
+    def _assign(
+        self,
+        key: str,
+        placed: Sequence[Placed],
+        numbers: Sequence[int | None],
+        path: tuple[str | None, ...],
+    ) -> tuple[tuple[Assignment, ...], list[Bind]]:
+        if not placed:
+            return (), []
+        labels: list[Mapping[str, str]] = [_NO_LABELS] * len(placed)
+        for plugin in self._tools.profile.pre_binds:
+            labels = [
+                {**before, **plugin.pre_bind(pod, slot)}
+                for before, (pod, slot) in zip(labels, placed, strict=True)
+            ]
+        self._books.settle(key, [pod for pod, _ in placed])
+        names = self._tools.cluster.names
+        binds = self._tools.profile.binds
+        assigned = []
+        bindings = []
+        for order, ((pod, slot), rank, extra) in enumerate(
+            zip(placed, numbers, labels, strict=True), start=self._order
+        ):
+            node = names[slot] or ""
+            binder = self._binder(pod, node) if binds else None
+            assigned.append(Assignment(pod, node, order, rank))
+            bindings.append(Bind(pod, node, rank, path, extra, binder))
+        self._order += len(placed)
+        return tuple(assigned), bindings
+
+    def _binder(self, pod: Pod, node: str) -> str | None:
+        return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)
+
+
+def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:
+    return Condition(reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True)
