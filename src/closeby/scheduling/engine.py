@@ -77,6 +77,7 @@ class Engine:
         self._stimulus = 0
         #: Items that something is new about since the last tick, in the order it was heard.
         self._news: dict[str, None] = {}
+        self._stirred = False
 
     # The only mutator
 
@@ -257,10 +258,14 @@ class Engine:
             if item is not None:
                 self._queue.put(item)
         self._news.clear()
+        if self._stirred:
+            self._stirred = False
+            for key in self._queue.waiting:
+                self._queue.wake(key)
 
     def _wake(self) -> None:
-        for key in self._queue.waiting:
-            self._queue.wake(key)
+        """Something happened that may help those that wait: they are looked at again at the next tick."""
+        self._stirred = True
 
     # Decisions
 
