@@ -1,0 +1,110 @@
+"""Which pods belong to which workload object, through the objects that controllers put between them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.objects.pods import Pod
+from closeby.objects.workloads import PodSet, Workload
+
+#: Labels that say which part of its workload a pod is: a JobSet's job, a training or Volcano job's role.
+_ROLE_LABELS: Final = (
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "training.kubeflow.org/replica-type",
+    "volcano.sh/task-spec",
+)
+#: Where the object between is not in the input: its kind, the label that names the top owner, and its kind.
+_NAMED_BY_LABEL: Final = (
+    ("Job", "jobset.sigs.k8s.io/jobset-name", "JobSet"),
+    ("StatefulSet", "leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
+    ("Job", "training.kubeflow.org/job-name", "MPIJob"),
+)
+_TEMPLATE_HASH: Final = "pod-template-hash"
+
+
+class Family(Struct, frozen=True):
+    """A top owner and its pods that exist; pods in the order of their names."""
+
+    owner: Workload
+    pods: tuple[Pod, ...]
+
+
+class Families(Struct, frozen=True):
+    """All top owners, in a fixed order, and the pods that have none in the input."""
+
+    families: tuple[Family, ...]
+    loose: tuple[Pod, ...]
+
+
+def families_of(workloads: Iterable[Workload], pods: Iterable[Pod]) -> Families:
+    """Sorts out who belongs to whom.
+
+    Owners whose pods have names of their own (numbered ones) come first, so that these get their names.
+    """
+    ordered = sorted(workloads, key=_order)
+    known: dict[tuple[str, str], Workload] = {}
+    for workload in ordered:
+        known.setdefault((workload.namespace, f"{workload.kind}/{workload.name}"), workload)
+    members: dict[int, list[Pod]] = {}
+    loose = []
+    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
+        owner = _owner(pod, known)
+        if owner is None:
+            loose.append(pod)
+        else:
+            members.setdefault(id(owner), []).append(pod)
+    tops = [one for one in ordered if _top(one, known) is one]
+    return Families(tuple(Family(one, tuple(members.get(id(one), ()))) for one in tops), tuple(loose))
+
+
+def set_of(pod: Pod, workload: Workload, by_name: Mapping[str, int]) -> int | None:
+    """The position of the pod set a pod belongs to; ``by_name`` maps the names of all sets' pods to it."""
+    sets = workload.pod_sets
+    if len(sets) == 1:
+        return 0
+    if pod.name in by_name:
+        return by_name[pod.name]
+    roles = {pod.labels[label].lower() for label in _ROLE_LABELS if label in pod.labels}
+    named = [i for i, one in enumerate(sets) if one.name.lower() in roles]
+    if not named:
+        named = [i for i, one in enumerate(sets) if pod.name.startswith(f"{workload.name}-{one.name}-")]
+    return max(named, key=lambda i: len(sets[i].name), default=None)
+
+
+def names_of(sets: Sequence[PodSet]) -> dict[str, int]:
+    """The names of all pods of some sets, with the position of their set."""
+    return {name: i for i, one in enumerate(sets) for name in one.pod_names}
+
+
+def _owner(pod: Pod, known: Mapping[tuple[str, str], Workload]) -> Workload | None:
+    """The top owner of a pod, or None where it is not in the input."""
+    if not pod.owner:
+        return None
+    direct = known.get((pod.namespace, pod.owner))
+    if direct is not None:
+        return _top(direct, known)
+    kind, _, name = pod.owner.partition("/")
+    template = pod.labels.get(_TEMPLATE_HASH)
+    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        return known.get((pod.namespace, f"Deployment/{name.removesuffix(f'-{template}')}"))
+    for between, label, top in _NAMED_BY_LABEL:
+        if kind == between and label in pod.labels:
+            return known.get((pod.namespace, f"{top}/{pod.labels[label]}"))
+    return None
+
+
+def _top(workload: Workload, known: Mapping[tuple[str, str], Workload]) -> Workload:
+    seen = set()
+    while workload.owner and id(workload) not in seen:
+        seen.add(id(workload))
+        above = known.get((workload.namespace, workload.owner))
+        if above is None:
+            break
+        workload = above
+    return workload
+
+
+def _order(workload: Workload) -> tuple[bool, str, str, str, str]:
+    unnumbered = not any(one.indexed for one in workload.pod_sets)
+    return unnumbered, workload.namespace, workload.kind, workload.name, workload.api_version

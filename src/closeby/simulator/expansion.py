@@ -1,0 +1,276 @@
+"""Makes the pods that controllers would make of workload objects, and the gangs that nobody wrote down.
+
+What exists already is counted: pods in the manifests that belong to a workload keep their names, and only
+what is missing is made. The outcome does not depend on the order of the manifests.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import msgspec
+from msgspec import Struct
+
+from closeby.objects.dialects.gangs import gangs_of
+from closeby.objects.dialects.kueue import QUEUE_NAME, queues_of
+from closeby.objects.dialects.loose import loose_gangs
+from closeby.objects.dialects.volcano import GROUP_SOURCE, TASK_SPEC
+from closeby.objects.flavors import ResourceFlavor
+from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.manifests import Manifests
+from closeby.objects.ownership import Family, families_of, names_of, set_of
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Condition, Reason
+from closeby.objects.workloads import PodSet, Workload
+
+
+class Expansion(Struct, frozen=True, kw_only=True):
+    """All pods and gangs, those of the manifests and those made of their workloads, sorted by name."""
+
+    pods: tuple[Pod, ...]
+    groups: tuple[PodGroup, ...]
+    conditions: tuple[Condition, ...] = ()
+
+
+def expand(manifests: Manifests) -> Expansion:
+    """Every workload's pods, and a gang wherever a workload or a pod asks for one without a PodGroup."""
+    return _Expander(manifests).run()
+
+
+class _Membership(Struct, frozen=True):
+    """Names of the gang and of the subgroup; both None for a pod that belongs to none."""
+
+    group: str | None = None
+    subgroup: str | None = None
+
+
+class _Expander:
+    """One expansion: what is there, and what was made so far."""
+
+    def __init__(self, manifests: Manifests) -> None:
+        self._manifests = manifests
+        self._queues = queues_of(manifests.local_queues, manifests.cluster_queues, manifests.flavors)
+        self._pods: dict[str, Pod] = {pod.key: pod for pod in manifests.pods}
+        self._groups: dict[str, PodGroup] = {group.key: group for group in manifests.groups}
+        self._conditions: list[Condition] = []
+        self._specs: dict[tuple[PodSpec, str], PodSpec] = {}
+
+    def run(self) -> Expansion:
+        """The whole expansion."""
+        families = families_of(self._manifests.workloads, self._manifests.pods)
+        for family in families.families:
+            self._expand(family)
+        self._group_loose(families.loose)
+        self._assign_tasks()
+        return Expansion(
+            pods=tuple(sorted(self._pods.values(), key=lambda pod: (pod.namespace, pod.name))),
+            groups=tuple(sorted(self._groups.values(), key=lambda group: (group.namespace, group.name))),
+            conditions=tuple(self._conditions),
+        )
+
+    def _expand(self, family: Family) -> None:
+        workload = family.owner
+        if workload.suspended and not workload.labels.get(QUEUE_NAME):
+            self._conditions.append(_suspended(workload))
+            return
+        existing = _by_set(family)
+        sets = tuple(
+            msgspec.structs.replace(pods, replicas=_wanted(pods, existing[i]))
+            for i, pods in enumerate(workload.pod_sets)
+        )
+        asked = gangs_of(msgspec.structs.replace(workload, pod_sets=sets), self._queues)
+        self._conditions += asked.conditions
+        members: dict[int, _Membership] = {}
+        groups = []
+        for gang in asked.gangs:
+            name = self._free_group_name(gang.group, workload.kind)
+            groups.append(msgspec.structs.replace(gang.group, name=name))
+            members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
+        joined: set[str | None] = set()
+        for i, pods in enumerate(sets):
+            own = _Membership(pods.template.group, pods.template.subgroup)
+            membership = members.get(i, own)
+            joined |= self._adopt(existing[i], membership, asked.flavor)
+            made = _Membership(*_shared(existing[i])) if _shared(existing[i])[0] else membership
+            joined |= self._make(workload, pods, existing[i], made, asked.flavor)
+        self._groups.update({group.key: group for group in groups if group.name in joined})
+
+    def _adopt(
+        self, pods: Sequence[Pod], membership: _Membership, flavor: ResourceFlavor | None
+    ) -> set[str | None]:
+        """Pods that exist join the gang of their workload, unless they name another themselves."""
+        joined = set()
+        for pod in pods:
+            if pod.finished:
+                continue
+            changed = self._flavored(pod, flavor)
+            if pod.group is None and membership.group is not None:
+                subgroup = pod.subgroup or membership.subgroup
+                changed = msgspec.structs.replace(changed, group=membership.group, subgroup=subgroup)
+            self._pods[pod.key] = changed
+            joined.add(changed.group)
+        return joined
+
+    def _make(
+        self,
+        workload: Workload,
+        pods: PodSet,
+        existing: Sequence[Pod],
+        membership: _Membership,
+        flavor: ResourceFlavor | None,
+    ) -> set[str | None]:
+        """The pods of a set that are missing."""
+        missing = pods.replicas - sum(not pod.finished for pod in existing)
+        if missing <= 0:
+            return set()
+        template = self._flavored(pods.template, flavor)
+        for (name, index), _ in zip(self._names(workload, pods, existing), range(missing), strict=False):
+            key = f"{workload.namespace}/{name}"
+            self._pods[key] = msgspec.structs.replace(
+                template,
+                name=name,
+                uid=key,
+                created=workload.created,
+                index=index,
+                group=membership.group,
+                subgroup=template.subgroup or membership.subgroup,
+            )
+        return {membership.group}
+
+    def _names(
+        self, workload: Workload, pods: PodSet, existing: Sequence[Pod]
+    ) -> Iterator[tuple[str, int | None]]:
+        """Names that are free, with indices where the pods are numbered."""
+        used = {pod.index for pod in existing if pod.phase != "Failed"} if pods.indexed else set()
+        stem = pods.pod_names[0].rpartition("-")[0] if pods.pod_names else workload.name
+        for i in count():
+            name = pods.pod_names[i] if i < len(pods.pod_names) else f"{stem}-{i}"
+            if i in used:
+                continue
+            if not pods.indexed:
+                if f"{workload.namespace}/{name}" not in self._pods:
+                    yield name, None
+                continue
+            for attempt in count():
+                free = name if not attempt else f"{name}-{workload.kind.lower()}{attempt}"
+                if f"{workload.namespace}/{free}" not in self._pods:
+                    yield free, i
+                    break
+
+    def _group_loose(self, loose: Sequence[Pod]) -> None:
+        """Gangs of pods whose owner is not in the manifests."""
+        for pod in loose:
+            queue = pod.labels.get(QUEUE_NAME)
+            if queue:
+                flavor = self._queues.flavor(pod.namespace, queue)
+                self._pods[pod.key] = self._flavored(pod, flavor)
+        single = [self._pods[pod.key] for pod in loose if pod.group is None and not pod.finished]
+        for group, members in loose_gangs(single, self._queues):
+            name = self._free_group_name(group, "pods")
+            self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
+            for pod in members:
+                self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+
+    def _assign_tasks(self) -> None:
+        """Members of a Volcano PodGroup with minima per task are in the subgroup of their task."""
+        tasked = {
+            key: {one.name for one in group.subgroups}
+            for key, group in self._groups.items()
+            if group.source == GROUP_SOURCE and group.subgroups
+        }
+        if not tasked:
+            return
+        for key, pod in self._pods.items():
+            group_key = f"{pod.namespace}/{pod.group}"
+            task = pod.annotations.get(TASK_SPEC) or pod.labels.get(TASK_SPEC)
+            if pod.group is None or group_key not in tasked or pod.subgroup is not None or not task:
+                continue
+            self._pods[key] = msgspec.structs.replace(pod, subgroup=task)
+            if task not in tasked[group_key]:
+                # A task without a minimum: its pods may be there or not.
+                tasked[group_key].add(task)
+                group = self._groups[group_key]
+                subgroups = (*group.subgroups, SubGroup(name=task, min_member=0))
+                self._groups[group_key] = msgspec.structs.replace(group, subgroups=subgroups)
+
+    def _free_group_name(self, group: PodGroup, kind: str) -> str:
+        """The group's name, or one like it where a PodGroup of that name exists already."""
+        for attempt in count():
+            suffix = (
+                "" if not attempt else f"-{kind.lower()}" if attempt == 1 else f"-{kind.lower()}{attempt}"
+            )
+            if f"{group.namespace}/{group.name}{suffix}" not in self._groups:
+                return group.name + suffix
+        raise AssertionError("counting never ends")
+
+    def _flavored(self, pod: Pod, flavor: ResourceFlavor | None) -> Pod:
+        """A waiting pod with the node labels and tolerations that Kueue would give it."""
+        if flavor is None or pod.node_name is not None:
+            return pod
+        spec = self._specs.get((pod.spec, flavor.name))
+        if spec is None:
+            spec = self._specs[pod.spec, flavor.name] = _with_flavor(pod.spec, flavor)
+        return pod if spec == pod.spec else msgspec.structs.replace(pod, spec=spec)
+
+
+def _with_flavor(spec: PodSpec, flavor: ResourceFlavor) -> PodSpec:
+    selector = dict(spec.node_selector)
+    # A pod that insists on other nodes than the flavor's would never be admitted to it.
+    clashes = tuple(
+        f'spec.nodeSelector["{key}"] against ResourceFlavor {flavor.name}'
+        for key, value in flavor.node_labels
+        if selector.get(key, value) != value
+    )
+    tolerations = tuple(one for one in flavor.tolerations if one not in spec.tolerations)
+    return msgspec.structs.replace(
+        spec,
+        node_selector=tuple(sorted({**dict(flavor.node_labels), **selector}.items())),
+        tolerations=(*spec.tolerations, *tolerations),
+        unsupported=(*spec.unsupported, *clashes),
+    )
+
+
+def _by_set(family: Family) -> list[list[Pod]]:
+    """The pods that exist, by the position of their pod set."""
+    sets = family.owner.pod_sets
+    result: list[list[Pod]] = [[] for _ in sets]
+    if not family.pods or not sets:
+        return result
+    by_name = names_of(sets) if len(sets) > 1 else {}
+    numbers = _numbers(sets) if family.owner.kind == "JobSet" else {}
+    for pod in family.pods:
+        position = set_of(pod, family.owner, by_name)
+        # A JobSet's pods are numbered anew in each of its jobs; here a set is numbered through.
+        index = numbers.get(pod.name, numbers.get(pod.name.rpartition("-")[0]))
+        numbered = pod if index is None else msgspec.structs.replace(pod, index=index)
+        if position is not None:
+            result[position].append(numbered)
+    return result
+
+
+def _numbers(sets: Sequence[PodSet]) -> dict[str, int]:
+    """The number of each pod in its set, by name."""
+    return {name: i for pods in sets for i, name in enumerate(pods.pod_names)}
+
+
+def _wanted(pods: PodSet, existing: Sequence[Pod]) -> int:
+    """How many pods should be there now: no more than are still to complete."""
+    if pods.completions is None:
+        return pods.replicas
+    succeeded = sum(pod.phase == "Succeeded" for pod in existing)
+    return max(0, min(pods.replicas, pods.completions - max(pods.completed, succeeded)))
+
+
+def _shared(pods: Sequence[Pod]) -> tuple[str | None, str | None]:
+    """The group and subgroup that all living pods of a set name themselves, which new ones join."""
+    memberships = {(pod.group, pod.subgroup) for pod in pods if not pod.finished}
+    return memberships.pop() if len(memberships) == 1 else (None, None)
+
+
+def _suspended(workload: Workload) -> Condition:
+    return Condition(
+        reason=Reason.SCHEDULING_GATED,
+        object=workload.id,
+        field="spec.suspend",
+        message=f"{workload.kind} is suspended, so no pods are made of it",
+        remedy="set suspend to false",
+    )
