@@ -1,4 +1,4 @@
-"""The command `closeby` (and `kubectl closeby`): one thin file per command, each imported when it is called."""
+"""The command `closeby` (and `kubectl closeby`): one thin file per command, imported when it is called."""
 
 import importlib
 import os

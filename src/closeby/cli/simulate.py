@@ -1,14 +1,20 @@
 """`closeby simulate`: schedule the pods of manifests and report what went where, and why."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import click
 
-from closeby.cli.options import manifest_options, output_option
+from closeby.cli.options import Sources, output_option, reads_manifests
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 STILL_PENDING = 3
 
 
 @click.command(name="simulate")
-@manifest_options
+@reads_manifests
 @output_option
 @click.option(
     "--explain",
@@ -19,12 +25,9 @@ STILL_PENDING = 3
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
-@click.pass_context
 def command(
-    ctx: click.Context,
-    paths: tuple[str, ...],
-    config_path: str | None,
-    keep_going: bool,
+    *,
+    sources: Sources,
     output: str,
     explain: str | None,
     strict: bool,
@@ -38,12 +41,13 @@ def command(
     Example:
       kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
     """
-    from closeby.cli.inputs import configured, read_inputs
+    from closeby.cli.inputs import read_inputs, usable_configuration
+    from closeby.cli.output import emit
     from closeby.report.documents import scheduling_report
     from closeby.simulator.runs import simulate
 
-    inputs = read_inputs(paths, config_path, keep_going=keep_going)
-    with configured():
+    inputs = read_inputs(sources)
+    with usable_configuration():
         run = simulate(
             inputs.manifests,
             inputs.configuration,
@@ -53,11 +57,11 @@ def command(
         )
     report = scheduling_report(run, explain=explain is not None, errors=inputs.errors)
 
-    def views():  # type: ignore
+    def views() -> "Iterable[RenderableType]":
         from closeby.report.scheduling_view import scheduling_views
 
         return scheduling_views(report)
 
     emit(report, output, views)
     if strict and report.waiting:
-        ctx.exit(STILL_PENDING)
+        click.get_current_context().exit(STILL_PENDING)

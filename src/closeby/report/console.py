@@ -1,5 +1,6 @@
-"""The terminal, as far as views need it. Everything of rich is imported here and in the views, never earlier."""
+"""The terminal, as far as views need it. Only this and the views import rich."""
 
+import io
 import os
 import sys
 from collections.abc import Iterable
@@ -14,7 +15,20 @@ PIPED_WIDTH = 100
 def show(views: Iterable[RenderableType], file: IO[str] | None = None) -> None:
     """Print views with colours on a terminal only; NO_COLOR is honoured."""
     target = sys.stdout if file is None else file
-    width = None if target.isatty() or os.environ.get("COLUMNS", "").isdecimal() else PIPED_WIDTH
-    console = Console(file=target, width=width, highlight=False, markup=False, emoji=False)
-    for view in views:
-        console.print(view)
+    if target.isatty():
+        console = Console(file=target, highlight=False, markup=False, emoji=False)
+        for view in views:
+            console.print(view)
+        return
+    # Into a pipe or file the padding at the ends of lines is of no use.
+    target.writelines(f"{line.rstrip()}\n" for line in rendered(views).splitlines())
+
+
+def rendered(views: Iterable[RenderableType]) -> str:
+    """Views as text for a pipe or file: without colours unless FORCE_COLOR asks for them."""
+    width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdecimal() else PIPED_WIDTH
+    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        for view in views:
+            console.print(view)
+    return capture.get()

@@ -78,7 +78,7 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CandidateEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How one domain looked before the gang was placed; ``blockedBy`` counts nodes that take none of its pods."""
+    """How one domain looked before the gang was placed; ``blockedBy`` counts nodes that take no pod of it."""
 
     domain: DomainPath
     fits: int
@@ -124,14 +124,14 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def waiting(self) -> bool:
         """Whether something stayed pending that was to be scheduled."""
-        return any(entry.reason is not None for entry in (*self.pods, *self.groups))
+        return any(pod.reason for pod in self.pods) or any(group.reason for group in self.groups)
 
 
 def scheduling_report(run: Run, *, explain: bool = False, errors: Iterable[str] = ()) -> SchedulingReport:
     """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers."""
     return SchedulingReport(
-        pods=tuple(_pod(run, pod) for pod in run.pods),
-        groups=_groups(run),
+        pods=tuple(pod_entry(run, pod) for pod in run.pods),
+        groups=group_entries(run),
         explain=_explain(run) if explain else UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
@@ -153,7 +153,8 @@ def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, 
     )
 
 
-def _pod(run: Run, pod: Pod) -> PodEntry:
+def pod_entry(run: Run, pod: Pod) -> PodEntry:
+    """What became of one pod."""
     assignment = run.assignments.get(pod.uid)
     leftover = run.leftovers.get(pod.uid)
     node, phase, reason, message = run.node_of(pod), "Pending", None, None
@@ -180,7 +181,8 @@ def _pod(run: Run, pod: Pod) -> PodEntry:
     )
 
 
-def _groups(run: Run) -> tuple[GroupEntry, ...]:
+def group_entries(run: Run) -> tuple[GroupEntry, ...]:
+    """What became of the gangs, also of those that only pods name."""
     members: dict[str, list[Pod]] = {}
     for pod in run.pods:
         if pod.group is not None:
@@ -216,9 +218,7 @@ def _group(run: Run, key: str, min_member: int | None, members: list[Pod]) -> Gr
     )
 
 
-def _why(
-    run: Run, key: str, outcome: Outcome | None, members: list[Pod]
-) -> tuple[str | None, str | None]:
+def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tuple[str | None, str | None]:
     """Why a gang waits."""
     if outcome is not None:
         return (None if outcome.reason is None else str(outcome.reason)), outcome.message
@@ -232,7 +232,9 @@ def _level_names(place: Place) -> tuple[str, ...]:
 
 
 def _level(place: Place) -> str | None:
-    return None if place.level is None else dict(zip(place.span, _level_names(place), strict=True))[place.level]
+    return (
+        None if place.level is None else dict(zip(place.span, _level_names(place), strict=True))[place.level]
+    )
 
 
 def _group_order(entry: GroupEntry) -> tuple[object, ...]:
@@ -245,7 +247,8 @@ def _explain(run: Run) -> tuple[ExplainEntry, ...]:
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}
     for outcome in (*run.gang_outcomes.values(), *run.pod_outcomes.values()):
         shared = tuple(_candidate(fit) for fit in outcome.domains)
-        candidates.update({entry.pod.key: shared for entry in (*outcome.assigned, *outcome.leftover)})
+        candidates.update({entry.pod.key: shared for entry in outcome.assigned})
+        candidates.update({entry.pod.key: shared for entry in outcome.leftover})
         explained.update({one.pod: one for one in outcome.explanations})
     return tuple(
         _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key))
@@ -262,7 +265,9 @@ def _candidate(fit: DomainFit) -> CandidateEntry:
 
 def _counts(by_reason: Mapping[Reason, int]) -> dict[str, int]:
     """The most frequent first."""
-    return {str(reason): by_reason[reason] for reason in sorted(by_reason, key=lambda one: (-by_reason[one], one))}
+    return {
+        str(reason): by_reason[reason] for reason in sorted(by_reason, key=lambda one: (-by_reason[one], one))
+    }
 
 
 def _explain_pod(

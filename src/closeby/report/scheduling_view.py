@@ -33,7 +33,6 @@ def scheduling_views(report: SchedulingReport) -> Iterator[RenderableType]:
         yield _section("How it was decided", Group(*explained))
     notes = [*(entry for group in report.groups for entry in group.conditions), *report.conditions]
     lines = [condition_line(entry) for entry in dict.fromkeys(notes)]
-    lines += [Text.assemble(("! ", "yellow"), f"skipped: {error}") for error in report.errors]
     if lines:
         yield _section("Worth knowing", Group(*lines))
 
@@ -63,7 +62,9 @@ def _section(title: str, body: RenderableType) -> RenderableType:
 
 
 def _summary(report: SchedulingReport) -> Text:
-    by_phase = {phase: [pod for pod in report.pods if pod.phase == phase] for phase in ("Scheduled", "Running")}
+    by_phase = {
+        phase: [pod for pod in report.pods if pod.phase == phase] for phase in ("Scheduled", "Running")
+    }
     scheduled, running = by_phase["Scheduled"], by_phase["Running"]
     wanted = len(report.pods) - len(running)
     text = Text()
@@ -78,11 +79,8 @@ def _summary(report: SchedulingReport) -> Text:
     if running:
         nodes = {pod.node for pod in running}
         were = "was" if len(running) == 1 else "were"
-        text.append(
-            f" {plural(len(running), 'pod')} on {plural(len(nodes), 'node')} {were} running already.".lstrip()
-            if not wanted
-            else f" {plural(len(running), 'pod')} on {plural(len(nodes), 'node')} {were} running already."
-        )
+        text.append(" " if wanted else "")
+        text.append(f"{plural(len(running), 'pod')} on {plural(len(nodes), 'node')} {were} running already.")
     return text
 
 
@@ -93,9 +91,11 @@ def _groups_table(report: SchedulingReport) -> Table:
             key = (pod.namespace, pod.group)
             members[key] = members.get(key, 0) + 1
     table = plain_table("gang", "placed", "where", "over", right=("placed",))
+    several = len({group.topology for group in report.groups if group.topology}) > 1
     for group in report.groups:
         total = members.get((group.namespace, group.name), 0)
-        table.add_row(f"{group.namespace}/{group.name}", _placed(group, total), _where(group), _over(group))
+        where = _where(group, several)
+        table.add_row(f"{group.namespace}/{group.name}", _placed(group, total), where, _over(group))
     return table
 
 
@@ -109,14 +109,15 @@ def _placed(group: GroupEntry, total: int) -> Text:
     return text
 
 
-def _where(group: GroupEntry) -> Text:
+def _where(group: GroupEntry, name_topology: bool) -> Text:
     if not group.scheduled:
         return Text("waits" if group.reason else "–", style="red" if group.reason else "dim")
     if group.topology is None:
         return Text("no topology", style="dim")
+    topology = (f"  of {group.topology}" if name_topology else "", "dim")
     if not group.domain:
-        return Text("the whole cluster", style="yellow")
-    return Text.assemble(path_text(group.domain), (f"  {group.level}", "dim"))
+        return Text.assemble(("the whole cluster", "yellow"), topology)
+    return Text.assemble(path_text(group.domain), (f"  {group.level}", "dim"), topology)
 
 
 def _over(group: GroupEntry) -> str:
@@ -127,7 +128,9 @@ def _pods_table(pods: list[PodEntry]) -> Table:
     table = plain_table("gang", "pods", "node")
     by_owner: dict[str, list[PodEntry]] = {}
     for pod in pods:
-        by_owner.setdefault(f"{pod.namespace}/{pod.group}" if pod.group else f"{pod.namespace}/", []).append(pod)
+        by_owner.setdefault(f"{pod.namespace}/{pod.group}" if pod.group else f"{pod.namespace}/", []).append(
+            pod
+        )
     for owner, members in sorted(by_owner.items(), key=lambda entry: entry[0].endswith("/")):
         rows = _rows(members)
         for number, (names, node) in enumerate(rows[:LINES_PER_GANG]):
@@ -137,7 +140,9 @@ def _pods_table(pods: list[PodEntry]) -> Table:
         left = rows[LINES_PER_GANG:]
         if left:
             more = plural(sum(len(names) for names, _ in left), "more pod")
-            table.add_row("", Text(f"{more} on {plural(len(left), 'node')} (-o json lists all)", style="dim"), "")
+            table.add_row(
+                "", Text(f"{more} on {plural(len(left), 'node')} (-o json lists all)", style="dim"), ""
+            )
     return table
 
 
@@ -162,7 +167,9 @@ def _waiting(report: SchedulingReport) -> Iterator[RenderableType]:
     for (namespace, group_name, reason, message), names in alike.items():
         of = f"of gang {group_name}" if group_name else ""
         count = plural(len(names), "pod") if len(names) > 1 else ""
-        yield _waits(f"{namespace}/{names_text(names)}", ", ".join(filter(None, (count, of))), reason, message)
+        yield _waits(
+            f"{namespace}/{names_text(names)}", ", ".join(filter(None, (count, of))), reason, message
+        )
 
 
 def _waits(what: str, detail: str, reason: str | None, message: str | None) -> RenderableType:
@@ -176,7 +183,7 @@ def _waits(what: str, detail: str, reason: str | None, message: str | None) -> R
 
 
 def _explained(report: SchedulingReport) -> Iterator[RenderableType]:
-    """One entry per gang and per single pod; equal members of a gang look alike, so the first stands for all."""
+    """One entry per gang and per single pod; the first member of a gang stands for all."""
     if not isinstance(report.explain, tuple):
         return
     group_of = {f"{pod.namespace}/{pod.name}": pod.group for pod in report.pods}

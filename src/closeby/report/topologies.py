@@ -150,7 +150,9 @@ class _Columns:
 
 def _offered(cluster: Cluster) -> tuple[str, ...]:
     """Resources that some node offers, the common ones first; the number of pods is none."""
-    offered = [name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()]
+    offered = [
+        name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()
+    ]
     return tuple(sorted(offered, key=lambda name: (name not in COMMON, name)))
 
 

@@ -31,7 +31,6 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
         yield Padding(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
         yield from _flags(topology)
     lines = [condition_line(entry) for entry in report.conditions]
-    lines += [Text.assemble(("! ", "yellow"), f"skipped: {error}") for error in report.errors]
     if lines:
         yield Group(Text(""), Text("Worth knowing", style="bold cyan"), Padding(Group(*lines), (0, 0, 0, 2)))
 
@@ -70,8 +69,12 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
 
 def _row(entry: DomainEntry, resources: Sequence[str], nested: bool) -> list[RenderableType]:
     depth = len(entry.path) if nested else 0
-    name = (entry.path[-1] or "–") if nested and entry.path else "/".join(value or "–" for value in entry.path)
-    cells: list[RenderableType] = [Text("  " * depth + (name or "the cluster"), style="" if entry.path else "bold")]
+    name = (
+        (entry.path[-1] or "–") if nested and entry.path else "/".join(value or "–" for value in entry.path)
+    )
+    cells: list[RenderableType] = [
+        Text("  " * depth + (name or "the cluster"), style="" if entry.path else "bold")
+    ]
     nodes = Text(f"{entry.nodes}")
     if entry.unavailable:
         nodes.append(f" ({entry.unavailable} off)", style="yellow")
@@ -89,9 +92,7 @@ def _use(resource: str, entry: DomainEntry) -> Text:
     capacity, used = entry.capacity.get(resource, 0), entry.used.get(resource, 0)
     if not capacity:
         return Text("none", style="dim")
-    return Text.assemble(
-        bar(used / capacity), f" {_amount(resource, used)}/{_amount(resource, capacity)}"
-    )
+    return Text.assemble(bar(used / capacity), f" {_amount(resource, used)}/{_amount(resource, capacity)}")
 
 
 def bar(share: float, width: int = BAR_WIDTH) -> Text:

@@ -11,9 +11,14 @@ _DIGITS = re.compile(r"(\d+)")
 
 def plural(count: int, noun: str) -> str:
     """``1 node``, ``2 nodes``, ``3 switches``."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+    return f"{count:,} {noun if count == 1 else plural_noun(noun)}"
+
+
+def plural_noun(noun: str) -> str:
+    """``nodes``, ``switches``, ``leaves``."""
+    if noun.endswith("leaf"):
+        return f"{noun[:-1]}ves"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def path_text(path: Iterable[str | None]) -> str:
@@ -38,8 +43,10 @@ def names_text(names: Sequence[str], most: int = 4) -> str:
     if len(ranges) <= most:
         return ", ".join(ranges)
     left = len(names) - most + 1
-    return f"{', '.join(ranges[: most - 1])} and {left} more" if len(ranges) == len(names) else (
-        f"{ranges[0]} … {ranges[-1]}"
+    return (
+        f"{', '.join(ranges[: most - 1])} and {left} more"
+        if len(ranges) == len(names)
+        else (f"{ranges[0]} … {ranges[-1]}")
     )
 
 

@@ -14,6 +14,7 @@ from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
@@ -27,7 +28,6 @@ from closeby.scheduling.events import (
 from closeby.scheduling.gangs import constraints_of
 from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome, Place, Report
 from closeby.scheduling.places import place_of
-from closeby.plugins.registry import profile_for
 from closeby.simulator.expansion import expand
 from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import read_network_labels
@@ -66,8 +66,17 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
         return None if assignment is None else assignment.node
 
     def tree_of(self, group: PodGroup) -> Tree | None:
-        """The topology in which a gang's closeness is told: the one it asks for, else the only one there is."""
+        """The topology in which a gang's place is told: the one it asks for, else the only one there is."""
         return _tree_of(self.engine, group)
+
+    def place_of(self, group: PodGroup, members: Iterable[Pod], subgroup: str) -> Place | None:
+        """Where some members of a gang lie, told in their subgroup's topology; None if none has a node."""
+        placed = [(pod, self.engine.cluster.placement(pod.uid)) for pod in members]
+        slots = [(pod, slot) for pod, slot in placed if slot is not None]
+        if not slots:
+            return None
+        tree = _tree_of(self.engine, group, subgroup)
+        return place_of(tree or self.engine.topologies.flat(), slots)
 
 
 def simulate(
@@ -222,9 +231,10 @@ def _overcommitted(engine: Engine) -> Iterator[Condition]:
         )
 
 
-def _tree_of(engine: Engine, group: PodGroup) -> Tree | None:
-    levels = constraints_of(group, engine.topologies, engine.profile.close_by_default).levels
-    own = levels.get("")
+def _tree_of(engine: Engine, group: PodGroup, subgroup: str = "") -> Tree | None:
+    close_by_default = any(plugin.close_by_default for plugin in engine.profile.generators)
+    levels = constraints_of(group, engine.topologies, close_by_default).levels
+    own = levels.get(subgroup) or levels.get("")
     if own is not None:
         return own.tree
     names = {entry.tree.name for entry in levels.values()} or set(engine.topologies.usable())

@@ -1,0 +1,79 @@
+"""What a command reads, and what it says when that can't be used."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from closeby.cli.options import Sources
+from closeby.objects.configuration import Configuration, ConfigurationError, read_configuration
+from closeby.objects.manifests import Manifests, read_manifests
+
+
+class Unusable(click.ClickException):
+    """Arguments or input that nothing can be done with."""
+
+    exit_code = 2
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+    def show(self, file: object = None) -> None:
+        for line in self.message.splitlines():
+            click.echo(f"error: {line}", err=True)
+
+
+class Inputs(Struct, frozen=True, kw_only=True):
+    """What was read. ``errors`` is only there when somebody chose to keep going."""
+
+    manifests: Manifests
+    configuration: Configuration
+    errors: tuple[str, ...] = ()
+
+
+def read_inputs(sources: Sources) -> Inputs:
+    """Read manifests and configuration.
+
+    Raises:
+        Unusable: something can't be read and ``--keep-going`` was not chosen, or nothing at all can be read.
+    """
+    configuration = _read_configuration(sources.config_path)
+    for notice in configuration.notices:
+        click.echo(f"note: {notice}", err=True)
+    manifests = read_manifests(sources.paths)
+    errors = tuple(str(error) for error in manifests.errors)
+    if errors and not sources.keep_going:
+        raise Unusable(*errors, "nothing was scheduled; mend this, or leave it out with --keep-going")
+    if errors and not _anything(manifests):
+        raise Unusable(*errors, "nothing could be read")
+    for error in errors:
+        click.echo(f"skipped: {error}", err=True)
+    return Inputs(manifests=manifests, configuration=configuration, errors=errors)
+
+
+@contextmanager
+def usable_configuration() -> Iterator[None]:
+    """Says what is wrong with a configuration whose plugins or arguments turn out to be wrong."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise Unusable(*(mistake.sentence() for mistake in error.mistakes)) from error
+
+
+def _read_configuration(path: str | None) -> Configuration:
+    if path is None:
+        return Configuration()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(f"{path}: can't be read: {error}") from error
+    with usable_configuration():
+        return read_configuration(text, path)
+
+
+def _anything(manifests: Manifests) -> bool:
+    return bool(
+        manifests.nodes or manifests.pods or manifests.workloads or manifests.groups or manifests.topologies
+    )

@@ -1,0 +1,87 @@
+"""`closeby topology`: the topology trees with what is free, what is used and who runs where."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from closeby.cli.options import Sources, output_option, reads_manifests
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from closeby.simulator.runs import Run
+
+
+@click.command(name="topology")
+@reads_manifests
+@output_option
+@click.option("--topology", "name", metavar="NAME", help="Only this topology.")
+@click.option("--level", metavar="LEVEL", help="Only the domains of this level (label, alias or short name).")
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    help="Levels below the whole cluster to show; single nodes are left out of tables unless they are few.",
+)
+@click.option("--after", is_flag=True, help="Schedule the pending pods first and show the state after that.")
+def command(
+    *,
+    sources: Sources,
+    output: str,
+    name: str | None,
+    level: str | None,
+    depth: int | None,
+    after: bool,
+) -> None:
+    """Show the topology trees: what is free, what is used and who runs where.
+
+    \b
+    Example:
+      kubectl get nodes,pods,topologies -A -o yaml | closeby topology -f - --level rack
+    """
+    from closeby.cli.inputs import read_inputs, usable_configuration
+    from closeby.cli.output import emit
+    from closeby.report.topologies import topology_report
+    from closeby.simulator.runs import simulate
+
+    inputs = read_inputs(sources)
+    with usable_configuration():
+        run = simulate(inputs.manifests, inputs.configuration, schedule=after)
+    names = _names(run, name, level)
+    report = topology_report(
+        run,
+        names=names,
+        levels=None if depth is None else tuple(range(-1, depth)),
+        level_name=level,
+        errors=inputs.errors,
+    )
+
+    def views() -> "Iterable[RenderableType]":
+        from closeby.report.topology_view import topology_views
+
+        return topology_views(report, with_nodes=None if depth is None and level is None else True)
+
+    emit(report, output, views)
+
+
+def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:
+    """The topologies to show; None means all of them."""
+    from closeby.cli.inputs import Unusable
+    from closeby.report.documents import NODE_LEVEL
+
+    topologies = run.engine.topologies
+    known = ", ".join(topologies.usable()) or "none"
+    if name is not None and topologies.tree(name) is None:
+        declared = topologies.declared(name)
+        why = f"; {declared.conditions[0].sentence()}" if declared is not None and declared.conditions else ""
+        raise Unusable(f"there is no usable topology {name!r}{why}; usable are: {known}")
+    names = topologies.usable() if name is None else (name,)
+    if level is None or level == NODE_LEVEL:
+        return None if name is None else names
+    having = tuple(one for one in names if one in topologies.having_level(level))
+    if not having:
+        levels = [
+            f"{one} has {', '.join(tree.level_names)}" for one in names if (tree := topologies.tree(one))
+        ]
+        raise Unusable(f"no topology has a level {level!r}; {'; '.join(levels) or 'there is no topology'}")
+    return having

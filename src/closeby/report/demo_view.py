@@ -1,0 +1,112 @@
+"""What `closeby demo` shows: the cluster before and after, who got what and why, and who waits and why."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.objects.groups import PodGroup
+from closeby.report.documents import GroupEntry, SchedulingReport
+from closeby.report.explanation_view import domains_table
+from closeby.report.explanations import GANG, explain
+from closeby.report.rack_map import legend, letters, rack_map
+from closeby.report.scheduling_view import plain_table
+from closeby.report.words import path_text, plural, plural_noun, span_text
+from closeby.simulator.runs import Run
+from closeby.topology.tree import Tree
+
+#: Domains shown in the two explanations.
+DOMAINS = 5
+
+
+def demo_views(
+    before: Run, after: Run, report: SchedulingReport, why_here: str, why_not: str
+) -> Iterator[RenderableType]:
+    """The whole demo, from top to bottom."""
+    tree = after.engine.topologies.tree("fabric")
+    if tree is None:
+        return
+    submitted = [group for group in after.groups if group.key in after.gang_outcomes]
+    submitted.sort(key=lambda group: min(_orders(after, group)))
+    marks = letters([group.key for group in submitted if after.places.get(group.key)])
+    leaves = tree.count(tree.node_level - 1)
+    yield Text.assemble(
+        ("closeby demo", "bold cyan"),
+        f"  {tree.size} hosts with 8 GPUs each, in {leaves} leaves below {tree.count(0)} aggregation pods.",
+    )
+    yield Text(
+        "Each character is a host, each word a leaf; hosts of a leaf are one switch apart.", style="dim"
+    )
+    yield from _map("Before", before, tree, {})
+    yield legend()
+    singles = sum(not outcome.is_gang for outcome in after.pod_outcomes.values())
+    yield Text()
+    yield Text(f"Now {plural(len(submitted), 'gang')} and {plural(singles, 'single pod')} are submitted.")
+    yield from _map("After", after, tree, marks)
+    yield Text()
+    yield _gangs(report, submitted, marks, after)
+    yield from _explanation(after, why_here, "Why here?")
+    yield from _explanation(after, why_not, "Why not?")
+
+
+def _orders(run: Run, group: PodGroup) -> Iterator[float]:
+    yield float("inf")
+    for assignment in run.gang_outcomes[group.key].assigned:
+        yield assignment.order
+
+
+def _map(title: str, run: Run, tree: Tree, marks: dict[str, tuple[str, str]]) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text(title, style="bold cyan")
+    yield from rack_map(run, tree, marks)
+
+
+def _gangs(
+    report: SchedulingReport, submitted: list[PodGroup], marks: dict[str, tuple[str, str]], run: Run
+) -> Table:
+    entries = {f"{entry.namespace}/{entry.name}": entry for entry in report.groups}
+    table = plain_table("", "gang", "asks for", "got", "where", right=("got",))
+    for group in submitted:
+        entry = entries[group.key]
+        letter, colour = marks.get(group.key, ("✗", "red"))
+        members = sum(pod.group == group.name and pod.namespace == group.namespace for pod in run.pods)
+        got = Text(f"{entry.scheduled}/{members}", style="green" if entry.scheduled == members else "red")
+        table.add_row(Text(letter, style=f"bold {colour}"), group.name, _asks(run, group), got, _where(entry))
+    return table
+
+
+def _asks(run: Run, group: PodGroup) -> str:
+    members = [pod for pod in run.pods if pod.group == group.name and pod.namespace == group.namespace]
+    gpus = dict(members[0].spec.requests).get("nvidia.com/gpu", 0) if members else 0
+    wishes = [f"{len(members)} pods × {plural(gpus, 'GPU')}"]
+    constraint = group.constraint
+    if constraint is not None and constraint.required is not None:
+        wishes.append(f"one {constraint.required}")
+    if constraint is not None and constraint.preferred is not None:
+        wishes.append(f"few {plural_noun(constraint.preferred)}")
+    wishes += [
+        f"{part.name} in one {part.constraint.required}"
+        for part in group.subgroups
+        if part.constraint is not None and part.constraint.required is not None
+    ]
+    if group.strategy.value != "binpack":
+        wishes.append(f"{group.strategy.value}")
+    return ", ".join(wishes)
+
+
+def _where(entry: GroupEntry) -> Text:
+    if not entry.scheduled:
+        return Text(f"waits: {entry.reason}", style="red")
+    below = span_text(entry.span, len(entry.domain))
+    return Text.assemble(path_text(entry.domain), (f"  {below}", "dim"))
+
+
+def _explanation(run: Run, key: str, title: str) -> Iterator[RenderableType]:
+    explanation = explain(run, GANG, key)
+    yield Text()
+    yield Text.assemble((title, "bold cyan"), ("  as `closeby explain` tells it", "dim"))
+    for sentence in explanation.sentences:
+        yield Padding(Text(sentence), (0, 0, 0, 2))
+    yield Padding(domains_table(explanation.domains[:DOMAINS]), (1, 0, 0, 2))

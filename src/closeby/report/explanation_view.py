@@ -1,0 +1,113 @@
+"""An explanation as sentences and one table: by domain for gangs, by node for single pods."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.report.explanations import DomainLine, Explanation, NodeLine
+from closeby.report.scheduling_view import condition_line, plain_table
+from closeby.report.words import counts_text, names_text, path_text, plural, runs_of
+
+#: Lines of a table before it says how many more there are.
+LINES = 12
+
+
+def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
+    """The sentences, then what they are based on."""
+    style = "red" if explanation.reason else "green"
+    yield Text.assemble((explanation.subject, "bold cyan"))
+    for number, sentence in enumerate(explanation.sentences):
+        yield Padding(Text(sentence, style=style if number == 0 else ""), (0, 0, 0, 2))
+    if explanation.subgroups:
+        yield from _block(_subgroups_table(explanation))
+    if explanation.domains:
+        yield from _block(domains_table(explanation.domains))
+    if explanation.nodes:
+        yield from _block(_nodes_table(explanation.nodes, {pod.node for pod in explanation.pods}))
+    if explanation.rejected:
+        yield from _block(_rejected_table(explanation))
+    said = explanation.gang.message if explanation.gang is not None else None
+    if len(explanation.pods) > 1 and any(pod.node or pod.message != said for pod in explanation.pods):
+        yield from _block(_pods_table(explanation))
+    for condition in explanation.conditions:
+        yield Padding(condition_line(condition), (0, 0, 0, 2))
+
+
+def domains_table(domains: Sequence[DomainLine]) -> Table:
+    """How each domain looked: what fits, what it got, what blocks and by how much."""
+    table = plain_table(
+        "domain", "fits", "got", "nodes", "what stands against it", right=("fits", "got", "nodes")
+    )
+    for line in domains[:LINES]:
+        holds = line.fits >= line.wanted
+        against = Text(line.lack)
+        if line.blocked_by:
+            against.append(f"{'; ' if line.lack else ''}nodes that take none: ", style="dim")
+            against.append(counts_text(line.blocked_by), style="dim")
+        table.add_row(
+            Text(path_text(line.domain), style="green bold" if line.taken else ""),
+            Text(f"{line.fits}/{line.wanted}", style="green" if holds else "red"),
+            Text(f"{line.taken}" if line.taken else "", style="green bold"),
+            f"{line.nodes}",
+            against,
+        )
+    _more(table, len(domains) - LINES, "domain")
+    return table
+
+
+def _block(table: Table) -> Iterator[RenderableType]:
+    yield Text("")
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _more(table: Table, left: int, noun: str) -> None:
+    if left > 0:
+        table.add_row(Text(f"{plural(left, f'more {noun}')} (-o json)", style="dim"))
+
+
+def _subgroups_table(explanation: Explanation) -> Table:
+    table = plain_table("subgroup", "placed", "topology", "where", right=("placed",))
+    for part in explanation.subgroups:
+        where = path_text(part.domain) if part.placed else "–"
+        table.add_row(part.name, f"{part.placed}/{part.pods}", part.topology or "–", where)
+    return table
+
+
+def _nodes_table(nodes: Sequence[NodeLine], chosen: set[str | None]) -> Table:
+    plugins = list(nodes[0].scores)
+    table = plain_table("node", *plugins, "total", right=(*plugins, "total"))
+    for line in nodes[:LINES]:
+        values = (f"{line.scores[plugin]:.1f}" for plugin in plugins)
+        style = "green bold" if line.node in chosen else ""
+        table.add_row(Text(line.node, style=style), *values, f"{line.total:.1f}")
+    _more(table, len(nodes) - LINES, "node")
+    return table
+
+
+def _rejected_table(explanation: Explanation) -> Table:
+    """Nodes with the same objection share a line."""
+    table = plain_table("refused", "by", "reason", "what stands against it")
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for node, one in explanation.rejected.items():
+        alike.setdefault((one.plugin, one.reason, one.message), []).append(node)
+    ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
+    for (plugin, reason, message), names in ordered[:LINES]:
+        table.add_row(names_text(names), plugin, reason, message)
+    _more(table, len(ordered) - LINES, "objection")
+    return table
+
+
+def _pods_table(explanation: Explanation) -> Table:
+    some_wait = any(pod.message for pod in explanation.pods)
+    table = plain_table("pods", "node", *(["waits because"] if some_wait else []))
+    ordered = sorted(explanation.pods, key=lambda pod: (pod.rank is None, pod.rank or 0, pod.order or 0))
+    rows = runs_of(((pod.node or "–") + "\0" + (pod.message or ""), pod.name) for pod in ordered)
+    for key, names in rows[:LINES]:
+        node, message = key.split("\0", 1)
+        cells = [names_text(names), f"{node} ×{len(names)}" if len(names) > 1 else node, message]
+        table.add_row(*cells[: len(table.columns)])
+    _more(table, len(rows) - LINES, "line")
+    return table
