@@ -10,15 +10,18 @@ stands for a missing label.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    Event,
     GroupChanged,
     NodeAdded,
     PodAdded,
@@ -79,8 +82,12 @@ def pods(
     subgroup: str | None = None,
     prefix: str | None = None,
     on: str | None = None,
+    **fields: Any,
 ) -> list[Pod]:
-    """``count`` equal pods of a gang (None: plain pods), named prefix-0, prefix-1, …; ``on`` a node."""
+    """``count`` equal pods of a gang (None: plain pods), named prefix-0, prefix-1, …; ``on`` a node.
+
+    ``fields`` are further fields that all of them have.
+    """
     shared = needs if needs is not None else spec(gpu=1)
     prefix = prefix or subgroup or group or "pod"
     return [
@@ -93,6 +100,7 @@ def pods(
             subgroup=subgroup,
             node_name=on,
             phase="Pending" if on is None else "Running",
+            **fields,
         )
         for index in range(count)
     ]
@@ -161,6 +169,20 @@ class World:
                 self.rank[decision.pod.name] = decision.rank
         self.engine.validate_state()
         return self
+
+    def tell(self, *events: Event) -> "World":
+        """Pass events on without deciding."""
+        self.engine.handle(*events)
+        self.engine.validate_state()
+        return self
+
+    def reason(self, name: str) -> Reason | None:
+        """Why a gang or pod waits by the newest decision; None when it was placed."""
+        return self.outcome(name).reason
+
+    def left(self, name: str) -> dict[str, Reason]:
+        """Pods that got no node by the newest decision about a gang or pod, with the reason of each."""
+        return {entry.pod.name: entry.reason for entry in self.outcome(name).leftover}
 
     def outcome(self, name: str) -> Outcome:
         """The newest decision about a gang or pod of the default namespace."""

@@ -13,6 +13,9 @@ from closeby.topology.natural import natural_key
 #: Sort key of the members of one gang.
 MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 
+#: Begins the key of a plain pod's work item. No namespace holds a colon, so no gang has such a key.
+PLAIN = "pod:"
+
 
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
@@ -75,8 +78,10 @@ class Books:
         self.waiting_pods: dict[str, Pod] = {}
         #: uid -> why a pod is kept out of the queue.
         self.held: dict[str, Condition] = {}
-        #: node name -> pods bound to a node nobody has heard of, by uid.
+        #: node name -> pods that hold a node which is not there (yet, or any more), by uid.
         self.homeless: dict[str, dict[str, Pod]] = {}
+        #: uid of each homeless pod -> that node's name.
+        self._lost: dict[str, str] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
 
     def set_priority_class(self, priority_class: PriorityClass) -> None:
@@ -92,7 +97,7 @@ class Books:
         self.pods[pod.uid] = pod
         if pod.group is None:
             if placed:
-                self.waiting_pods.pop(item_key(pod), None)
+                self._waits_no_more(pod)
             else:
                 self.waiting_pods[item_key(pod)] = pod
             return
@@ -112,17 +117,37 @@ class Books:
         """Forget a pod; returns it if it was known."""
         pod = self.pods.pop(uid, None)
         self.held.pop(uid, None)
+        self.found(uid)
         if pod is None:
             return None
         key = item_key(pod)
         if pod.group is None:
-            self.waiting_pods.pop(key, None)
+            self._waits_no_more(pod)
         elif key in self.members:
             members = self.members[key]
             members.remove(uid)
             if not members.waiting and not members.placed:
                 del self.members[key]
         return pod
+
+    def lose(self, pod: Pod, node_name: str) -> None:
+        """A pod holds a node that is not there."""
+        self.homeless.setdefault(node_name, {})[pod.uid] = pod
+        self._lost[pod.uid] = node_name
+
+    def found(self, uid: str) -> str | None:
+        """A pod is homeless no more; returns the node it was waiting for, None if it was not homeless."""
+        node_name = self._lost.pop(uid, None)
+        if node_name is not None:
+            pods = self.homeless[node_name]
+            del pods[uid]
+            if not pods:
+                del self.homeless[node_name]
+        return node_name
+
+    def is_homeless(self, uid: str) -> bool:
+        """Whether a pod holds a node that is not there."""
+        return uid in self._lost
 
     def waiting(self, key: str) -> tuple[Pod, ...]:
         """The pods of a work item that look for a node, in the order of their index, else of their names."""
@@ -163,6 +188,13 @@ class Books:
         yield from self.waiting_pods
         yield from (key for key, members in self.members.items() if members.waiting)
 
+    def _waits_no_more(self, pod: Pod) -> None:
+        """Forget a plain pod that waited; a newer pod of the same name goes on waiting."""
+        key = item_key(pod)
+        waiting = self.waiting_pods.get(key)
+        if waiting is not None and waiting.uid == pod.uid:
+            del self.waiting_pods[key]
+
     def _group_priority(self, group: PodGroup | None, pods: tuple[Pod, ...]) -> int:
         if group is not None and group.priority is not None:
             return group.priority
@@ -182,8 +214,8 @@ class Books:
 
 
 def item_key(pod: Pod) -> str:
-    """The work item a pod belongs to. Pods cannot share a key with a gang: theirs ends with their uid."""
-    return f"pod/{pod.namespace}/{pod.name}" if pod.group is None else f"{pod.namespace}/{pod.group}"
+    """The work item a pod belongs to: its gang, else itself."""
+    return f"{PLAIN}{pod.key}" if pod.group is None else f"{pod.namespace}/{pod.group}"
 
 
 def member_order(pod: Pod) -> MemberOrder:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.books import Books
+from closeby.scheduling.books import PLAIN, Books
 from closeby.scheduling.gang_cycle import place_gang
 from closeby.scheduling.gangs import constraints_of, missing, roster, unassigned
 from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome
@@ -102,7 +102,7 @@ class Decider:
         conditions: tuple[Condition, ...],
     ) -> tuple[Outcome, list[Bind]]:
         """Write an attempt into the books and say it as one outcome."""
-        is_gang = not key.startswith("pod/")
+        is_gang = not key.startswith(PLAIN)
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
         reason, message = None, None
         if attempt.refusal is not None:
@@ -118,7 +118,7 @@ class Decider:
             numbers = ranks(attempt.tree or self._tools.topologies.flat(), running, attempt.placed)
         assigned, bindings = self._assign(key, attempt.placed, numbers, () if place is None else place.path)
         outcome = Outcome(
-            key=key.removeprefix("pod/"),
+            key=key.removeprefix(PLAIN),
             is_gang=is_gang,
             assigned=assigned,
             refused=() if attempt.refusal is None else ready,

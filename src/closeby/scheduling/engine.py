@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.scheduling.books import Books, item_key
+from closeby.scheduling.books import PLAIN, Books, item_key
 from closeby.scheduling.deciding import Decider
 from closeby.scheduling.diagnosis import Diagnosis
 from closeby.scheduling.events import (
@@ -129,7 +129,7 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod or gang (``namespace/name``), oldest first."""
-        return (*self._stories.get(key, ()), *self._stories.get(f"pod/{key}", ()))
+        return (*self._stories.get(key, ()), *self._stories.get(f"{PLAIN}{key}", ()))
 
     def outcome(self, key: str) -> Outcome | None:
         """The newest decision about one pod or gang."""
@@ -145,16 +145,21 @@ class Engine:
             assert self.cluster.nodes[slot] is not None, f"{pod.key} holds a slot without a node"
             known = self.books.pods.get(pod.uid)
             assert known is not None, f"{pod.key} is placed but unknown"
+            assert not self.books.is_homeless(pod.uid), f"{pod.key} is placed and homeless"
         assert (usage == self.cluster.requested).all(), "columns do not equal the sum of the pods on them"
         for key, members in self.books.members.items():
             assert not (members.waiting.keys() & members.placed.keys()), f"{key} counts a member twice"
             for uid in members.placed:
-                homeless = any(uid in pods for pods in self.books.homeless.values())
-                assert homeless or self.cluster.placement(uid) is not None, f"{uid} of {key} holds nothing"
+                assert self._holds(uid), f"{uid} of {key} holds nothing"
             for uid in members.waiting:
-                assert self.cluster.placement(uid) is None, f"{uid} of {key} waits and holds a node"
-        for key in self.books.waiting_pods:
+                assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
+        for key, pod in self.books.waiting_pods.items():
+            assert not self._holds(pod.uid), f"{key} waits and holds a node"
+        for key in self.books.item_keys():
             assert key in self._news or self._queue.knows(key), f"{key} waits but is not queued"
+        for node_name, lost in self.books.homeless.items():
+            assert self.cluster.slot(node_name) is None, f"{node_name} is there, but its pods are homeless"
+            assert lost.keys() <= self.books.pods.keys(), f"unknown pods are homeless on {node_name}"
 
     # Events
 
@@ -164,44 +169,67 @@ class Engine:
             if before is not None:
                 self._pod_removed(pod.uid, "finished")
             return
+        on = pod.node_name
+        was_on: str | None = None
         if before is not None:
-            if pod.node_name is not None and before.node_name is None:
+            if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
-                    plugin.post_bind(pod, pod.node_name)
-            self._release(pod.uid)
+                    plugin.post_bind(pod, on)
+            was_on = self._release(pod.uid)
             self.books.remove(pod.uid)
-        if pod.node_name is None:
-            self.books.add(pod, placed=False)
-            refusal = self._decider.kept_out(pod)
-            if refusal is not None:
-                self.books.held[pod.uid] = refusal
-            self._consider(item_key(pod))
+            if item_key(before) != item_key(pod):
+                self._lost_a_pod(item_key(before))
+            if on is None and before.node_name is None:
+                on = was_on  # Its binding is on the way: until that fails it keeps its node.
+        if on is None:
+            self._wait(pod)
             return
         self.books.add(pod, placed=True)
-        slot = self.cluster.slot(pod.node_name)
-        if slot is None:
-            self.books.homeless.setdefault(pod.node_name, {})[pod.uid] = pod
-        else:
-            self._hold(pod, slot)
+        self._settle_on(pod, on)
         key = item_key(pod)
         if not self.books.waiting(key):
             self._queue.drop(key)
+        elif was_on != on:
+            self._consider(key)
+        if before is not None and was_on is not None and (was_on != on or before.spec != pod.spec):
+            self._wake()
+
+    def _wait(self, pod: Pod) -> None:
+        key = item_key(pod)
+        if pod.terminating:
+            self._tell(key, f"{pod.key} is being deleted")
+            self._lost_a_pod(key)
+            return
+        self.books.add(pod, placed=False)
+        refusal = self._decider.kept_out(pod)
+        if refusal is not None:
+            self.books.held[pod.uid] = refusal
+        self._consider(key)
+
+    def _settle_on(self, pod: Pod, node_name: str) -> None:
+        slot = self.cluster.slot(node_name)
+        if slot is None:
+            self.books.lose(pod, node_name)
+        else:
+            self._hold(pod, slot)
+
+    def _holds(self, uid: str) -> bool:
+        """Whether a pod holds a node, be it one that is not there."""
+        return self.cluster.placement(uid) is not None or self.books.is_homeless(uid)
 
     def _hold(self, pod: Pod, slot: int) -> None:
         self.cluster.place_pod(pod, slot)
         for plugin in self.profile.reserves:
             plugin.pod_assumed(pod, slot)
 
-    def _release(self, uid: str) -> bool:
-        pod = self.books.pods[uid]
-        if pod.node_name is not None:
-            self.books.homeless.get(pod.node_name, {}).pop(uid, None)
+    def _release(self, uid: str) -> str | None:
+        """Free what a pod holds; returns the name of its node, None if it held none."""
         slot = self.cluster.forget_pod(uid)
         if slot is None:
-            return False
+            return self.books.found(uid)
         for plugin in self.profile.reserves:
-            plugin.pod_forgotten(pod, slot)
-        return True
+            plugin.pod_forgotten(self.books.pods[uid], slot)
+        return self.cluster.names[slot]
 
     def _pod_removed(self, uid: str, why: str) -> None:
         if uid not in self.books.pods:
@@ -211,14 +239,20 @@ class Engine:
         if pod is None:
             return
         self._tell(item_key(pod), f"{pod.key} {why}")
-        if not self.books.waiting(item_key(pod)):
-            self._queue.drop(item_key(pod))
-        if freed:
+        self._lost_a_pod(item_key(pod))
+        if freed is not None:
             self._wake()
+
+    def _lost_a_pod(self, key: str) -> None:
+        if self.books.waiting(key):
+            self._consider(key)
+        else:
+            self._queue.drop(key)
 
     def _node_added(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
-        for pod in self.books.homeless.pop(node.name, {}).values():
+        for pod in tuple(self.books.homeless.get(node.name, {}).values()):
+            self.books.found(pod.uid)
             self._hold(pod, slot)
         self._wake()
 
@@ -229,12 +263,12 @@ class Engine:
         for pod in self.cluster.remove_node(name):
             for plugin in self.profile.reserves:
                 plugin.pod_forgotten(pod, slot)
-            self.books.homeless.setdefault(name, {})[pod.uid] = pod
+            self.books.lose(pod, name)
         self._wake()
 
     def _bind_failed(self, uid: str, why: str, final: bool) -> None:
         pod = self.books.pods.get(uid)
-        if pod is None:
+        if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
         self._release(uid)
         self._tell(item_key(pod), f"binding of {pod.key} failed: {why}")

@@ -50,8 +50,9 @@ class WorkQueue:
     def pop(self) -> str | None:
         """Take the first ready item; None when there is none."""
         while self._heap:
-            _, key = heapq.heappop(self._heap)
-            if key in self._ready:
+            place, key = heapq.heappop(self._heap)
+            # An item that was dropped and came again has a new place; the old one counts no more.
+            if key in self._ready and self._places[key] == place:
                 self._ready.remove(key)
                 return key
         return None
