@@ -58,9 +58,10 @@ def command(
     report = scheduling_report(run, explain=explain is not None, errors=inputs.errors)
 
     def views() -> "Iterable[RenderableType]":
+        from closeby.report.parts import all_parts
         from closeby.report.scheduling_view import scheduling_views
 
-        return scheduling_views(report)
+        return scheduling_views(report, all_parts(run))
 
     emit(report, output, views)
     if strict and report.waiting:

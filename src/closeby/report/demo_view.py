@@ -11,8 +11,8 @@ from closeby.objects.groups import PodGroup
 from closeby.report.documents import GroupEntry, SchedulingReport
 from closeby.report.explanation_view import domains_table
 from closeby.report.explanations import GANG, explain
+from closeby.report.layout import plain_table
 from closeby.report.rack_map import legend, letters, rack_map
-from closeby.report.scheduling_view import plain_table
 from closeby.report.words import path_text, plural, plural_noun, span_text
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree

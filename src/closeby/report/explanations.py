@@ -17,6 +17,7 @@ from closeby.report.documents import (
     group_entries,
     pod_entry,
 )
+from closeby.report.parts import PartLine, parts_of
 from closeby.report.words import path_text, plural, plural_noun
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
@@ -39,16 +40,6 @@ class DomainLine(Struct, frozen=True, kw_only=True, rename="camel"):
     blocked_by: Mapping[str, int]
     #: The resource it has least of, free and asked for; empty when it holds all.
     lack: str
-
-
-class PartLine(Struct, frozen=True, kw_only=True):
-    """One subgroup and where its pods lie."""
-
-    name: str
-    pods: int
-    placed: int
-    topology: str | None
-    domain: DomainPath
 
 
 class NodeLine(Struct, frozen=True, kw_only=True):
@@ -152,7 +143,7 @@ def _explain_gang(run: Run, key: str) -> Explanation:
         reason=entry.reason,
         gang=entry,
         pods=tuple(pod_entry(run, pod) for pod in pods),
-        subgroups=_parts(run, group, pods),
+        subgroups=() if group is None else parts_of(run, group, pods),
         domains=domains,
         conditions=entry.conditions,
     )
@@ -239,29 +230,6 @@ def _taken(run: Run, tree: Tree | None, fit: DomainFit, pods: Iterable[Pod]) -> 
         if tree is not None and domain is not None:
             taken += tree.path(domain)[: len(fit.path)] == fit.path
     return taken
-
-
-def _parts(run: Run, group: PodGroup | None, pods: Sequence[Pod]) -> tuple[PartLine, ...]:
-    if group is None or not group.subgroups:
-        return ()
-    by_name: dict[str, list[Pod]] = {}
-    for pod in pods:
-        by_name.setdefault(pod.subgroup or "", []).append(pod)
-    lines = []
-    for subgroup in group.subgroups:
-        members = by_name.get(subgroup.name, [])
-        if members or all(other.parent != subgroup.name for other in group.subgroups):
-            place = run.place_of(group, members, subgroup.name)
-            lines.append(
-                PartLine(
-                    name=subgroup.name,
-                    pods=len(members),
-                    placed=sum(run.node_of(pod) is not None for pod in members),
-                    topology=None if place is None else place.topology or None,
-                    domain=() if place is None else place.path,
-                )
-            )
-    return tuple(lines)
 
 
 def _nodes(shown: PodExplanation | None) -> tuple[NodeLine, ...]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.quantities import format_amount
 from closeby.report.documents import NODE_LEVEL
-from closeby.report.scheduling_view import condition_line, plain_table
+from closeby.report.layout import plain_table
 from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport
 from closeby.report.words import plural
 
@@ -30,9 +30,7 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
         yield _title(topology)
         yield Padding(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
         yield from _flags(topology)
-    lines = [condition_line(entry) for entry in report.conditions]
-    if lines:
-        yield Group(Text(""), Text("Worth knowing", style="bold cyan"), Padding(Group(*lines), (0, 0, 0, 2)))
+    yield from worth_knowing(report.conditions)
 
 
 def _title(topology: TopologyEntry) -> Text:

@@ -1,12 +1,23 @@
 """How paths, counts and lists of names are written, so that every view says them alike."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from closeby.topology.natural import natural_key
 
 _DIGITS = re.compile(r"(\d+)")
+
+
+class Names:
+    """Names with their namespace, unless all there are lie in one."""
+
+    def __init__(self, namespaces: Collection[str]) -> None:
+        self._told = len(namespaces) > 1
+
+    def of(self, namespace: str, name: str) -> str:
+        """``namespace/name`` or ``name``."""
+        return f"{namespace}/{name}" if self._told else name
 
 
 def plural(count: int, noun: str) -> str:

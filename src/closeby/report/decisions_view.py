@@ -1,0 +1,81 @@
+"""What `--explain` adds to the tables: candidates, scores and refusals."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.report.documents import ExplainEntry, SchedulingReport
+from closeby.report.layout import plain_table
+from closeby.report.words import Names, counts_text, path_text
+
+#: Nodes and candidates shown per pod or gang.
+LINES = 10
+
+
+def decision_views(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
+    """One entry per gang, told by its first pod, and per single pod."""
+    if not isinstance(report.explain, tuple):
+        return
+    pods = {f"{pod.namespace}/{pod.name}": pod for pod in report.pods}
+    seen: set[tuple[str, str]] = set()
+    for entry in report.explain:
+        pod = pods[entry.pod]
+        if pod.group is not None:
+            if (pod.namespace, pod.group) in seen:
+                continue
+            seen.add((pod.namespace, pod.group))
+            title = Text.assemble(
+                (names.of(pod.namespace, pod.group), "bold"), (f"  as {pod.name} saw it", "dim")
+            )
+        else:
+            title = Text(names.of(pod.namespace, pod.name), style="bold")
+        yield Group(title, *_tables(entry, pod.node))
+
+
+def _tables(entry: ExplainEntry, node: str | None) -> Iterator[RenderableType]:
+    refused = entry.rejected_by if isinstance(entry.rejected_by, Mapping) else _tally(entry)
+    bodies: list[RenderableType] = []
+    if entry.candidates:
+        bodies.append(_candidates_table(entry))
+    if entry.scores:
+        bodies.append(_scores_table(entry, node))
+    if refused:
+        bodies.append(Text(f"nodes refused: {counts_text(refused)}", style="dim"))
+    yield from (Padding(body, (0, 0, 1, 2)) for body in bodies or [Text("it was not looked at any closer")])
+
+
+def _candidates_table(entry: ExplainEntry) -> Table:
+    table = plain_table("domain", "fits", "nodes that take none", right=("fits",))
+    for candidate in entry.candidates[:LINES]:
+        holds = candidate.fits >= candidate.wanted
+        table.add_row(
+            path_text(candidate.domain),
+            Text(f"{candidate.fits}/{candidate.wanted}", style="green" if holds else "red"),
+            Text(counts_text(candidate.blocked_by), style="dim"),
+        )
+    left = len(entry.candidates) - LINES
+    if left > 0:
+        table.add_row(Text(f"{left} more", style="dim"))
+    return table
+
+
+def _scores_table(entry: ExplainEntry, node: str | None) -> Table:
+    plugins = [name for name in next(iter(entry.scores.values())) if name != "total"]
+    columns = (*plugins, "total")
+    table = plain_table("node", *columns, right=columns)
+    best = sorted(entry.scores.items(), key=lambda item: -item[1]["total"])[:LINES]
+    for name, scores in best:
+        figures = (f"{scores[column]:.1f}" for column in columns)
+        table.add_row(Text(name, style="bold green" if name == node else ""), *figures)
+    left = len(entry.scores) - len(best)
+    if left:
+        table.add_row(Text(f"{left} more", style="dim"))
+    return table
+
+
+def _tally(entry: ExplainEntry) -> dict[str, int]:
+    return dict(Counter(one.reason for one in entry.rejected.values()).most_common())
