@@ -9,7 +9,7 @@ from rich.text import Text
 
 from closeby.objects.quantities import format_amount
 from closeby.report.documents import NODE_LEVEL
-from closeby.report.layout import plain_table
+from closeby.report.layout import plain_table, worth_knowing
 from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport
 from closeby.report.words import plural
 
