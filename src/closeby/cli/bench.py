@@ -1,6 +1,15 @@
 """`closeby bench`: how fast decisions are on this machine."""
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from closeby.benchmarks.figures import Figure
 
 
 @click.command(name="bench")
@@ -8,6 +17,43 @@ import click
 @click.option("--json", "json_path", metavar="FILE", type=click.Path(dir_okay=False), help="Write figures.")
 def command(*, only: tuple[str, ...], json_path: str | None) -> None:
     """Measure the speed of decisions and print a table."""
-    from closeby.benchmarks.suite import run_all
+    import msgspec
 
-    run_all(only, json_path)
+    from closeby.benchmarks.suite import BENCHMARKS, run
+    from closeby.cli.inputs import Unusable
+    from closeby.report.console import show
+
+    unknown = [name for name in only if name not in BENCHMARKS]
+    if unknown:
+        raise Unusable(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    figures = []
+    for figure in run(only):
+        figures.append(figure)
+        click.echo(f"measured {figure.benchmark}: {figure.case}", err=True)
+    show(_views(figures))
+    if json_path is not None:
+        Path(json_path).write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
+
+
+def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
+    from rich.text import Text
+
+    from closeby.report.layout import plain_table
+
+    figured = ("nodes", "pods", "CPU ms", "wall ms", "pods/s", "target ms")
+    table = plain_table("benchmark", "case", *figured, right=figured)
+    for figure in figures:
+        speed, target = figure.pods_per_second, figure.target_ms
+        memory = figure.memory_mib is not None
+        style = {None: "", True: "green", False: "red"}[figure.meets_target]
+        table.add_row(
+            figure.benchmark,
+            figure.case,
+            f"{figure.nodes:,}",
+            f"{figure.pods:,}",
+            Text(f"{figure.memory_mib:,.0f} MiB" if memory else f"{figure.cpu_ms:.3f}", style=style),
+            "" if memory else f"{figure.wall_ms:.3f}",
+            "" if memory or speed is None else f"{speed:,.0f}",
+            "" if target is None else f"{target:.3f}",
+        )
+    yield table

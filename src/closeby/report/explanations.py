@@ -18,6 +18,7 @@ from closeby.report.documents import (
     pod_entry,
 )
 from closeby.report.parts import PartLine, parts_of
+from closeby.report.prospects import prospect
 from closeby.report.words import path_text, plural, plural_noun
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
@@ -139,7 +140,10 @@ def _explain_gang(run: Run, key: str) -> Explanation:
     domains = _domains(run, group, outcome, pods)
     return Explanation(
         subject=f"{GANG}/{key}",
-        sentences=tuple(_gang_sentences(entry, group, outcome, domains, pods)),
+        sentences=(
+            *_gang_sentences(entry, group, outcome, domains, pods),
+            *_outlook(run, entry, group, pods),
+        ),
         reason=entry.reason,
         gang=entry,
         pods=tuple(pod_entry(run, pod) for pod in pods),
@@ -280,6 +284,12 @@ def _gang_sentences(
         yield _why_here(domains, group)
     elif entry.topology is None:
         yield "No topology applies to it, so each pod went to the best node."
+
+
+def _outlook(run: Run, entry: GroupEntry, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:
+    waiting = [pod for pod in pods if run.node_of(pod) is None]
+    sentence = None if group is None or entry.scheduled else prospect(run, group, entry.reason, waiting)
+    return () if sentence is None else (sentence,)
 
 
 def _why_not(best: DomainLine, looked_at: int) -> str:

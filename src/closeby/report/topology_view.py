@@ -11,7 +11,7 @@ from closeby.objects.quantities import format_amount
 from closeby.report.documents import NODE_LEVEL
 from closeby.report.layout import plain_table, worth_knowing
 from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport
-from closeby.report.words import plural
+from closeby.report.words import path_text, plural
 
 #: Single nodes are listed when there are at most this many, unless somebody asks for them.
 NODES_SHOWN = 40
@@ -51,38 +51,28 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
     if with_nodes is None:
         with_nodes = topology.levels[-1].domains <= NODES_SHOWN
     nested = len({entry.level for entry in topology.domains}) > 1
-    alone: list[DomainEntry] = []
     for entry in topology.domains:
-        if entry.level == NODE_LEVEL and nested and not with_nodes:
-            continue
-        if not entry.labelled and entry.level != NODE_LEVEL:
-            alone.append(entry)
-            continue
-        table.add_row(*_row(entry, resources, nested))
-    if alone:
-        nodes = len({id(entry) for entry in alone if entry.level == alone[0].level})
-        table.add_row(Text(f"{plural(nodes, 'node')} outside (see below)", style="yellow"))
+        single = entry.level == NODE_LEVEL
+        alone = None in (entry.path[:-1] if single else entry.path)
+        # A node that lacks a label is always shown by its name, never the domain it would be alone in.
+        if alone and (single or not nested):
+            table.add_row(*_row(entry, resources, nested, style="yellow"))
+        elif not alone and (with_nodes or not single or not nested):
+            table.add_row(*_row(entry, resources, nested))
     return table
 
 
-def _row(entry: DomainEntry, resources: Sequence[str], nested: bool) -> list[RenderableType]:
-    depth = len(entry.path) if nested else 0
-    name = (
-        (entry.path[-1] or "–") if nested and entry.path else "/".join(value or "–" for value in entry.path)
-    )
-    cells: list[RenderableType] = [
-        Text("  " * depth + (name or "the cluster"), style="" if entry.path else "bold")
-    ]
+def _row(entry: DomainEntry, resources: Sequence[str], nested: bool, style: str = "") -> list[RenderableType]:
+    indent = "  " * sum(value is not None for value in entry.path) if nested else ""
+    name = entry.path[-1] or "–" if nested and entry.path else path_text(entry.path)
     nodes = Text(f"{entry.nodes}")
     if entry.unavailable:
         nodes.append(f" ({entry.unavailable} off)", style="yellow")
-    cells.append(nodes)
+    cells: list[RenderableType] = [Text(indent + name, style=style or ("" if entry.path else "bold")), nodes]
     for resource in resources:
-        cells.append(_use(resource, entry))
         free = entry.free.get(resource, 0)
-        cells.append(Text(_amount(resource, free), style="green" if free else "dim"))
-    cells.append(Text(_who(entry)))
-    return cells
+        cells += [_use(resource, entry), Text(_amount(resource, free), style="green" if free else "dim")]
+    return [*cells, Text(_who(entry))]
 
 
 def _use(resource: str, entry: DomainEntry) -> Text:
