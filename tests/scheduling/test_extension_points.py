@@ -8,7 +8,7 @@ import numpy as np
 from closeby.objects.configuration import PluginEntry
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.events import PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, PodAdded, Tick
 from closeby.scheduling.extension import (
     Bind,
     Bools,
@@ -72,7 +72,9 @@ class OnlyB2(PlacementGenerate):
 
 def test_placement_generate_may_propose_plain_node_sets() -> None:
     only = [PluginEntry(name="topology", enabled=False), plugin(OnlyB2)]
-    assert world(TWO_RACKS, plugins=only).run(gang(min_member=3), members=pods("train", 3)).used() == {"b2": 3}
+    assert world(TWO_RACKS, plugins=only).run(gang(min_member=3), members=pods("train", 3)).used() == {
+        "b2": 3
+    }
     too_many = world(TWO_RACKS, plugins=only).run(gang(min_member=5), members=pods("train", 5))
     assert too_many.where == {}
     assert too_many.outcome("train").reason is Reason.GANG_DOES_NOT_FIT
@@ -143,6 +145,15 @@ def test_binding_points_label_take_over_and_hear_of_bindings() -> None:
     (bound,) = pods(None, 1, prefix="light", on=bindings["light-0"].node)
     lit.engine.handle(PodAdded(bound))
     assert Lights.told[1:] == [f"light-0 bound to {bindings['light-0'].node}"]
+
+
+def test_bindings_of_a_gang_carry_rank_and_domain() -> None:
+    two = world(TWO_RACKS)
+    two.engine.handle(GroupChanged(gang(min_member=2, required="rack")))
+    decisions = two.engine.handle(*map(PodAdded, pods("train", 2)), Tick())
+    first, second = (one for one in decisions if isinstance(one, Binding))
+    assert [first.pod_labels, second.pod_labels] == [{"closeby.dev/rank": "0"}, {"closeby.dev/rank": "1"}]
+    assert first.pod_annotations == {"closeby.dev/topology-domain": "zone-a/rack-1/a1"}
 
 
 class ApartFromTheLast(Filter, Score):

@@ -130,7 +130,9 @@ class _GangCycle:
                 tally = self._tools.diagnosis.tally(self._state, share.pods[0])
                 nodes = ", ".join(f"{count} nodes {reason}" for reason, count in tally.most_common())
                 message = f"{room} of {len(share.pods)} pods fit in the whole cluster"
-                if nodes:
+                if not self._tools.cluster.node_count:
+                    message = "the cluster has no nodes"
+                elif nodes:
                     message += f" ({nodes})"
                 return self._condition(Reason.GANG_DOES_NOT_FIT, message)
         return None

@@ -7,6 +7,11 @@ from msgspec import Struct
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 
+#: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
+RANK = "closeby.dev/rank"
+#: Annotation of a gang's member: the path of the tightest domain that holds the gang.
+TOPOLOGY_DOMAIN = "closeby.dev/topology-domain"
+
 
 class DomainFit(Struct, frozen=True, kw_only=True):
     """How one domain looked to a gang before it was placed."""
@@ -109,9 +114,21 @@ class Bind(Struct, frozen=True, gc=False):
     rank: int | None = None
     #: Path of the gang's domain.
     domain: tuple[str | None, ...] = ()
+    #: What PreBind plugins add.
     labels: Mapping[str, str] = {}
     #: Name of the plugin that writes the binding itself; None leaves it to whoever drives the engine.
     binder: str | None = None
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """Labels to write with the binding: the plugins', and the pod's rank in its gang."""
+        rank = {} if self.rank is None else {RANK: str(self.rank)}
+        return {**self.labels, **rank}
+
+    @property
+    def pod_annotations(self) -> dict[str, str]:
+        """Annotations to write with the binding: the domain's path, whose values a label could not hold."""
+        return {TOPOLOGY_DOMAIN: "/".join(value or "" for value in self.domain)} if self.domain else {}
 
 
 class Report(Struct, frozen=True):
