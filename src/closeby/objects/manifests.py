@@ -16,7 +16,7 @@ import yaml
 from closeby.objects.decoding.collection import Collection
 from closeby.objects.decoding.errors import ManifestError
 from closeby.objects.decoding.result import Manifests
-from closeby.objects.decoding.sources import STDIN, find_files, read_file
+from closeby.objects.decoding.sources import STDIN, find_files, not_utf8, read_file
 from closeby.objects.decoding.splitting import Found, json_documents, value_documents
 from closeby.objects.decoding.yaml_values import ValueBuilder, YamlError
 
@@ -69,6 +69,11 @@ def _documents(file: str, stdin: Callable[[], bytes | str]) -> Found:
     name = "standard input" if file == STDIN else file
     data = content.encode() if isinstance(content, str) else content
     data = data.removeprefix(_BYTE_ORDER_MARK)
+    position = not_utf8(data)
+    if position is not None:
+        message = f"is not UTF-8 (byte {position})"
+        yield ManifestError(file=name, message=message, remedy="save it as UTF-8")
+        return
     if file.endswith(".json"):
         yield from json_documents(name, data)
         return
@@ -82,14 +87,8 @@ def _documents(file: str, stdin: Callable[[], bytes | str]) -> Found:
 
 
 def _yaml_documents(file: str, data: bytes) -> Found:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        message = f"is not UTF-8 (byte {error.start})"
-        yield ManifestError(file=file, message=message, remedy="save it as UTF-8")
-        return
     number = 0
-    for line, piece in _pieces(text):
+    for line, piece in _pieces(data.decode()):
         for value in _values(file, number + 1, line, piece):
             if isinstance(value, ManifestError):
                 number += 1

@@ -19,7 +19,7 @@ INT64_MAX: Final = 2**63 - 1
 NANO: Final = 10**9
 
 _MAX_LENGTH: Final = 100
-_MAX_EXPONENT: Final = 100
+_MAX_EXPONENT: Final = 400
 _PATTERN: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([A-Za-z]*)(?:(?<=[eE])([+-]?\d+))?", re.ASCII)
 #: Suffix to (base, exponent).
 _SUFFIXES: Final = {

@@ -141,12 +141,18 @@ def _same(one: Record, other: Record) -> bool:
 
 def _called(document: Document) -> str:
     """``Kind/namespace/name`` of a document that can't be read, as far as it says."""
-    content = document.plain()
+    try:
+        content = document.plain()
+    except RecursionError:
+        return document.kind
     metadata = content.get("metadata") if isinstance(content, Mapping) else None
     fields = metadata if isinstance(metadata, Mapping) else {}
     name = fields.get("name") or fields.get("generateName")
     namespace = fields.get("namespace") or ""
-    return object_id(document.kind, str(namespace), str(name)) if name else document.kind
+    if not name:
+        return document.kind
+    # Half a surrogate pair can stand in JSON, but can't be printed.
+    return object_id(document.kind, str(namespace), str(name)).encode("ascii", "backslashreplace").decode()
 
 
 def _noted(document: Document, message: str) -> Condition:

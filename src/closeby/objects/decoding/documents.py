@@ -1,5 +1,6 @@
 """One document of a manifest, before anyone knows what it says; decoding it into a structure on the wire."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -53,7 +54,13 @@ class Document(Struct, frozen=True, kw_only=True):
 
     def plain(self) -> object:
         """The content in plain Python."""
-        return msgspec.json.decode(self.raw) if self.raw is not None else self.value
+        if self.raw is None:
+            return self.value
+        try:
+            return msgspec.json.decode(self.raw)
+        except msgspec.ValidationError:
+            # A number beyond all floats, which msgspec refuses and Python takes for infinite.
+            return json.loads(bytes(self.raw))
 
     def error(self, problem: FieldError, name: str = "") -> ManifestError:
         """``problem`` placed in its file."""

@@ -64,7 +64,7 @@ def field_path(path: Iterable[str | int]) -> str:
 def explain(error: msgspec.ValidationError, value: object, known: Mapping[str, Sequence[str]]) -> FieldError:
     """msgspec's complaint about ``value`` (the document in plain Python) as a field, a message and a remedy.
 
-    ``known`` gives, per field path, the field names of a schema of our own, for suggestions.
+    ``known`` gives, per field path (without positions in lists), the field names of a schema of our own.
     """
     text = str(error)
     found = re.fullmatch(r"(?s)(.*?)(?: - at (`key` in )?`\$(.*?)`)?", text)
@@ -74,7 +74,8 @@ def explain(error: msgspec.ValidationError, value: object, known: Mapping[str, S
     path = _resolve(steps or "", value, None if at_key else got)
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", complaint)
     if unknown:
-        return _unknown_field(path, unknown.group(1), known.get(field_path(path), ()))
+        above = ".".join(part for part in path if isinstance(part, str))
+        return _unknown_field(path, unknown.group(1), known.get(above, ()))
     missing = re.fullmatch(r"Object missing required field `(.*)`", complaint)
     if missing:
         return FieldError((*path, missing.group(1)), "is missing", "add it")
@@ -122,14 +123,17 @@ def _resolve(steps: str, value: object, got: str | None) -> Path:
             parts.append(name)
         else:
             parts.append(None if index == "..." else int(index))
-    found = _search(parts, value, got)
-    return tuple(found if found is not None else [part for part in parts if part is not None])
+    found = None if got is None else _search(parts, value, got)
+    if found is None:
+        known = parts.index(None) if None in parts else len(parts)
+        found = [part for part in parts[:known] if part is not None]
+    return tuple(found)
 
 
-def _search(parts: Sequence[str | int | None], value: object, got: str | None) -> list[str | int] | None:
+def _search(parts: Sequence[str | int | None], value: object, got: str) -> list[str | int] | None:
     """The concrete path to the first value of type ``got`` that lies at ``parts``."""
     if not parts:
-        return [] if got is None or _type_name(value) == got else None
+        return [] if _type_name(value) == got else None
     step, rest = parts[0], parts[1:]
     if step is None:
         if isinstance(value, Mapping):

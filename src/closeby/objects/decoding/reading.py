@@ -1,6 +1,7 @@
 """What the readers of one run share: the pool of specs, generated names, and what is worth telling."""
 
 import hashlib
+import re
 from collections import Counter
 from typing import Final
 
@@ -14,6 +15,9 @@ from closeby.objects.dialects.keys import Wish, wish_condition
 from closeby.objects.reasons import Condition, Reason
 
 _HASH_LENGTH: Final = 8
+#: Wider than Kubernetes' own rules, but nothing that would make keys ambiguous.
+_NAME: Final = re.compile(r"[\w.:-]{1,253}", re.ASCII)
+_NAME_REMEDY: Final = "use letters, digits, dots and dashes"
 
 
 class Reading:
@@ -30,11 +34,15 @@ class Reading:
         are told apart by a count, so that the order of files does not matter.
 
         Raises:
-            FieldError: there is neither.
+            FieldError: there is neither, or it is no name.
         """
+        if meta.namespace and not _NAME.fullmatch(meta.namespace):
+            raise FieldError(("metadata", "namespace"), f"{meta.namespace!r} is not a name", _NAME_REMEDY)
         if meta.name:
+            if not _NAME.fullmatch(meta.name):
+                raise FieldError(("metadata", "name"), f"{meta.name!r} is not a name", _NAME_REMEDY)
             return meta.name
-        if not meta.generate_name:
+        if not meta.generate_name or not _NAME.fullmatch(meta.generate_name):
             raise FieldError(("metadata", "name"), "is missing", "give the object a name")
         content = msgspec.json.encode(document.plain(), order="sorted")
         digest = hashlib.sha256(content).hexdigest()

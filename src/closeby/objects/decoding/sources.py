@@ -1,5 +1,6 @@
 """Where manifests lie: files, folders, or what comes through a pipe."""
 
+import codecs
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from closeby.objects.decoding.errors import ManifestError
 
 STDIN: Final = "-"
 _ENDINGS: Final = (".yaml", ".yml", ".json")
+_CHUNK: Final = 1 << 20
 
 
 def find_files(paths: Sequence[str]) -> tuple[list[str], list[ManifestError]]:
@@ -46,6 +48,17 @@ def read_file(path: str) -> bytes | ManifestError:
     except OSError as error:
         reason = error.strerror or str(error)
         return ManifestError(file=path, message=f"can't be read: {reason}", remedy="check the path")
+
+
+def not_utf8(data: bytes) -> int | None:
+    """The position of the first byte that is no UTF-8; None when all of them are."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), _CHUNK):
+        try:
+            decoder.decode(data[start : start + _CHUNK], final=start + _CHUNK >= len(data))
+        except UnicodeDecodeError as error:
+            return start + error.start
+    return None
 
 
 def _below(folder: str) -> Iterable[str]:

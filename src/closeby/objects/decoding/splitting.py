@@ -23,7 +23,7 @@ class _Head(Struct, rename="camel"):
 
 
 def json_documents(file: str, data: bytes) -> Found:
-    """The documents of a JSON text: one object, or several one after another."""
+    """The documents of a JSON text (UTF-8): one object, or several one after another."""
     try:
         head = msgspec.json.decode(data, type=_Head)
     except msgspec.ValidationError:
@@ -59,12 +59,7 @@ def value_documents(file: str, number: int, value: object, find_line: LineFinder
 
 def _one_by_one(file: str, data: bytes) -> Found:
     """The objects of a text that is not one JSON object, up to the first place that is no JSON."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        message = f"is not UTF-8 (byte {error.start})"
-        yield ManifestError(file=file, message=message, remedy="save it as UTF-8")
-        return
+    text = data.decode()
     decoder = json.JSONDecoder()
     number, start = 0, _skip(text, 0)
     while start < len(text):

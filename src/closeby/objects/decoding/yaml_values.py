@@ -46,6 +46,8 @@ class Lines:
         self._first = first
         self._by_container: dict[int, list[int]] = {}
         self._root: object = None
+        #: Where the document's content begins, after comments and ``---``.
+        self.start = 0
 
     def note(self, container: object, line: int) -> None:
         """The next key or entry of ``container`` stands on ``line``."""
@@ -57,7 +59,7 @@ class Lines:
 
     def find(self, path: Path) -> int:
         """The line, counted from 1 in the file, of the field at ``path`` or of the nearest one above it."""
-        value, line = self._root, 0
+        value, line = self._root, self.start
         for step in path:
             lines = self._by_container.get(id(value), [])
             if isinstance(value, dict) and step in value:
@@ -164,6 +166,7 @@ class ValueBuilder:
         """Puts a value, maybe still empty, where it belongs."""
         if not self._stack:
             self.value = value
+            self.lines.start = line
             return
         frame = self._stack[-1]
         container = frame.container
