@@ -34,14 +34,19 @@ class _Commands(click.Group):
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="closeby", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show a traceback when closeby itself fails.")
-def cli(debug: bool) -> None:
+@click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, option, wanted: _show_tracebacks() if wanted else None,
+    help="Show a traceback when closeby itself fails.",
+)
+def cli() -> None:
     """Put the pods that talk to each other close to each other.
 
     closeby is a network-topology-aware scheduler for Kubernetes. Start with `closeby demo`.
     """
-    if debug:
-        sys.excepthook = sys.__excepthook__
 
 
 def main() -> None:
@@ -60,19 +65,36 @@ def main() -> None:
 
 
 def _run(program: str) -> int:
+    """Run the command that the arguments name; returns the exit code.
+
+    Not left to click's own ``main``, which exits with 1 when the reader of a pipe goes away.
+    """
     try:
-        result = cli.main(prog_name=program, standalone_mode=False)
+        code = _invoke(program)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         # Nobody reads any more (as in `closeby … | head`); what is still buffered must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
-    return result if isinstance(result, int) else 0
+    return code
+
+
+def _invoke(program: str) -> int:
+    try:
+        with cli.make_context(program, sys.argv[1:]) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    return 0
+
+
+def _show_tracebacks() -> None:
+    sys.excepthook = sys.__excepthook__
 
 
 def _our_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

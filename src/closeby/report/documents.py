@@ -120,6 +120,8 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: tuple[ConditionEntry, ...] = ()
     #: Documents that could not be read and were skipped.
     errors: tuple[str, ...] = ()
+    #: Objects of known kinds that scheduling does not need, by kind.
+    unused: Mapping[str, int] = {}
 
     @property
     def waiting(self) -> bool:
@@ -135,6 +137,7 @@ def scheduling_report(run: Run, *, explain: bool = False, errors: Iterable[str] 
         explain=_explain(run) if explain else UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
+        unused=run.unused,
     )
 
 

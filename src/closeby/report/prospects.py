@@ -15,11 +15,11 @@ from closeby.topology.tree import ROOT_LEVEL, Tree
 
 def prospect(run: Run, group: PodGroup, reason: str | None, waiting: Sequence[Pod]) -> str | None:
     """A sentence for gangs of equal pods that lack room; None for all others."""
-    specs = {id(pod.spec): pod.spec for pod in waiting}
+    specs = {pod.spec for pod in waiting}
     tree = run.tree_of(group)
     if len(specs) != 1 or tree is None or group.subgroups:
         return None
-    spec = next(iter(specs.values()))
+    spec = specs.pop()
     needed = min(group.min_member, len(waiting))
     if reason == Reason.GANG_DOES_NOT_FIT:
         most = int(_room(run, tree, ROOT_LEVEL, spec).max(initial=0))

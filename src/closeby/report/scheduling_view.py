@@ -36,6 +36,9 @@ def scheduling_views(
     if decisions:
         yield section("How it was decided", Group(*decisions))
     yield from worth_knowing(_untold(report))
+    if report.unused:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in report.unused.items())
+        yield Text(f"\nNot needed for scheduling and left aside: {kinds}.", style="dim")
 
 
 def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:

@@ -1,6 +1,7 @@
 """The workloads of `closeby demo`: a GPU cluster in the middle of its day, and what is submitted next."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
@@ -114,6 +115,7 @@ def _gang(
     )
 
 
+@cache
 def _needs(gpus: int) -> PodSpec:
     return PodSpec(requests=(("cpu", 8000 * gpus), ("memory", gpus << 36), (GPU, gpus)))
 

@@ -55,6 +55,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     finished_groups: frozenset[str] = frozenset()
     #: Where the members that hold a node lie, by gang; absent when none does.
     places: Mapping[str, Place] = {}
+    #: Objects of known kinds that scheduling does not need, by kind.
+    unused: Mapping[str, int] = {}
     #: What is wrong with objects other than gangs, and what was left aside.
     conditions: tuple[Condition, ...] = ()
 
@@ -127,6 +129,7 @@ def simulate(
         pod_outcomes=gathered.pod_outcomes,
         assignments=gathered.assignments,
         leftovers=gathered.leftovers,
+        unused=dict(sorted(manifests.others.items())),
         finished_groups=frozenset(
             f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
         ),

@@ -1,0 +1,150 @@
+"""`closeby explain`: why pending, why here, and which names it understands."""
+
+import json
+
+import pytest
+
+from tests.cli.calling import GPU, closeby, gang, node, pod, racks, report, text, train
+
+# Room for 16, 16 and 8 GPUs.
+CLUSTER = racks({"a/r1": 2, "a/r2": 2, "b/r1": 1})
+
+
+def sentences(*arguments: str, stdin: str) -> str:
+    return " ".join(report("explain", *arguments, "-f", "-", stdin=stdin)["sentences"])
+
+
+def test_why_a_gang_lies_where_it_lies_and_what_the_runner_up_was() -> None:
+    """r2 has a pod on it already, so it is the tighter one of the two that hold the gang."""
+    found = report(
+        "explain", "train", "-f", "-", stdin=text(*CLUSTER, pod("old", 4, on="node-4"), *train(6, 2))
+    )
+    assert found["subject"] == "podgroup/default/train"
+    assert [
+        ("/".join(one["domain"]), one["fits"], one["wanted"], one["taken"]) for one in found["domains"]
+    ] == [("a/r2", 6, 6, 6), ("a/r1", 8, 6, 0), ("b/r1", 4, 6, 0)]
+    why = " ".join(found["sentences"])
+    assert "lie in a/r2 (rack)" in why
+    assert "2 racks hold all 6 pods" in why
+    assert "binpack takes the tightest: a/r2 had room for 6, the runner-up a/r1 for 8" in why
+    assert found["domains"][2]["lack"] == f"{GPU}: 8 free, 12 asked"
+
+
+def test_the_only_domain_that_holds_a_gang() -> None:
+    manifests = text(*CLUSTER, pod("old", 1, on="node-1"), *train(2, 8))
+    assert "a/r2 is the only rack that holds all 2 pods; the next, " in sentences("train", stdin=manifests)
+
+
+def test_why_a_gang_waits_by_domain() -> None:
+    """What fits, what blocks and by how much; and that it could never fit."""
+    found = report("explain", "podgroup/train", "-f", "-", stdin=text(*CLUSTER, *train(3, 8)))
+    assert found["reason"] == "TopologyPlacementFailed"
+    assert [("/".join(one["domain"]), one["fits"], one["lack"]) for one in found["domains"]] == [
+        ("a/r1", 2, f"{GPU}: 16 free, 24 asked"),
+        ("a/r2", 2, f"{GPU}: 16 free, 24 asked"),
+        ("b/r1", 1, f"{GPU}: 8 free, 24 asked"),
+    ]
+    assert "Even if it were empty, no rack would hold more than 2 of its 3 pods" in " ".join(
+        found["sentences"]
+    )
+
+
+def test_a_gang_that_could_start_if_something_were_freed() -> None:
+    manifests = text(*CLUSTER, pod("x", 1, on="node-1"), pod("y", 1, on="node-3"), *train(2, 8))
+    assert "If they were empty, 2 racks would hold all 2 pods" in sentences("train", stdin=manifests)
+
+
+def test_a_gang_over_several_domains_says_what_each_took() -> None:
+    wide = [gang("wide", 3, preferred="rack"), *(pod(f"wide-{n}", 8, gang="wide") for n in range(3))]
+    why = sentences("wide", stdin=text(*CLUSTER, *wide))
+    assert "No rack holds all 3 pods, so the gang uses 2 of them" in why
+
+
+def test_a_single_pod_by_node_with_the_runner_up() -> None:
+    """The more room, the higher the score; node-5 is too full."""
+    cores = {"node-1": 2, "node-2": 1, "node-3": 3, "node-4": 3}
+    running = [pod(f"on-{name}", cpu=cpu, on=name) for name, cpu in cores.items()]
+    found = report(
+        "explain",
+        "pod/solo",
+        "-f",
+        "-",
+        stdin=text(*CLUSTER, *running, pod("e", 8, on="node-5"), pod("solo")),
+    )
+    assert found["pods"][0]["node"] == found["nodes"][0]["node"] == "node-2"
+    assert [one["node"] for one in found["nodes"]][:2] == ["node-2", "node-1"]
+    assert found["rejected"]["node-5"]["reason"] == "InsufficientResources"
+    assert "the runner-up node-1 scores" in found["sentences"][1]
+
+
+def test_a_single_pod_that_fits_nowhere() -> None:
+    found = report("explain", "huge", "-f", "-", stdin=text(*CLUSTER, pod("huge", 9)))
+    assert (found["reason"], found["nodes"], len(found["rejected"])) == ("InsufficientResources", [], 5)
+
+
+def test_a_member_of_a_gang_tells_its_node_and_the_gangs_reasons() -> None:
+    why = sentences("train-1", stdin=text(*CLUSTER, *train(2, 8)))
+    assert "default/train-1 is a member of gang default/train and lies on node-2, as rank 1." in why
+    assert "lie in a/r1 (rack)" in why
+
+
+def test_what_came_with_a_node_needed_no_decision() -> None:
+    manifests = text(*CLUSTER, gang("old", 1), pod("old-0", gang="old", on="node-1"), pod("p", on="node-2"))
+    assert "nothing had to be decided" in sentences("old", stdin=manifests)
+    assert "nothing had to be decided" in sentences("p", stdin=manifests)
+
+
+def test_subgroups_and_where_each_lies() -> None:
+    """Two subgroups that each need a rack of their own."""
+    group = gang("serve", 4)
+    constraint = {"topology": "fabric", "requiredTopologyLevel": "rack"}
+    group["spec"]["subGroups"] = [
+        {"name": name, "minMember": 2, "topologyConstraint": constraint} for name in ("prefill", "decode")
+    ]
+    members = [pod(f"{name}-{n}", 8, gang="serve") for name in ("prefill", "decode") for n in range(2)]
+    for one in members:
+        one["metadata"]["labels"]["closeby.dev/subgroup"] = one["metadata"]["name"].rsplit("-", 1)[0]
+    found = report("explain", "serve", "-f", "-", stdin=text(*CLUSTER, group, *members))
+    assert [(one["name"], one["placed"], one["topology"]) for one in found["subgroups"]] == [
+        ("prefill", 2, "fabric"),
+        ("decode", 2, "fabric"),
+    ]
+    assert {"/".join(one["domain"]) for one in found["subgroups"]} == {"a/r1", "a/r2"}
+
+
+@pytest.mark.parametrize("name", ["solo", "default/solo", "pod/solo", "pods/default/solo", "po/solo"])
+def test_names_of_pods(name: str) -> None:
+    assert (
+        report("explain", name, "-f", "-", stdin=text(*CLUSTER, pod("solo")))["subject"] == "pod/default/solo"
+    )
+
+
+@pytest.mark.parametrize("name", ["train", "default/train", "podgroup/train", "pg/default/train"])
+def test_names_of_gangs(name: str) -> None:
+    found = report("explain", name, "-f", "-", stdin=text(*CLUSTER, *train(2, 1)))
+    assert found["subject"] == "podgroup/default/train"
+
+
+def test_an_ambiguous_name_asks_which_one() -> None:
+    """A pod is called like its gang."""
+    result = closeby(
+        "explain", "train", "-f", "-", stdin=text(*CLUSTER, gang("train", 1), pod("train", gang="train"))
+    )
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "podgroup/default/train or pod/default/train" in result.stderr
+
+
+def test_an_unknown_name_offers_what_is_near() -> None:
+    result = closeby("explain", "trian", "-f", "-", stdin=text(*CLUSTER, *train(2, 1)))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "podgroup/default/train" in result.stderr
+    assert closeby("explain", "zzz", "-f", "-", stdin=text(*CLUSTER)).exit_code == 2
+
+
+def test_the_table_fits_80_columns() -> None:
+    manifests = text(*CLUSTER, node("stray", {}), *train(3, 8))
+    result = closeby("explain", "train", "-f", "-", stdin=manifests, environment={"COLUMNS": "80"})
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    shown = " ".join(result.stdout.split())
+    assert "a/r1 2/3 2 nvidia.com/gpu: 16 free, 24 asked" in shown
+    assert json.loads(closeby("explain", "train", "-f", "-", "-o", "json", stdin=manifests).stdout)

@@ -1,0 +1,97 @@
+"""The entry point itself: how fast it answers, and what it says when something goes wrong."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import closeby as package
+from closeby.cli import main
+from tests.cli.calling import closeby, racks, text
+
+
+def python(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *arguments], input=stdin, capture_output=True, text=True, check=False
+    )
+
+
+def test_version_and_help() -> None:
+    assert closeby("--version").stdout == f"closeby {package.__version__}\n"
+    shown = closeby("--help").stdout
+    for name in main.COMMANDS:
+        assert f"  {name} " in shown
+        assert closeby(name, "--help").exit_code == 0
+    assert closeby("no-such-command").exit_code == 2
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    """A start takes a tenth of a second because numpy, rich and YAML are imported by those who need them."""
+    code = (
+        "import sys; from closeby.cli.main import cli; cli.main(['--help'], standalone_mode=False); "
+        "sys.exit(' '.join({'numpy', 'rich', 'yaml', 'msgspec'} & sys.modules.keys()))"
+    )
+    done = python("-c", code)
+    assert done.stderr.strip() == ""
+
+
+def test_json_does_not_wait_for_what_draws_tables() -> None:
+    code = (
+        "import sys; from closeby.cli.main import cli; "
+        "cli.main(['simulate', '-f', '-', '-o', 'json'], standalone_mode=False); "
+        "sys.exit('rich' if 'rich' in sys.modules else 0)"
+    )
+    done = python("-c", code, stdin=text(*racks({"a/r": 1})))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """As in `closeby demo | head -1`, but gone before the first line."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "closeby", "demo", "-o", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == main.READER_GONE
+
+
+def test_a_fault_of_ours_is_one_short_message() -> None:
+    """A command whose module is missing stands for any fault; --debug shows where it broke."""
+    code = "import closeby.cli.main as m; m.COMMANDS = ('no_such_module',); m.main()"
+    short = python("-c", code, "no_such_module")
+    assert short.returncode == 1
+    assert short.stderr.startswith("closeby failed: ")
+    assert "Traceback" not in short.stderr
+    assert "--debug" in short.stderr
+    long = python("-c", code, "--debug", "no_such_module")
+    assert long.returncode == 1
+    assert "Traceback" in long.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_terminal_that_can_not_show_a_character_gets_a_question_mark(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "closeby", "topology", "-f", "-"],
+        input=text(*racks({"a/r": 1})).encode(),
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert (b"?" in done.stdout) == (encoding == "ascii")
+
+
+def test_no_colour_wins_over_forced_colour() -> None:
+    environment = {**os.environ, "FORCE_COLOR": "1"}
+    command = [sys.executable, "-m", "closeby", "topology", "-f", "-"]
+    manifests = text(*racks({"a/r": 1})).encode()
+    coloured = subprocess.run(command, input=manifests, capture_output=True, check=True, env=environment)
+    plain = subprocess.run(
+        command, input=manifests, capture_output=True, check=True, env={**environment, "NO_COLOR": "1"}
+    )
+    assert b"\x1b[1;36m" in coloured.stdout
+    assert b"\x1b[1;36m" not in plain.stdout
