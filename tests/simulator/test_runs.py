@@ -1,0 +1,154 @@
+"""One run over manifests: pure, complete, and the same for every order of its input."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from closeby.objects.configuration import Configuration, ConfigurationError, PluginEntry
+from closeby.objects.groups import PodGroup
+from closeby.objects.manifests import Manifests
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.report.documents import scheduling_report
+from closeby.report.encoding import to_json
+from closeby.simulator.runs import Run, simulate
+from closeby.topology.presets import NETWORK_LABELS
+from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+
+NODES = """
+    a r1 : a1=4 a2=4
+    a r2 : a3=4
+    b r1 : b1=8
+"""
+
+
+def manifests(members: Iterable[Pod], *groups: PodGroup, nodes: str = NODES) -> Manifests:
+    return Manifests(
+        nodes=tuple(draw(nodes)),
+        topologies=(fabric("zone", "rack", HOSTNAME),),
+        groups=groups,
+        pods=tuple(members),
+    )
+
+
+def run(members: Iterable[Pod], *groups: PodGroup) -> Run:
+    found = simulate(manifests(members, *groups), Configuration())
+    found.engine.validate_state()
+    return found
+
+
+def nodes_of(found: Run) -> dict[str, str | None]:
+    return {pod.name: found.node_of(pod) for pod in found.pods}
+
+
+def test_pods_are_told_in_natural_order_with_their_nodes() -> None:
+    found = run(reversed(pods("train", 11)), gang(min_member=11, required="zone"))
+    assert [pod.name for pod in found.pods] == [f"train-{index}" for index in range(11)]
+    assert found.places["default/train"].path == ("a",)
+    assert found.places["default/train"].span == {"zone": 1, "rack": 2, "hostname": 3}
+
+
+def test_running_members_are_taken_in_before_anything_is_decided() -> None:
+    """Two members run in b; the third joins them although a is tighter."""
+    found = run(
+        [*pods("train", 2, on="b1"), *pods("train", 1, prefix="late")], gang(min_member=3, required="rack")
+    )
+    assert nodes_of(found) == {"late-0": "b1", "train-0": "b1", "train-1": "b1"}
+    assert found.assignments["default/late-0"].rank == 2
+
+
+def test_higher_priorities_come_first_whatever_the_names() -> None:
+    """One node is big enough, and the pod that comes last by name has the higher class."""
+    big = spec(gpu=8)
+    important = replace(big, priority_class_name="important")
+    found = simulate(
+        replace(
+            manifests([*pods(None, 1, big, prefix="a"), *pods(None, 1, important, prefix="z")]),
+            priority_classes=(PriorityClass(name="important", value=10),),
+        ),
+        Configuration(),
+    )
+    assert nodes_of(found) == {"a-0": None, "z-0": "b1"}
+
+
+def test_without_scheduling_it_is_the_state_of_the_manifests() -> None:
+    members = [*pods("train", 2), *pods(None, 1, on="a1")]
+    found = simulate(manifests(members, gang(min_member=2)), Configuration(), schedule=False)
+    assert nodes_of(found) == {"pod-0": "a1", "train-0": None, "train-1": None}
+    assert not found.gang_outcomes
+
+
+def test_a_pod_and_a_gang_of_the_same_name_are_kept_apart() -> None:
+    found = run([*pods("train", 1, prefix="member"), *pods(None, 1)], gang("pod-0"), gang(min_member=1))
+    assert list(found.gang_outcomes) == ["default/train"]
+    assert list(found.pod_outcomes) == ["default/pod-0"]
+
+
+def test_network_labels_become_a_topology_and_their_conflicts_are_told() -> None:
+    """Two blocks agree with their zones, the third lies in two."""
+    block, zone = NETWORK_LABELS.labels[1], NETWORK_LABELS.labels[3]
+    places = [
+        ("n1", "b1", "z1"),
+        ("n2", "b1", "z1"),
+        ("n3", "b2", "z2"),
+        ("n4", "b3", "z1"),
+        ("n5", "b3", "z2"),
+    ]
+    nodes = tuple(Node(name=name, labels={block: at, zone: under}) for name, at, under in places)
+    found = simulate(Manifests(nodes=nodes), Configuration())
+    tree = found.engine.topologies.tree("network-labels")
+    assert tree is not None
+    assert [level.node_label for level in tree.levels] == [zone, block]
+    assert len(found.conditions) == 1
+    assert "b3" in found.conditions[0].message
+
+
+def test_a_topology_object_wins_over_labels_of_the_same_name() -> None:
+    nodes = (Node(name="n1", labels={NETWORK_LABELS.labels[1]: "b1", "rack": "r1"}),)
+    found = simulate(
+        Manifests(nodes=nodes, topologies=(fabric("rack", name="network-labels"),)), Configuration()
+    )
+    tree = found.engine.topologies.tree("network-labels")
+    assert tree is not None
+    assert tree.level_names[0] == "rack"
+
+
+def test_a_wrong_configuration_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="NoSuchPlugin"):
+        simulate(Manifests(), Configuration(plugins=(PluginEntry(name="NoSuchPlugin"),)))
+
+
+def test_nothing_at_all_is_fine() -> None:
+    found = simulate(Manifests(), Configuration())
+    assert (found.pods, found.groups, found.conditions) == ((), (), ())
+
+
+MEMBERS = [
+    *pods("train", 4, spec(gpu=2)),
+    *pods("serve", 3, spec(gpu=1)),
+    *pods("big", 2, spec(gpu=8)),
+    *pods(None, 3, spec(gpu=1)),
+    *pods(None, 2, spec(gpu=2), prefix="old", on="a3"),
+]
+GROUPS = [
+    gang(min_member=4, required="rack"),
+    gang("serve", min_member=2, preferred="rack"),
+    gang("big", min_member=2, required="zone"),
+]
+
+
+@settings(max_examples=40)
+@given(st.permutations(MEMBERS), st.permutations(GROUPS), st.permutations(draw(NODES)))
+def test_the_order_of_objects_never_matters(
+    members: list[Pod], groups: list[PodGroup], nodes: list[Node]
+) -> None:
+    def told(found: Manifests) -> str:
+        return to_json(scheduling_report(simulate(found, Configuration(), explain=True), explain=True))
+
+    straight = manifests(MEMBERS, *GROUPS)
+    turned = replace(straight, pods=tuple(members), groups=tuple(groups), nodes=tuple(nodes))
+    assert told(turned) == told(straight)
