@@ -7,7 +7,6 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
@@ -34,18 +33,11 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.outcomes import Decision, Outcome, Report, Retry
 from closeby.scheduling.profiles import Profile
 from closeby.scheduling.queue import WorkQueue
+from closeby.scheduling.stories import Stories, StoryEntry
 from closeby.scheduling.tools import Tools
 from closeby.topology.registry import Topologies
 
 Ints = NDArray[np.intp]
-
-
-class StoryEntry(Struct, frozen=True):
-    """One thing that happened to a pod or gang; ``stimulus`` counts the events handled so far."""
-
-    stimulus: int
-    what: str
-    outcome: Outcome | None = None
 
 
 class Engine:
@@ -73,7 +65,7 @@ class Engine:
         )
         self._diagnosis = tools.diagnosis
         self._decider = Decider(tools, self.books)
-        self._stories: dict[str, list[StoryEntry]] = {}
+        self._stories = Stories()
         self._stimulus = 0
         #: Items that something is new about since the last tick, in the order it was heard.
         self._news: dict[str, None] = {}
@@ -129,7 +121,7 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod or gang (``namespace/name``), oldest first."""
-        return (*self._stories.get(key, ()), *self._stories.get(f"{PLAIN}{key}", ()))
+        return (*self._stories.of(key), *self._stories.of(f"{PLAIN}{key}"))
 
     def outcome(self, key: str) -> Outcome | None:
         """The newest decision about one pod or gang."""
@@ -326,4 +318,4 @@ class Engine:
                 self._queue.drop(key)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
-        self._stories.setdefault(key, []).append(StoryEntry(self._stimulus, what, outcome))
+        self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))
