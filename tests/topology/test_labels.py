@@ -108,3 +108,15 @@ def test_the_version_grows_with_known_columns_only() -> None:
     assert table.version == version + 2
     table.set(1, {})
     assert table.version == version + 2
+
+
+def test_the_vocabulary_of_a_churning_cluster_stays_small() -> None:
+    table = LabelTable()
+    table.set(0, {"kubernetes.io/hostname": "node-0"})
+    for generation in range(20_000):
+        table.column("kubernetes.io/hostname")
+        table.clear(0)
+        table.set(0, {"kubernetes.io/hostname": f"node-{generation}"})
+    column = table.column("kubernetes.io/hostname")
+    assert len(column.values) < 10_000
+    assert column.values[column.codes[0]] == "node-19999"

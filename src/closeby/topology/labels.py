@@ -13,6 +13,10 @@ Slots = NDArray[np.intp]
 #: Code of a node that does not carry the label.
 MISSING = 0
 
+#: A vocabulary with more values than this for each slot, and this many in all, is mostly of former nodes.
+STALE_FACTOR = 4
+STALE_FLOOR = 4096
+
 
 class LabelColumn:
     """The values of one label over all slots.
