@@ -1,63 +1,74 @@
 """Can groups of equal pods share out some domains? Exact for few, a cheap bound for many."""
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from enum import Enum
 
-#: Steps of the exact check; enough for 8 groups in 16 domains.
-STEPS = 20_000
+from closeby.scheduling.budget import Budget
+
+#: More groups than this are not judged exactly: the check goes one call deeper per group.
+MANY_GROUPS = 128
 
 
 class Outlook(Enum):
     """What is known about a set of groups and the room of the domains."""
 
+    #: The largest group first, each into the tightest domain that holds it, does it.
+    EASY = "easy"
     FITS = "fits"
     HOPELESS = "hopeless"
     #: Too many combinations to tell.
     OPEN = "open"
 
 
-def outlook(sizes: Sequence[int], rooms: Sequence[int]) -> Outlook:
+def outlook(sizes: Sequence[int], rooms: Sequence[int], budget: Budget) -> Outlook:
     """Whether every group (``sizes``) can go whole into one domain (``rooms``); domains may be shared."""
     wanted = sorted(sizes, reverse=True)
-    room = sorted((value for value in rooms if value >= wanted[-1]), reverse=True)
-    if not room or wanted[0] > room[0] or sum(wanted) > sum(room):
+    room = sorted(value for value in rooms if value >= wanted[-1])
+    if sum(wanted) > sum(room):
         return Outlook.HOPELESS
-    if wanted[0] == wanted[-1]:
-        return Outlook.FITS if sum(value // wanted[0] for value in room) >= len(wanted) else Outlook.HOPELESS
-    if _first_fit(wanted, room):
-        return Outlook.FITS
-    return _Exact(wanted).solve(room)
+    for count, size in enumerate(wanted, start=1):
+        if wanted[count : count + 1] != [size] and sum(value // size for value in room) < count:
+            return Outlook.HOPELESS  # Even if the larger groups were only this large.
+    if _each_into_the_tightest(wanted, room):
+        return Outlook.EASY
+    if len(wanted) > MANY_GROUPS:
+        return Outlook.OPEN
+    return _Exact(wanted, budget).solve(room)
 
 
-def _first_fit(wanted: Sequence[int], room: Sequence[int]) -> bool:
+def _each_into_the_tightest(wanted: Sequence[int], room: Sequence[int]) -> bool:
     left = list(room)
     for size in wanted:
-        fitting = [index for index, value in enumerate(left) if value >= size]
-        if not fitting:
+        at = bisect_left(left, size)
+        if at == len(left):
             return False
-        left[min(fitting, key=left.__getitem__)] -= size
+        insort(left, left.pop(at) - size)
     return True
 
 
 class _Exact:
     """Depth-first search over the domains of one group after another; equal states are judged once."""
 
-    def __init__(self, wanted: Sequence[int]) -> None:
+    def __init__(self, wanted: Sequence[int], budget: Budget) -> None:
         self._wanted = wanted
         self._hopeless: set[tuple[int, tuple[int, ...]]] = set()
-        self._steps = STEPS
+        self._budget = budget
+        self._gave_up = False
 
     def solve(self, room: Sequence[int]) -> Outlook:
-        if self._place(0, tuple(sorted(room))):
+        if self._place(0, tuple(room)):
             return Outlook.FITS
-        return Outlook.HOPELESS if self._steps > 0 else Outlook.OPEN
+        return Outlook.OPEN if self._gave_up else Outlook.HOPELESS
 
     def _place(self, index: int, room: tuple[int, ...]) -> bool:
         if index == len(self._wanted):
             return True
-        if (index, room) in self._hopeless or self._steps <= 0:
+        if (index, room) in self._hopeless or self._gave_up:
             return False
-        self._steps -= 1
+        if not self._budget.take_step():
+            self._gave_up = True
+            return False
         size = self._wanted[index]
         if size in room:
             # Filling a domain exactly is never worse than any other place.

@@ -1,7 +1,6 @@
 """Placing the pods of one part inside one candidate: by descent, by trial for unequal pods, or pod by pod."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
+from closeby.scheduling.budget import Budget
 from closeby.scheduling.classes import ClassTable, PodClass
 from closeby.scheduling.descent import MeanScores, descend
 from closeby.scheduling.extension import Candidate, Scope
@@ -24,12 +24,6 @@ from closeby.topology.tree import Domain, Tree
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
-
-
-class Tries(Protocol):
-    """Where a search notes that it left something untried."""
-
-    spent: bool
 
 
 class Filler:
@@ -61,22 +55,46 @@ class Filler:
         candidate: Candidate | None,
         scope: Confines,
         strategy: Strategy,
-        tries: Tries,
+        budget: Budget,
     ) -> bool:
         """Place all pods inside a candidate (None: anywhere in the scope); False leaves nothing placed."""
         demand = shares(pods, self._table)
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree
-        mark = self._statement.checkpoint()
+        mark = self._mark()
         if any(self._must_go_pod_by_pod(share.pod_class) for share in demand):
-            done = self._pod_by_pod(pods, candidate, inside, strategy, tree)
-        elif len(demand) == 1:
+            if self._pod_by_pod(pods, candidate, inside, strategy, tree):
+                return True
+            self._back_to(mark)
+            if any(share.pod_class.blind_filters for share in demand):
+                budget.spent = True  # Other nodes for the first pods might have let the last ones in.
+                return False
+        if len(demand) == 1:
             done = self._by_descent(demand[0], candidate, inside, strategy, tree)
         else:
-            done = self._by_trial(demand, candidate, inside, strategy, tree, tries)
+            done = self._by_trial(demand, candidate, inside, strategy, tree, budget)
         if not done:
-            self._statement.rollback(mark)
+            self._back_to(mark)
         return done
+
+    def ways(
+        self,
+        pods: Sequence[Pod],
+        candidate: Candidate | None,
+        scope: Confines,
+        budget: Budget,
+        apart: Sequence[Tree],
+    ) -> Iterator[None]:
+        """Every way to place all pods inside a candidate, one at a time, as far as the budget goes.
+
+        Nodes in different domains of the trees in ``apart`` make different ways.
+        """
+        demand = shares(pods, self._table)
+        if any(share.pod_class.blind_filters for share in demand):
+            budget.spent = True
+            return
+        inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
+        yield from self._trial(inside, inside.tree or self._flat_tree, budget).ways(demand, apart)
 
     def _by_descent(
         self,
@@ -116,7 +134,7 @@ class Filler:
         inside: Confines,
         strategy: Strategy,
         tree: Tree,
-        tries: Tries,
+        budget: Budget,
     ) -> bool:
         """Unequal pods: the class with the least room first, by descent; if that fails, a bounded search."""
         domain = inside.domain_in(tree)
@@ -129,15 +147,22 @@ class Filler:
         if any(rooms[id(share)] < len(share.pods) for share in demand):
             return False
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
-        mark = self._statement.checkpoint()
+        mark = self._mark()
         if all(self._by_descent(share, candidate, inside, strategy, tree) for share in hardest_first):
             return True
-        self._statement.rollback(mark)
-        search = Trial(self._cluster, self._table, self._statement, self._state, tree, inside)
-        if search.place(hardest_first):
-            return True
-        tries.spent = tries.spent or search.gave_up
-        return False
+        self._back_to(mark)
+        return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
+
+    def _trial(self, inside: Confines, tree: Tree, budget: Budget) -> Trial:
+        return Trial(
+            cluster=self._cluster,
+            table=self._table,
+            statement=self._statement,
+            state=self._state,
+            tree=tree,
+            inside=inside,
+            budget=budget,
+        )
 
     def _pod_by_pod(
         self,
@@ -239,6 +264,13 @@ class Filler:
             return mean
 
         return means
+
+    def _mark(self) -> tuple[int, int]:
+        return self._statement.checkpoint(), len(self._state.placed)
+
+    def _back_to(self, mark: tuple[int, int]) -> None:
+        self._statement.rollback(mark[0])
+        del self._state.placed[mark[1] :]
 
     def _assume(self, pods: Sequence[Pod], slots: Ints) -> None:
         self._statement.assume(pods, slots)

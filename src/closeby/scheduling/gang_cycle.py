@@ -1,6 +1,6 @@
 """One cycle for a gang: its minimum in one go or nothing, then what fits of the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +9,13 @@ from closeby.cluster.columns import Batch
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.budget import Budget
 from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs import Constraints, Roster, parts
+from closeby.scheduling.order import entangled
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.parts import Part, Scope, Share, shares
-from closeby.scheduling.search import SEARCH_BUDGET, Budget, Search
+from closeby.scheduling.search import Search
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.tools import Attempt, Placed, Tools
 from closeby.topology.tree import ROOT_LEVEL, Tree
@@ -48,7 +50,9 @@ class _GangCycle:
         self._statement = tools.statement()
         self._recorded: dict[str, PodExplanation] = {}
         self._filler = tools.filler(self._statement, self._state, self._record if tools.explain else None)
-        self._budget = Budget(SEARCH_BUDGET)
+        self._budget = Budget()
+        #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
+        self._short: Share | None = None
 
     def run(self, waiting: tuple[Pod, ...]) -> Attempt:
         table = self._tools.table
@@ -56,22 +60,15 @@ class _GangCycle:
         if refusal is not None:
             return Attempt(refusal=refusal, tree=self._state.tree)
         minimum = parts(self._group, self._members, self._constraints, everyone=False)
-        elastic = any(leaf.extra for leaf in minimum.leaves())
         demand = shares([pod for leaf in minimum.leaves() for pod in leaf.core], table)
-        lacking = self._lacking(demand)
         domains = self._survey(shares(waiting, table)) if self._tools.explain else ()
-        search = None
-        if lacking is None:
-            if elastic:
-                whole = parts(self._group, self._members, self._constraints, everyone=True)
-                search = self._search(whole)
-            search = search or self._search(minimum)
+        search = self._find(minimum, demand)
         if search is None:
-            refusal = lacking or self._failure(demand)
+            refusal = self._failure(demand)
             explanations = self._explanations(waiting)
             self._tools.post_filter(self._state, waiting)
             return Attempt(refusal=refusal, domains=domains, explanations=explanations, tree=self._state.tree)
-        leftover = self._place_extras(search, minimum) if elastic else ()
+        leftover = self._place_extras(search, minimum) if len(self._state.placed) < len(waiting) else ()
         placed = tuple(self._state.placed)
         refusal = self._too_few(placed) or self._tools.permit(self._state, placed)
         if refusal is not None:
@@ -87,9 +84,29 @@ class _GangCycle:
             tree=self._state.tree,
         )
 
-    def _search(self, part: Part) -> Search | None:
+    def _find(self, minimum: Part, demand: Sequence[Share]) -> Search | None:
+        """Everybody if possible, else the minimum: one way per domain, then every way if that matters."""
+        self._short = _short_of_room(demand)
+        optional = minimum.may_leave_out
+        if self._short is not None and not optional:
+            return None
+        if optional or any(leaf.extra for leaf in minimum.leaves()):
+            whole = parts(self._group, self._members, self._constraints, everyone=True)
+            everybody = shares([pod for leaf in whole.leaves() for pod in leaf.core], self._tools.table)
+            if _short_of_room(everybody) is None:
+                search = self._search(whole, Budget())
+                if search is not None:
+                    return search
+        search = self._search(minimum, self._budget)
+        if search is None and not self._budget.spent and minimum.children:
+            apart = entangled(minimum, self._tools.table)
+            if apart:
+                search = self._search(minimum, self._budget, apart)
+        return search
+
+    def _search(self, part: Part, budget: Budget, apart: Mapping[str, Sequence[Tree]] = {}) -> Search | None:
         """The first way to place the part, or the cheapest of some when a plugin compares placements."""
-        search = Search(self._tools, self._group, self._statement, self._state, self._filler, self._budget)
+        search = Search(self._tools, self._group, self._statement, self._state, self._filler, budget, apart)
         judges = self._tools.profile.placement_scores
         compare = max((judge.placements_to_compare for judge in judges), default=1)
         best: _Way | None = None
@@ -122,22 +139,19 @@ class _GangCycle:
         cost = sum(judge.placement_cost(self._state, placement) for judge in judges)
         return _Way(cost, batches, placed, dict(search.chosen))
 
-    def _lacking(self, demand: Sequence[Share]) -> Condition | None:
-        """Set when some class of pods has not enough room in the whole cluster, whatever the topology."""
-        for share in demand:
-            room = int(share.pod_class.fits.sum())
-            if room < len(share.pods):
-                tally = self._tools.diagnosis.tally(self._state, share.pods[0])
-                nodes = ", ".join(f"{count} nodes {reason}" for reason, count in tally.most_common())
-                message = f"{room} of {len(share.pods)} pods fit in the whole cluster"
-                if not self._tools.cluster.node_count:
-                    message = "the cluster has no nodes"
-                elif nodes:
-                    message += f" ({nodes})"
-                return self._condition(Reason.GANG_DOES_NOT_FIT, message)
-        return None
-
     def _failure(self, demand: Sequence[Share]) -> Condition:
+        short = self._short
+        if short is not None and not self._budget.spent:
+            self._tools.table.refresh(short.pod_class)
+            room = int(short.pod_class.fits.sum())
+            tally = self._tools.diagnosis.tally(self._state, short.pods[0])
+            nodes = ", ".join(f"{count} nodes {reason}" for reason, count in tally.most_common())
+            message = f"{room} of {len(short.pods)} pods fit in the whole cluster"
+            if not self._tools.cluster.node_count:
+                message = "the cluster has no nodes"
+            elif nodes:
+                message += f" ({nodes})"
+            return self._condition(Reason.GANG_DOES_NOT_FIT, message)
         if self._budget.spent:
             return self._condition(
                 Reason.SEARCH_BUDGET_EXHAUSTED,
@@ -182,7 +196,11 @@ class _GangCycle:
         placed = {pod.uid: slot for pod, slot in self._state.placed}
         leftover: list[tuple[Pod, Reason, str]] = []
         for leaf in minimum.leaves():
-            waiting = [pod for pod in leaf.extra if pod.uid not in placed]
+            if leaf.lack is not None:
+                absent = self._members.waiting.get(leaf.name, ())
+                leftover += [(pod, Reason.GANG_INCOMPLETE, leaf.lack) for pod in absent]
+                continue
+            waiting = [pod for pod in (*leaf.core, *leaf.extra) if pod.uid not in placed]
             if not waiting:
                 continue
             chosen = search.chosen.get(leaf.name)
@@ -217,8 +235,10 @@ class _GangCycle:
                 self._tools.table.refresh(share.pod_class)
                 fits = share.pod_class.fits
                 room = int(fits.sum() if allowed is None else fits[allowed].sum())
-                for count in {min(room, len(left)), 1} - {0}:
-                    if self._filler.fill(left[:count], candidate, scope, self._group.strategy, self._budget):
+                for count in dict.fromkeys((min(room, len(left)), min(room, 1))):
+                    if count and self._filler.fill(
+                        left[:count], candidate, scope, self._group.strategy, self._budget
+                    ):
                         break
                 if len(self._state.placed) > before:
                     break
@@ -252,7 +272,7 @@ class _GangCycle:
     ) -> tuple[DomainFit, ...]:
         """The domain taken, then the others in the order of the gang's strategy."""
         tree = self._state.tree
-        if not domains or tree is None:
+        if not domains or not placed or tree is None:
             return domains
         positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
         path = tree.path(tree.tightest(positions))
@@ -296,6 +316,11 @@ class _GangCycle:
         return Condition(
             reason=reason, object=f"PodGroup/{self._group.key}", message=message, remedy=remedy, blocking=True
         )
+
+
+def _short_of_room(demand: Sequence[Share]) -> Share | None:
+    """The first class with too little room in the whole cluster; the classes are up to date."""
+    return next((share for share in demand if int(share.pod_class.fits.sum()) < len(share.pods)), None)
 
 
 def _tree_of(constraints: Constraints) -> Tree | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
@@ -85,7 +86,8 @@ def missing(group: PodGroup, members: Roster) -> str | None:
         return f"{members.total} of at least {group.min_member} members have appeared"
     if not group.subgroups:
         return None
-    short = _short(group, members, None, group.min_subgroups)
+    below = _children(group)
+    short = _short(below[None], below, members, group.min_subgroups)
     return None if short is None else f"{short} (minimum of each subgroup counts)"
 
 
@@ -119,27 +121,41 @@ def parts(group: PodGroup, members: Roster, constraints: Constraints, everyone: 
     """The gang as a tree of parts; ``everyone`` takes all members as needed, else only the minimum."""
     if not group.subgroups:
         return _leaf_part("", group.min_member, members, constraints, everyone)
-    children = [_part(group, subgroup, members, constraints, everyone) for subgroup in _children(group, None)]
+    below = _children(group)
+    children = [_part(subgroup, below, members, constraints, everyone) for subgroup in below[None]]
     if UNASSIGNED in members.waiting or UNASSIGNED in members.running:
         children.append(_leaf_part(UNASSIGNED, 0, members, constraints, everyone))
-    required = len(children) if group.min_subgroups is None else group.min_subgroups
-    return Part(name="", levels=constraints.levels.get(""), children=tuple(children), min_children=required)
+    return _inner_part("", children, None if everyone else group.min_subgroups, constraints)
 
 
 def _part(
-    group: PodGroup, subgroup: SubGroup, members: Roster, constraints: Constraints, everyone: bool
+    subgroup: SubGroup, below: "_Children", members: Roster, constraints: Constraints, everyone: bool
 ) -> Part:
-    below = _children(group, subgroup.name)
-    if not below:
-        return _leaf_part(subgroup.name, subgroup.min_member, members, constraints, everyone)
-    children = tuple(_part(group, child, members, constraints, everyone) for child in below)
-    required = len(children) if subgroup.min_subgroups is None else subgroup.min_subgroups
+    lack = _lack(subgroup, below, members)
+    if subgroup.name not in below:
+        part = _leaf_part(subgroup.name, subgroup.min_member, members, constraints, everyone)
+        return part if lack is None else replace(part, core=(), extra=(), lack=lack)
+    children = [_part(child, below, members, constraints, everyone) for child in below[subgroup.name]]
+    if lack is not None:
+        children = [_without_pods(child, lack) for child in children]
+    part = _inner_part(subgroup.name, children, None if everyone else subgroup.min_subgroups, constraints)
+    return part if lack is None else replace(part, lack=lack)
+
+
+def _inner_part(
+    name: str, children: Sequence[Part], min_subgroups: int | None, constraints: Constraints
+) -> Part:
+    # Children that ask for nothing are always satisfied, but they are not what the minimum counts.
+    idle = sum(1 for child in children if child.lack is not None or child.name == UNASSIGNED)
+    required = len(children) if min_subgroups is None else min(min_subgroups + idle, len(children))
     return Part(
-        name=subgroup.name,
-        levels=constraints.levels.get(subgroup.name),
-        children=children,
-        min_children=required,
+        name=name, levels=constraints.levels.get(name), children=tuple(children), min_children=required
     )
+
+
+def _without_pods(part: Part, lack: str) -> Part:
+    children = tuple(_without_pods(child, lack) for child in part.children)
+    return replace(part, core=(), extra=(), children=children, lack=part.lack or lack)
 
 
 def _leaf_part(name: str, minimum: int, members: Roster, constraints: Constraints, everyone: bool) -> Part:
@@ -155,29 +171,36 @@ def _leaf_part(name: str, minimum: int, members: Roster, constraints: Constraint
     )
 
 
-def _children(group: PodGroup, parent: str | None) -> list[SubGroup]:
-    return [subgroup for subgroup in group.subgroups if subgroup.parent == parent]
+#: Subgroups by the name of their parent (None: the gang itself), in declared order.
+_Children = Mapping[str | None, Sequence[SubGroup]]
+
+
+def _children(group: PodGroup) -> _Children:
+    children: dict[str | None, list[SubGroup]] = {None: []}
+    for subgroup in group.subgroups:
+        children.setdefault(subgroup.parent, []).append(subgroup)
+    return children
 
 
 def _leaf(pod: Pod, leaves: set[str]) -> str:
     return pod.subgroup if pod.subgroup in leaves else UNASSIGNED
 
 
-def _short(group: PodGroup, members: Roster, parent: str | None, min_subgroups: int | None) -> str | None:
-    children = _children(group, parent)
-    lacking = []
-    for child in children:
-        if _children(group, child.name):
-            lack = _short(group, members, child.name, child.min_subgroups)
-        else:
-            present = members.present(child.name)
-            lack = (
-                f"subgroup {child.name!r} has {present} of {child.min_member} members"
-                if present < child.min_member
-                else None
-            )
-        if lack is not None:
-            lacking.append(lack)
+def _lack(subgroup: SubGroup, below: _Children, members: Roster) -> str | None:
+    """What a subgroup lacks to be complete, as a sentence."""
+    if subgroup.name in below:
+        return _short(below[subgroup.name], below, members, subgroup.min_subgroups)
+    present = members.present(subgroup.name)
+    if present >= subgroup.min_member:
+        return None
+    return f"subgroup {subgroup.name!r} has {present} of {subgroup.min_member} members"
+
+
+def _short(
+    children: Sequence[SubGroup], below: _Children, members: Roster, min_subgroups: int | None
+) -> str | None:
+    lacks = [_lack(child, below, members) for child in children]
+    lacking = [lack for lack in lacks if lack is not None]
     required = len(children) if min_subgroups is None else min_subgroups
     return ", ".join(lacking) if len(children) - len(lacking) < required else None
 

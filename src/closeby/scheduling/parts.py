@@ -34,6 +34,13 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     extra: tuple[Pod, ...] = ()
     #: Leaf: slots of members that already run.
     anchors: tuple[int, ...] = ()
+    #: Set when too few members have appeared: none of them is placed now, for this reason.
+    lack: str | None = None
+
+    @property
+    def may_leave_out(self) -> bool:
+        """Whether some part of it may stay without a place."""
+        return self.min_children < len(self.children) or any(child.may_leave_out for child in self.children)
 
     def leaves(self) -> Iterator["Part"]:
         """All leaves, in declared order."""
@@ -143,12 +150,13 @@ class SearchedPart:
         return np.zeros(tree.count(level), dtype=np.int64) if room is None else room
 
     def _level(self, tree: Tree, index: int, level: int) -> Counts:
+        # Asked anew each time: what was tried meanwhile is undone, but the class has not seen that yet.
         counts = self._counts.get((tree.name, index))
         if counts is None:
-            counts = scoped_counts(
-                self._table, self._demand[index].pod_class, tree, self.scope, self._capacity
-            )
-            self._counts[tree.name, index] = counts
+            pod_class = self._demand[index].pod_class
+            counts = scoped_counts(self._table, pod_class, tree, self.scope, self._capacity)
+            if self.scope.mask_for(tree, self._capacity) is not None:
+                self._counts[tree.name, index] = counts  # A copy that nothing changes.
         return np.asarray([counts.total]) if level < 0 else counts.of(level)
 
 

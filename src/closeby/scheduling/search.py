@@ -4,35 +4,19 @@ Every part is placed on a statement that can be undone exactly. A part's alterna
 that a sibling that finds no room sends the search back to the next alternative of the one before it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import PodGroup, Strategy
 from closeby.scheduling.assignment import Outlook, outlook
+from closeby.scheduling.budget import Budget
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.fill import Filler
-from closeby.scheduling.parts import Part, Scope, SearchedPart, scoped_counts, shares
+from closeby.scheduling.order import hardest_first
+from closeby.scheduling.parts import Part, Scope, SearchedPart, Share, scoped_counts, shares
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.statement import Statement
 from closeby.scheduling.tools import Tools
-
-#: Candidates tried for one gang before the search gives up; a count, so that results repeat.
-SEARCH_BUDGET = 4096
-
-
-class Budget:
-    """Counts what was tried. ``spent`` becomes True when something was left untried."""
-
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-        self.spent = False
-
-    def take(self) -> bool:
-        """One more try; False when the budget is used up."""
-        if self.left <= 0:
-            self.spent = True
-            return False
-        self.left -= 1
-        return True
+from closeby.topology.tree import Tree
 
 
 class Search:
@@ -46,7 +30,9 @@ class Search:
         state: CycleState,
         filler: Filler,
         budget: Budget,
+        apart: Mapping[str, Sequence[Tree]] = {},
     ) -> None:
+        """``apart``: leaves of which every way to place them is tried (see ``order.entangled``)."""
         self._cluster = tools.cluster
         self._table = tools.table
         self._generators = tools.profile.generators
@@ -54,6 +40,8 @@ class Search:
         self._statement = statement
         self._state = state
         self._filler = filler
+        self._apart = apart
+        self._shared: dict[str, tuple[Share, ...]] = {}
         self.budget = budget
         #: The candidate that holds each placed leaf, by name, with the scope it was found in.
         self.chosen: dict[str, tuple[Candidate | None, Scope]] = {}
@@ -68,7 +56,7 @@ class Search:
             yield from self._siblings(part, scope)
             return
         for candidate in candidates:
-            if not self.budget.take():
+            if not self.budget.take_candidate():
                 return
             yield from self._siblings(part, scope.narrowed(candidate, self._cluster.capacity))
 
@@ -77,67 +65,89 @@ class Search:
             self.chosen[part.name] = (None, scope)
             yield
             return
+        apart = self._apart.get(part.name)
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
-            if not self.budget.take():
+            if not self.budget.take_candidate():
                 return
+            self.chosen[part.name] = (candidate, scope)
             mark = self._statement.checkpoint()
             placed_before = len(self._state.placed)
             if self._filler.fill(part.core, candidate, scope, self._group.strategy, self.budget):
-                self.chosen[part.name] = (candidate, scope)
                 yield
             self._statement.rollback(mark)
             del self._state.placed[placed_before:]
+            if apart is not None:
+                yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
 
     def _siblings(self, part: Part, scope: Scope) -> Iterator[None]:
-        children = sorted(part.children, key=_hardest_first)
+        children = hardest_first(part)
         may_skip = len(children) - part.min_children
+        first = Outlook.EASY if may_skip else self._outlook(children, scope)
+        if first is Outlook.HOPELESS:
+            return
+        # As long as each sibling finds its place at once, looking ahead would only cost time.
+        careful = first is not Outlook.EASY or self._group.strategy is Strategy.SPREAD
         #: Per sibling on the way: its alternatives, and whether it is skipped now.
-        way: list[Iterator[bool]] = [self._try(children, 0, scope, may_skip)]
+        way: list[Iterator[bool]] = [self._try(children[0], scope, may_skip)]
         skipped: list[bool] = []
         while way:
             del skipped[len(way) - 1 :]
             step = next(way[-1], None)
             if step is None:
                 way.pop()
+                careful = True
                 continue
             skipped.append(step)
             if len(way) == len(children):
                 yield
-            else:
-                way.append(self._try(children, len(way), scope, may_skip - sum(skipped)))
+                continue
+            skips = may_skip - sum(skipped)
+            if careful and not skips and self._outlook(children[len(way) :], scope) is Outlook.HOPELESS:
+                continue
+            way.append(self._try(children[len(way)], scope, skips))
 
-    def _try(self, children: Sequence[Part], index: int, scope: Scope, may_skip: int) -> Iterator[bool]:
+    def _try(self, part: Part, scope: Scope, may_skip: int) -> Iterator[bool]:
         """Alternatives of one sibling; True stands for leaving it out."""
-        if may_skip or self._hopeful(children[index:], scope):
-            for _ in self.alternatives(children[index], scope):
-                yield False
+        for _ in self.alternatives(part, scope):
+            yield False
         if may_skip > 0:
-            for leaf in children[index].leaves():
+            for leaf in part.leaves():
                 self.chosen.pop(leaf.name, None)
             yield True
 
-    def _hopeful(self, siblings: Sequence[Part], scope: Scope) -> bool:
-        """False when the remaining siblings can be shown not to fit beside each other."""
-        judged: dict[tuple[object, str, int], list[int]] = {}
-        rooms = {}
+    def _outlook(self, siblings: Sequence[Part], scope: Scope) -> Outlook:
+        """Whether the siblings can fit beside each other, judged for each class of pods on its own."""
+        judged: dict[tuple[int, str, int], list[int]] = {}
+        rooms: dict[tuple[int, str, int], list[int]] = {}
         for part in siblings:
             levels = part.levels
-            if part.children or levels is None or levels.required is None or not part.core:
+            if part.children or levels is None or levels.required is None or not part.core or part.anchors:
                 continue
-            equal = shares(part.core, self._table)
-            if len(equal) > 1 or part.anchors:
-                continue
-            key = (equal[0].pod_class.key, levels.tree.name, levels.required)
-            judged.setdefault(key, []).append(len(part.core))
-            if key not in rooms:
-                counts = scoped_counts(
-                    self._table, equal[0].pod_class, levels.tree, scope, self._cluster.capacity
-                )
-                first, end = levels.tree.within(scope.domain_in(levels.tree), levels.required)
-                labelled = levels.tree.labelled[levels.required][first:end]
-                rooms[key] = (counts.of(levels.required)[first:end] * labelled).tolist()
-        return all(outlook(sizes, rooms[key]) is not Outlook.HOPELESS for key, sizes in judged.items())
+            for share in self._shares(part):
+                key = (id(share.pod_class), levels.tree.name, levels.required)
+                judged.setdefault(key, []).append(len(share.pods))
+                if key not in rooms:
+                    rooms[key] = self._rooms(share, levels.tree, levels.required, scope)
+        outlooks = {outlook(sizes, rooms[key], self.budget) for key, sizes in judged.items()}
+        if len(outlooks) == 1:
+            return outlooks.pop()
+        if Outlook.HOPELESS in outlooks:
+            return Outlook.HOPELESS
+        return Outlook.OPEN if outlooks else Outlook.EASY
+
+    def _rooms(self, share: Share, tree: Tree, level: int, scope: Scope) -> list[int]:
+        counts = scoped_counts(self._table, share.pod_class, tree, scope, self._cluster.capacity)
+        first, end = tree.within(scope.domain_in(tree), level)
+        rooms: list[int] = (counts.of(level)[first:end] * tree.labelled[level][first:end]).tolist()
+        return rooms
+
+    def _shares(self, part: Part) -> tuple[Share, ...]:
+        """A leaf's pods by class."""
+        found = self._shared.get(part.name)
+        if found is None:
+            found = self._shared[part.name] = shares(part.core, self._table)
+        return found
 
     def candidates(self, part: Part, scope: Scope) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
@@ -151,9 +161,3 @@ class Search:
             if proposed is not None:
                 return iter(proposed)
         return None
-
-
-def _hardest_first(part: Part) -> tuple[int, int, str]:
-    """Finer requirements before coarser, then more pods: what is placed later only needs sums of room."""
-    level = -1 if part.levels is None or part.levels.required is None else part.levels.required
-    return -level, -sum(len(leaf.core) for leaf in part.leaves()), part.name

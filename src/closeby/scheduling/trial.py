@@ -1,4 +1,7 @@
-"""Exhaustive placing of unequal pods inside one domain, within a budget of trials."""
+"""Exhaustive placing of pods on the nodes of one domain, within a budget of trials.
+
+For unequal pods, and for equal ones when it matters to other parts of the gang which nodes they take.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,6 +10,7 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
+from closeby.scheduling.budget import Budget
 from closeby.scheduling.classes import ClassTable, PodClass
 from closeby.scheduling.parts import Scope, Share, scoped_counts
 from closeby.scheduling.state import CycleState
@@ -15,22 +19,22 @@ from closeby.topology.tree import Tree
 
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
-
-#: Pods tried on nodes during one search.
-TRIALS = 2_000
+Bools = NDArray[np.bool_]
 
 
 class Trial:
-    """Depth-first search for unequal pods: hardest class first, on each distinct kind of node."""
+    """Depth-first search: one class after another, the tightest nodes first, each kind of node once."""
 
     def __init__(
         self,
+        *,
         cluster: Cluster,
         table: ClassTable,
         statement: Statement,
         state: CycleState,
         tree: Tree,
         inside: Scope,
+        budget: Budget,
     ) -> None:
         self._cluster = cluster
         self._table = table
@@ -38,58 +42,101 @@ class Trial:
         self._state = state
         self._tree = tree
         self._inside = inside
-        self._left = TRIALS
-        #: True when the search ended before everything was tried.
-        self.gave_up = False
+        self._budget = budget
+        first, end = tree.span(inside.domain_in(tree))
+        self._first, self._end = first, end
+        #: (n,) slots of the domain; everything below has one entry or column per such node.
+        self._slots = tree.slot_at[first:end]
+        self._owners: list[Ints] = []
+        #: Rank of each node in the order in which pods of the class in hand visit them.
+        self._ranks: list[Ints] = []
 
-    def place(self, demand: Sequence[Share]) -> bool:
-        """Place all pods, or leave nothing placed."""
+    def ways(self, demand: Sequence[Share], apart: Sequence[Tree] = ()) -> Iterator[None]:
+        """Each step places all pods in another way; the way before is undone, and at last the last one.
+
+        Nodes in different domains of the trees in ``apart`` are never of one kind.
+        """
+        self._owners = [at[tree.position_of[self._slots]] for tree in apart for at in _owners(tree)]
         pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
-        way = [self._options(pods, 0)]
+        self._ranks = [np.zeros(0, dtype=np.intp)] * len(pods)
+        visited: list[int] = []
+        way = [self._options(pods, 0, visited)]
         while way:
-            slot = next(way[-1], None)
-            if slot is None:
+            option = next(way[-1], None)
+            if option is None:
                 way.pop()
                 if way:
-                    self._statement.rollback(self._statement.checkpoint() - 1)
-                    self._state.placed.pop()
+                    self._undo(visited)
                 continue
-            if self._left <= 0:
-                self.gave_up = True
+            if not self._budget.take_trial():
                 for _ in range(len(way) - 1):
-                    self._statement.rollback(self._statement.checkpoint() - 1)
-                    self._state.placed.pop()
-                return False
-            self._left -= 1
+                    self._undo(visited)
+                return
             pod = pods[len(way) - 1][1]
+            slot = self._slots[option]
             self._statement.assume([pod], np.asarray([slot], dtype=np.intp))
-            self._state.placed.append((pod, slot))
+            self._state.placed.append((pod, int(slot)))
+            visited.append(option)
             if len(way) == len(pods):
-                return True
-            way.append(self._options(pods, len(way)))
-        return False
+                yield
+                self._undo(visited)
+            else:
+                way.append(self._options(pods, len(way), visited))
 
-    def _options(self, pods: Sequence[tuple[PodClass, Pod]], index: int) -> Iterator[int]:
-        """Slots for one pod, tightest first, one of each kind; none if a later class has lost its room."""
+    def _undo(self, visited: list[int]) -> None:
+        self._statement.rollback(self._statement.checkpoint() - 1)
+        self._state.placed.pop()
+        visited.pop()
+
+    def _options(
+        self, pods: Sequence[tuple[PodClass, Pod]], index: int, visited: Sequence[int]
+    ) -> Iterator[int]:
+        """Nodes for one pod; none if what is left cannot hold the pods that wait.
+
+        Equal pods visit the nodes in one fixed order, so that no two ways differ by exchanging equal pods.
+        """
         waiting: dict[int, tuple[PodClass, int]] = {}
         for pod_class, _ in pods[index:]:
             waiting[id(pod_class)] = (pod_class, waiting.get(id(pod_class), (pod_class, 0))[1] + 1)
-        rooms = {}
-        for key, (pod_class, count) in waiting.items():
-            counts = scoped_counts(self._table, pod_class, self._tree, self._inside, self._cluster.capacity)
-            first, end = self._tree.span(self._inside.domain_in(self._tree))
-            rooms[key] = counts.of(self._tree.node_level)[first:end].copy()
-            if int(rooms[key].sum()) < count:
-                return
+        rooms = {key: self._room(pod_class) for key, (pod_class, _) in waiting.items()}
+        if not self._enough(rooms, waiting):
+            return
         own = rooms[id(pods[index][0])]
-        slots = self._tree.slot_at[first:end]
-        kinds = np.stack([*rooms.values(), *self._columns(slots)])
-        usable = np.flatnonzero(own)
-        _, distinct = np.unique(kinds[:, usable], axis=1, return_index=True)
-        options = usable[np.sort(distinct)]
-        for option in options[np.argsort(own[options], kind="stable")].tolist():
-            yield int(slots[option])
+        if index and pods[index - 1][0] is pods[index][0]:
+            rank = self._ranks[index - 1]
+            usable = np.flatnonzero((own > 0) & (rank >= rank[visited[-1]]))
+        else:
+            order = np.argsort(own, kind="stable")
+            rank = np.empty(len(order), dtype=np.intp)
+            rank[order] = np.arange(len(order))
+            usable = np.flatnonzero(own)
+        self._ranks[index] = rank
+        if int(own[usable].sum()) < waiting[id(pods[index][0])][1]:
+            return
+        usable = usable[np.argsort(rank[usable])]
+        kinds = np.stack([*rooms.values(), *self._free(), *self._owners])[:, usable]
+        _, distinct = np.unique(kinds, axis=1, return_index=True)
+        yield from usable[np.sort(distinct)].tolist()
 
-    def _columns(self, slots: Ints) -> list[Counts]:
-        cluster = self._cluster
-        return [cluster.free(row, slots) for row in range(len(cluster.row_of))]
+    def _room(self, pod_class: PodClass) -> Counts:
+        counts = scoped_counts(self._table, pod_class, self._tree, self._inside, self._cluster.capacity)
+        return counts.of(self._tree.node_level)[self._first : self._end].copy()
+
+    def _enough(self, rooms: dict[int, Counts], waiting: dict[int, tuple[PodClass, int]]) -> bool:
+        if any(int(rooms[key].sum()) < count for key, (_, count) in waiting.items()):
+            return False
+        usable = self._slots[np.any(np.stack(list(rooms.values())) > 0, axis=0)]
+        asked: dict[int, int] = {}
+        for pod_class, count in waiting.values():
+            demand = self._cluster.demand(pod_class.pod.spec)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
+                asked[row] = asked.get(row, 0) + amount * count
+        return all(int(self._cluster.free(row, usable).sum()) >= amount for row, amount in asked.items())
+
+    def _free(self) -> list[Counts]:
+        return [self._cluster.free(row, self._slots) for row in range(len(self._cluster.row_of))]
+
+
+def _owners(tree: Tree) -> list[Ints]:
+    """Per level, coarse to fine: the domain of each position; ``-1`` stands for a slot outside the tree."""
+    return [np.append(at, -1) for at in tree.domain_at]

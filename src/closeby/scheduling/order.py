@@ -1,0 +1,62 @@
+"""In which order the parts of a gang are placed, and which of them can get in each other's way by that."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from closeby.scheduling.classes import ClassTable
+from closeby.scheduling.constraints import Levels
+from closeby.scheduling.parts import Part, shares
+from closeby.topology.tree import ROOT_LEVEL, Tree
+
+
+def hardest_first(part: Part) -> list[Part]:
+    """A part's children: finer requirements before coarser, then more pods, then by name.
+
+    What is placed later then only needs sums of room.
+    """
+    return sorted(part.children, key=_hardness)
+
+
+def entangled(part: Part, table: ClassTable) -> Mapping[str, Sequence[Tree]]:
+    """Leaves for which it matters to a later one which nodes of their domain they take.
+
+    For these, one way per domain is not all there is to try. Where pods are equal and each leaf is placed
+    before all coarser ones, only the room that is left in the domains counts, so that there are none.
+    Returns the trees in which nodes are to be told apart, by name of the leaf.
+    """
+    leaves = list(_in_order(part, None))
+    trees = {levels.tree.name: levels.tree for _, levels in leaves if levels is not None}
+    classes = {id(share.pod_class) for leaf, _ in leaves for share in shares(leaf.core, table)}
+    mixed = len(classes) > 1 or len({tree.name for tree in _required_trees(part)}) > 1
+    found: dict[str, Sequence[Tree]] = {}
+    finest_later = ROOT_LEVEL
+    for index, (leaf, levels) in enumerate(reversed(leaves)):
+        level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
+        if leaf.core and index and (mixed or level < finest_later):
+            found[leaf.name] = tuple(trees.values())
+        finest_later = max(finest_later, level)
+    return found
+
+
+def _in_order(part: Part, inherited: Levels | None) -> Iterator[tuple[Part, Levels | None]]:
+    """The leaves in the order in which they are placed, each with the nearest requirement on it."""
+    own = part.levels if part.levels is not None and part.levels.required is not None else inherited
+    if not part.children:
+        yield part, own
+    for child in hardest_first(part):
+        yield from _in_order(child, own)
+
+
+def _required_trees(part: Part) -> Iterator[Tree]:
+    if part.levels is not None and part.levels.required is not None:
+        yield part.levels.tree
+    for child in part.children:
+        yield from _required_trees(child)
+
+
+def _hardness(part: Part) -> tuple[int, int, str]:
+    return -_finest(part), -sum(len(leaf.core) for leaf in part.leaves()), part.name
+
+
+def _finest(part: Part) -> int:
+    level = ROOT_LEVEL if part.levels is None or part.levels.required is None else part.levels.required
+    return max([level, *(_finest(child) for child in part.children)])
