@@ -102,6 +102,11 @@ class LabelTable:
         self._labels[slot] = None
         for column in self._columns.values():
             column.set(slot, None)
+        # Values of former nodes stay in a vocabulary; one that holds little else is made anew when asked for.
+        stale = STALE_FACTOR * len(self._labels) + STALE_FLOOR
+        self._columns = {key: column for key, column in self._columns.items() if len(column.values) < stale}
+        if len(self._names.values) >= stale:
+            self._names = LabelColumn("metadata.name", 0)
 
     def column(self, key: str) -> LabelColumn:
         """The column of one label key."""
