@@ -33,6 +33,16 @@ from closeby.scheduling.outcomes import Bind, Outcome
 GPU = "example.com/gpu"
 HOSTNAME = "kubernetes.io/hostname"
 
+#: The example tree of the KAI topology-aware scheduling design: 32 GPUs in three zones.
+THREE_ZONES = """
+zone-a rack-a1 : na1=2 na2=2 na3=2
+zone-a rack-a2 : na4=4
+zone-a rack-a3 : na5=2 na6=2 na7=2
+zone-b rack-b1 : nb1=4 nb2=4
+zone-b rack-b2 : nb3=2
+zone-c rack-c1 : nc1=2 nc2=4
+"""
+
 
 def draw(drawing: str, levels: Sequence[str] = ("zone", "rack"), resource: str = GPU) -> list[Node]:
     """Nodes of a drawing."""
@@ -190,12 +200,14 @@ class World:
         assert outcome is not None, f"nothing was decided about {name}"
         return outcome
 
-    def used(self, prefix: str = "") -> dict[str, int]:
-        """Pods per node, of the pods whose name starts with ``prefix``."""
+    def used(self, prefix: str = "", by: str = HOSTNAME) -> dict[str, int]:
+        """Pods per node (or per value of another label), of the pods whose name starts with ``prefix``."""
         counts: dict[str, int] = {}
         for pod, chosen in self.where.items():
-            if pod.startswith(prefix):
-                counts[chosen] = counts.get(chosen, 0) + 1
+            slot = self.engine.cluster.slot(chosen)
+            if pod.startswith(prefix) and slot is not None:
+                place = self.engine.cluster.node_at(slot).labels.get(by, "-")
+                counts[place] = counts.get(place, 0) + 1
         return dict(sorted(counts.items()))
 
 
