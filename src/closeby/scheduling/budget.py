@@ -2,8 +2,8 @@
 
 #: Candidates (domains) tried.
 CANDIDATES = 4096
-#: Single pods of unequal ones tried on nodes.
-TRIALS = 4096
+#: Single pods taken back from a node, where unequal ones are tried one by one.
+BACKTRACKS = 2048
 #: Steps of the check whether siblings can share out the domains at all.
 STEPS = 100_000
 
@@ -11,11 +11,11 @@ STEPS = 100_000
 class Budget:
     """Counts down what is left. ``spent`` becomes True when something was left untried."""
 
-    __slots__ = ("candidates", "spent", "steps", "trials")
+    __slots__ = ("backtracks", "candidates", "spent", "steps")
 
     def __init__(self) -> None:
         self.candidates = CANDIDATES
-        self.trials = TRIALS
+        self.backtracks = BACKTRACKS
         self.steps = STEPS
         self.spent = False
 
@@ -27,12 +27,12 @@ class Budget:
         self.candidates -= 1
         return True
 
-    def take_trial(self) -> bool:
-        """One more pod on a node; False when that budget is used up."""
-        if self.trials <= 0:
+    def take_backtrack(self) -> bool:
+        """One more pod taken back; False when that budget is used up."""
+        if self.backtracks <= 0:
             self.spent = True
             return False
-        self.trials -= 1
+        self.backtracks -= 1
         return True
 
     def take_step(self) -> bool:

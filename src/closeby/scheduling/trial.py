@@ -1,4 +1,4 @@
-"""Exhaustive placing of pods on the nodes of one domain, within a budget of trials.
+"""Exhaustive placing of pods on the nodes of one domain, within a budget of backtracks.
 
 For unequal pods, and for equal ones when it matters to other parts of the gang which nodes they take.
 """
@@ -65,13 +65,12 @@ class Trial:
             option = next(way[-1], None)
             if option is None:
                 way.pop()
-                if way:
-                    self._undo(visited)
+                if not way:
+                    break
+                self._undo(visited)
+                if not self._budget.take_backtrack():
+                    break
                 continue
-            if not self._budget.take_trial():
-                for _ in range(len(way) - 1):
-                    self._undo(visited)
-                return
             pod = pods[len(way) - 1][1]
             slot = self._slots[option]
             self._statement.assume([pod], np.asarray([slot], dtype=np.intp))
@@ -80,8 +79,12 @@ class Trial:
             if len(way) == len(pods):
                 yield
                 self._undo(visited)
+                if not self._budget.take_backtrack():
+                    break
             else:
                 way.append(self._options(pods, len(way), visited))
+        while visited:
+            self._undo(visited)
 
     def _undo(self, visited: list[int]) -> None:
         self._statement.rollback(self._statement.checkpoint() - 1)
