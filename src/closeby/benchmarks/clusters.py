@@ -40,9 +40,7 @@ def nodes(count: int, racks_a_block: int = RACKS_A_BLOCK, nodes_a_rack: int = NO
 
 def needs(gpus: int, extra_cpu: int = 0) -> PodSpec:
     """A pod's needs: 8 CPU and 64 GiB per GPU."""
-    return PodSpec(
-        requests=(("cpu", 8_000 * gpus + extra_cpu), ("memory", 64 * GIB * gpus), (GPU, gpus))
-    )
+    return PodSpec(requests=(("cpu", 8_000 * gpus + extra_cpu), ("memory", 64 * GIB * gpus), (GPU, gpus)))
 
 
 def usage(count: int, seed: int = 7) -> Iterator[Pod]:
@@ -70,9 +68,7 @@ def gang(
     """A gang of equal pods with its pods."""
     asked = required is not None or preferred is not None
     constraint = TopologyConstraint(topology="network", required=required, preferred=preferred)
-    group = PodGroup(
-        namespace="bench", name=name, min_member=size, constraint=constraint if asked else None
-    )
+    group = PodGroup(namespace="bench", name=name, min_member=size, constraint=constraint if asked else None)
     return group, gang_pods(name, size, needs(gpus))
 
 

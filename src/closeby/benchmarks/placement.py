@@ -59,9 +59,7 @@ def engine_of(count: int, *plugins: PluginEntry) -> Engine:
     """An engine with the benchmark's cluster."""
     configuration = Configuration(plugins=plugins)
     engine = Engine(lambda handle: profile_for(configuration, handle))
-    clusters.fill(
-        engine, clusters.nodes(count), clusters.topology("block", "rack"), clusters.usage(count)
-    )
+    clusters.fill(engine, clusters.nodes(count), clusters.topology("block", "rack"), clusters.usage(count))
     return engine
 
 
@@ -117,6 +115,4 @@ def _place(engine: Engine, shape: Shape, run: int, *changes: Event) -> Sample:
 
 
 def _cordoned(node: clusters.Node) -> clusters.Node:
-    return clusters.Node(
-        name=node.name, labels=node.labels, allocatable=node.allocatable, unschedulable=True
-    )
+    return clusters.Node(name=node.name, labels=node.labels, allocatable=node.allocatable, unschedulable=True)
