@@ -36,8 +36,8 @@ demo: $(PROJECT)  ## Place gangs on a made-up GPU cluster and say why
 test: $(PROJECT)  ## Run all tests
 	@$(BIN)/pytest
 
-bench: $(PROJECT)  ## Measure the speed of decisions
-	@$(BIN)/closeby bench
+bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
+	@$(BIN)/closeby bench --json -
 
 lint: $(PROJECT)  ## Check the format, the code, the types and the layers
 	$(BIN)/ruff format --check

@@ -1,6 +1,7 @@
 """Every extension point is asked where upstream asks it, shown by one small plugin each."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -178,5 +179,5 @@ def test_results_per_placement_are_asked_again_after_every_pod() -> None:
     apart = world(TWO_RACKS, plugins=[plugin(ApartFromTheLast)])
     apart.run(gang(min_member=4, required="rack"), members=pods("train", 4))
     order = [apart.where[f"train-{index}"] for index in range(4)]
-    assert all(one != other for one, other in zip(order, order[1:], strict=False))
+    assert all(one != other for one, other in pairwise(order))
     assert {name[0] for name in order} in ({"a"}, {"b"})

@@ -1,12 +1,17 @@
 """What a benchmark measures, and how: CPU and wall time of one call, repeated."""
 
 import gc
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import numpy as np
 from msgspec import Struct
+
+from closeby import __version__
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -39,6 +44,32 @@ class Figure(Struct, frozen=True, kw_only=True):
         if self.target_mib is not None and self.memory_mib is not None:
             return self.memory_mib <= self.target_mib
         return None if self.target_ms is None else self.cpu_ms <= self.target_ms
+
+
+class Machine(Struct, frozen=True):
+    """Where figures were measured."""
+
+    processor: str
+    cores: int
+    python: str
+    numpy: str
+    closeby: str
+
+
+class Result(Struct, frozen=True):
+    """All figures of one run."""
+
+    machine: Machine
+    figures: tuple[Figure, ...]
+
+
+def this_machine() -> Machine:
+    """What can be told of this machine without asking anybody."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as described:
+        lines = [line for line in described if line.startswith("model name")]
+        model = lines[0].partition(":")[2].strip() if lines else model
+    return Machine(model, os.cpu_count() or 1, platform.python_version(), np.__version__, __version__)
 
 
 class Sample(Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from closeby.benchmarks import clusters
 from closeby.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
 from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.objects.nodes import Node
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, NodeAdded, PodAdded, PodRemoved, Tick
@@ -114,5 +115,5 @@ def _place(engine: Engine, shape: Shape, run: int, *changes: Event) -> Sample:
     return sample
 
 
-def _cordoned(node: clusters.Node) -> clusters.Node:
-    return clusters.Node(name=node.name, labels=node.labels, allocatable=node.allocatable, unschedulable=True)
+def _cordoned(node: Node) -> Node:
+    return Node(name=node.name, labels=node.labels, allocatable=node.allocatable, unschedulable=True)

@@ -50,7 +50,7 @@ def refusals() -> Iterator[Figure]:
             samples = []
             for _ in range(20):
                 engine.handle(GroupChanged(group))
-                samples.append(timed(lambda: len(engine.handle(Tick()))))
+                samples.append(timed(lambda: _bound(engine)))
             engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(group.key))
             yield summary("time to say no", f"{size} x {gpus} GPU required=rack", NODES, size, samples, 0.2)
 
@@ -67,12 +67,16 @@ def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[Sample],
             return len(engine.handle(*(PodAdded(pod) for pod in pods)))
 
         def decide(engine: Engine = engine) -> int:
-            return sum(isinstance(decision, Bind) for decision in engine.handle(Tick()))
+            return _bound(engine)
 
         with quiet_collector():
             intake.append(timed(hear))
             decisions.append(timed(decide))
     return intake, decisions
+
+
+def _bound(engine: Engine) -> int:
+    return sum(isinstance(decision, Bind) for decision in engine.handle(Tick()))
 
 
 def _parted(gangs: Sequence[tuple[PodGroup, list[Pod]]]) -> tuple[list[PodGroup], list[Pod]]:

@@ -1,8 +1,7 @@
 """`closeby bench`: how fast decisions are on this machine."""
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -14,11 +13,14 @@ if TYPE_CHECKING:
 
 @click.command(name="bench")
 @click.option("--only", metavar="NAME", multiple=True, help="Only this benchmark. May be repeated.")
-@click.option("--json", "json_path", metavar="FILE", type=click.Path(dir_okay=False), help="Write figures.")
-def command(*, only: tuple[str, ...], json_path: str | None) -> None:
+@click.option(
+    "--json", "json_file", metavar="FILE", type=click.File("wb"), help="Write the figures as JSON (- prints)."
+)
+def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
     """Measure the speed of decisions and print a table."""
     import msgspec
 
+    from closeby.benchmarks.figures import Result, this_machine
     from closeby.benchmarks.suite import BENCHMARKS, run
     from closeby.cli.inputs import Unusable
     from closeby.report.console import show
@@ -31,8 +33,9 @@ def command(*, only: tuple[str, ...], json_path: str | None) -> None:
         figures.append(figure)
         click.echo(f"measured {figure.benchmark}: {figure.case}", err=True)
     show(_views(figures))
-    if json_path is not None:
-        Path(json_path).write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
+    if json_file is not None:
+        result = Result(this_machine(), tuple(figures))
+        json_file.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
 
 def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
