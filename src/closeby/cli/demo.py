@@ -23,7 +23,7 @@ def command(*, output: str) -> None:
 
     manifests = demo_manifests()
     began = perf_counter()
-    run = simulate(manifests, CONFIGURATION, explain=True, explain_everything=True)
+    run = simulate(manifests, CONFIGURATION, explain=[WHY_HERE, WHY_NOT], explain_everything=True)
     seconds = perf_counter() - began
     report = scheduling_report(run)
 

@@ -22,17 +22,18 @@ def command(*, subject: str, sources: Sources, output: str) -> None:
     """
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.output import emit
-    from closeby.report.explanations import Unclear, explain, find_subject
+    from closeby.report.explanations import explain
+    from closeby.report.subjects import Unclear, find_subject
     from closeby.simulator.runs import simulate
 
     inputs = read_inputs(sources)
     with usable_configuration():
-        run = simulate(inputs.manifests, inputs.configuration, explain=True, explain_everything=True)
-    found = find_subject(run, subject)
-    if isinstance(found, Unclear):
-        choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
-        raise Unusable(f"{found.message}{choices}")
-    explanation = explain(run, *found)
+        found = find_subject(simulate(inputs.manifests, inputs.configuration, schedule=False), subject)
+        if isinstance(found, Unclear):
+            choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
+            raise Unusable(f"{found.message}{choices}")
+        run = simulate(inputs.manifests, inputs.configuration, explain=[found.item], explain_everything=True)
+    explanation = explain(run, found)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.explanation_view import explanation_views

@@ -10,9 +10,10 @@ from rich.text import Text
 from closeby.objects.groups import PodGroup
 from closeby.report.documents import GroupEntry, SchedulingReport
 from closeby.report.explanation_view import domains_table
-from closeby.report.explanations import GANG, explain
+from closeby.report.explanations import explain
 from closeby.report.layout import plain_table
 from closeby.report.rack_map import legend, letters, rack_map
+from closeby.report.subjects import GANG, Subject
 from closeby.report.words import path_text, plural, plural_noun, span_text
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
@@ -104,7 +105,7 @@ def _where(entry: GroupEntry) -> Text:
 
 
 def _explanation(run: Run, key: str, title: str) -> Iterator[RenderableType]:
-    explanation = explain(run, GANG, key)
+    explanation = explain(run, Subject(GANG, key, key))
     yield Text()
     yield Text.assemble((title, "bold cyan"), ("  as `closeby explain` tells it", "dim"))
     for sentence in explanation.sentences:

@@ -7,8 +7,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.explanations import DomainLine, Explanation, NodeLine
+from closeby.report.explanations import Explanation
 from closeby.report.layout import condition_line, plain_table
+from closeby.report.lines import DomainLine, NodeLine
 from closeby.report.words import counts_text, names_text, path_text, plural, runs_of
 
 #: Lines of a table before it says how many more there are.

@@ -2,22 +2,10 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.report.documents import DomainPath
+from closeby.report.lines import PartLine
 from closeby.simulator.runs import Run
-
-
-class PartLine(Struct, frozen=True, kw_only=True):
-    """One subgroup; ``domain`` is the tightest one that holds its placed pods, in ``topology``."""
-
-    name: str
-    pods: int
-    placed: int
-    topology: str | None
-    domain: DomainPath
 
 
 def parts_of(run: Run, group: PodGroup, pods: Sequence[Pod]) -> tuple[PartLine, ...]:

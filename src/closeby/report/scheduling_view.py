@@ -11,7 +11,7 @@ from rich.text import Text
 from closeby.report.decisions_view import decision_views
 from closeby.report.documents import ConditionEntry, GroupEntry, PodEntry, SchedulingReport
 from closeby.report.layout import plain_table, section, worth_knowing
-from closeby.report.parts import PartLine
+from closeby.report.lines import PartLine
 from closeby.report.words import Names, names_text, path_text, plural, runs_of, span_text
 
 #: Lines that one gang or owner may take in the table of pods.

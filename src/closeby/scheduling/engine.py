@@ -4,7 +4,7 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 (After the state machine of dask.distributed's worker.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +47,13 @@ class Engine:
         self,
         build_profile: Callable[[Handle], Profile],
         *,
-        explain: bool = False,
+        explain: bool | Collection[str] = False,
         explain_everything: bool = False,
     ) -> None:
-        """``explain`` records candidates, scores and refusals with every outcome, at a cost."""
+        """``explain`` records candidates, scores and refusals with every outcome, at a cost.
+
+        A collection names the gangs and plain pods (``namespace/name``) for which that is done.
+        """
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
         self.books = Books()

@@ -49,7 +49,8 @@ class _GangCycle:
         self._state = CycleState(group, _tree_of(constraints), anchors)
         self._statement = tools.statement()
         self._recorded: dict[str, PodExplanation] = {}
-        self._filler = tools.filler(self._statement, self._state, self._record if tools.explain else None)
+        self._explain = tools.explains(group.key)
+        self._filler = tools.filler(self._statement, self._state, self._record if self._explain else None)
         self._budget = Budget()
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
         self._short: Share | None = None
@@ -61,7 +62,7 @@ class _GangCycle:
             return Attempt(refusal=refusal, tree=self._state.tree)
         minimum = parts(self._group, self._members, self._constraints, everyone=False)
         demand = shares([pod for leaf in minimum.leaves() for pod in leaf.core], table)
-        domains = self._survey(shares(waiting, table)) if self._tools.explain else ()
+        domains = self._survey(shares(waiting, table)) if self._explain else ()
         search = self._find(minimum, demand)
         if search is None:
             refusal = self._failure(demand)
@@ -283,7 +284,7 @@ class _GangCycle:
 
     def _explanations(self, waiting: tuple[Pod, ...]) -> tuple[PodExplanation, ...]:
         """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
-        if not self._tools.explain:
+        if not self._explain:
             return ()
         if self._recorded:
             return tuple(self._recorded[pod.uid] for pod in waiting if pod.uid in self._recorded)

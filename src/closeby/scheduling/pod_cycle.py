@@ -14,7 +14,7 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
     refusal = tools.pre_filter(state, (pod,))
     if refusal is not None:
         return Attempt(refusal=refusal)
-    explanations = (tools.explain_pod(state, pod),) if tools.explain else ()
+    explanations = (tools.explain_pod(state, pod),) if tools.explains(pod.key) else ()
     statement = tools.statement()
     slot = tools.filler(statement, state).best_node(pod, None)
     if slot is None:

@@ -1,6 +1,6 @@
 """What every cycle works with: the cluster, the plugins, the cached judgements and the diagnosis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -42,7 +42,7 @@ class Tools:
         topologies: Topologies,
         profile: Profile,
         *,
-        explain: bool,
+        explain: bool | Collection[str],
         explain_everything: bool,
     ) -> None:
         self.cluster = cluster
@@ -50,7 +50,7 @@ class Tools:
         self.profile = profile
         self.table = ClassTable(cluster, profile.filters, profile.scores)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
-        self.explain = explain
+        self._explain = explain
         self.explain_everything = explain_everything
 
     def statement(self) -> Statement:
@@ -70,6 +70,10 @@ class Tools:
             flat_tree=self.topologies.flat(),
             before_pod=before_pod,
         )
+
+    def explains(self, key: str) -> bool:
+        """Whether the gang or plain pod of that name is to be explained."""
+        return self._explain if isinstance(self._explain, bool) else key in self._explain
 
     def explain_pod(self, state: CycleState, pod: Pod) -> PodExplanation:
         """How the nodes look to a pod right now."""

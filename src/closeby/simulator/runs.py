@@ -3,7 +3,7 @@
 A run is pure: the same objects and configuration give the same result, however they were spread over files.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -87,12 +87,13 @@ def simulate(
     *,
     scheduler_name: str | None = None,
     schedule: bool = True,
-    explain: bool = False,
+    explain: bool | Collection[str] = False,
     explain_everything: bool = False,
 ) -> Run:
     """Take everything in and schedule until nothing changes.
 
     All pending pods are scheduled, whatever scheduler they name, unless ``scheduler_name`` is given.
+    ``explain`` records candidates, scores and refusals, of all or of the gangs and plain pods it names.
     ``schedule=False`` stops before the first decision: the state as the manifests tell it.
 
     Raises:

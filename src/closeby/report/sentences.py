@@ -1,0 +1,136 @@
+"""Explanations in words: why a gang or pod waits, or why it lies where it lies."""
+
+from collections.abc import Iterable, Sequence
+
+from closeby.objects.groups import PodGroup, Strategy
+from closeby.objects.pods import Pod
+from closeby.report.documents import GroupEntry, PodEntry
+from closeby.report.lines import DomainLine, NodeLine
+from closeby.report.words import path_text, plural, plural_noun
+from closeby.scheduling.outcomes import Outcome
+
+
+def gang_sentences(
+    entry: GroupEntry,
+    group: PodGroup | None,
+    outcome: Outcome | None,
+    domains: Sequence[DomainLine],
+    pods: Sequence[Pod],
+) -> Iterable[str]:
+    """What became of a gang, and why; ``domains`` with the taken ones first, then the runner-up."""
+    key = f"{entry.namespace}/{entry.name}"
+    if entry.reason is not None:
+        yield f"{key} waits ({entry.reason}): {entry.message}."
+        best = max(domains, key=lambda line: line.fits, default=None)
+        if best is not None and not entry.scheduled and path_text(best.domain) not in (entry.message or ""):
+            yield _why_not(best, len(domains))
+        return
+    if not entry.scheduled:
+        yield f"{key} has no pods to schedule."
+        return
+    nodes = plural(entry.span.get("hostname", 0), "node")
+    where = f"in {path_text(entry.domain)} ({entry.level})" if entry.domain else "across the cluster"
+    count = f"all {entry.scheduled}" if entry.scheduled == len(pods) else f"{entry.scheduled} of {len(pods)}"
+    yield (
+        f"{count} pods of {key} lie {where}, on {nodes}.".capitalize()
+        if count[0] == "a"
+        else (f"{count} pods of {key} lie {where}, on {nodes}.")
+    )
+    if outcome is None:
+        yield "They came with their nodes in the input; nothing had to be decided."
+    elif domains:
+        yield _why_here(domains, group)
+    elif entry.topology is None:
+        yield "No topology applies to it, so each pod went to the best node."
+
+
+def _why_not(best: DomainLine, looked_at: int) -> str:
+    level = best.level or "part of the cluster"
+    lack = f" ({best.lack})" if best.lack else ""
+    if best.fits >= best.wanted:
+        where = path_text(best.domain)
+        return f"{where} alone would hold all {best.wanted} pods, but not as the subgroups require."
+    return (
+        f"Of {plural(looked_at, level)} the roomiest, {path_text(best.domain)}, "
+        f"holds {best.fits} of {best.wanted} pods{lack}."
+    )
+
+
+def _why_here(domains: Sequence[DomainLine], group: PodGroup | None) -> str:
+    taken = [line for line in domains if line.taken]
+    others = [line for line in domains if not line.taken]
+    if not taken:
+        return "It is the best place for the gang as a whole."
+    level = taken[0].level or "part of the cluster"
+    wanted = taken[0].wanted
+    holding = [line for line in others if line.fits >= wanted]
+    if len(taken) > 1:
+        shares = ", ".join(f"{path_text(line.domain)} takes {line.taken}" for line in taken[:4])
+        more = f" and {len(taken) - 4} more" if len(taken) > 4 else ""
+        if any(line.fits >= wanted for line in domains):
+            return f"It uses {plural(len(taken), level)}: {shares}{more}."
+        return f"No {level} holds all {wanted} pods, so the gang uses {len(taken)} of them: {shares}{more}."
+    here = taken[0]
+    if group is not None and here.taken < wanted:
+        return f"{path_text(here.domain)} takes {here.taken} of the {wanted} pods that looked for a place."
+    if not holding:
+        return _only_one(here, others, level)
+    runner_up = holding[0]
+    rule = _rule(here, runner_up, group)
+    return (
+        f"{len(holding) + 1} {plural_noun(level)} hold all {wanted} pods. {rule}: {path_text(here.domain)} "
+        f"had room for {here.fits}, the runner-up {path_text(runner_up.domain)} for {runner_up.fits}."
+    )
+
+
+def _only_one(here: DomainLine, others: Sequence[DomainLine], level: str) -> str:
+    if not others:
+        return f"{path_text(here.domain)} is the only {level} there is."
+    second = max(others, key=lambda line: line.fits)
+    lack = f" ({second.lack})" if second.lack else ""
+    return (
+        f"{path_text(here.domain)} is the only {level} that holds all {here.wanted} pods; "
+        f"the next, {path_text(second.domain)}, holds {second.fits}{lack}."
+    )
+
+
+def _rule(here: DomainLine, runner_up: DomainLine, group: PodGroup | None) -> str:
+    strategy = Strategy.BINPACK if group is None else group.strategy
+    if here.fits == runner_up.fits:
+        return "Of equally full ones the first by name is taken"
+    tighter = here.fits < runner_up.fits
+    if strategy is Strategy.BINPACK and tighter:
+        return "Strategy binpack takes the tightest"
+    if strategy is Strategy.SPREAD and not tighter:
+        return "Strategy spread takes the emptiest"
+    return "Members that already run, or a tighter fit below, decided"
+
+
+def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine]) -> Iterable[str]:
+    """What became of a pod that belongs to no gang, and why; ``nodes`` with the best first."""
+    key = f"{entry.namespace}/{entry.name}"
+    if entry.phase == "Running":
+        yield f"{key} came with its node in the input ({entry.node}); nothing had to be decided."
+        return
+    if entry.node is None:
+        reason = f" ({entry.reason})" if entry.reason else ""
+        yield f"{key} waits{reason}: {entry.message}."
+        return
+    yield f"{key} went to {entry.node}."
+    here = next((line for line in nodes if line.node == entry.node), None)
+    others = [line for line in nodes if line.node != entry.node]
+    if here is None:
+        return
+    if not others:
+        yield "It is the only node that takes this pod."
+        return
+    second = others[0]
+    if second.total == here.total:
+        equal = sum(line.total == here.total for line in others)
+        yield f"It scores {here.total:.1f}, as {plural(equal, 'other node')} did; the first by name is taken."
+        return
+    gaps = {name: here.scores[name] - second.scores.get(name, 0.0) for name in here.scores}
+    by = ", ".join(
+        f"{name} {gap:+.1f}" for name, gap in sorted(gaps.items(), key=lambda one: -abs(one[1])) if gap
+    )
+    yield f"It scores {here.total:.1f}; the runner-up {second.node} scores {second.total:.1f} ({by})."

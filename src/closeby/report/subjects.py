@@ -1,0 +1,77 @@
+"""Which pod or gang users mean by a name."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from closeby.simulator.runs import Run
+
+POD, GANG = "pod", "podgroup"
+
+#: How kinds may be written.
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"pod": POD, "pods": POD, "po": POD, "podgroup": GANG, "podgroups": GANG, "pg": GANG}
+)
+
+
+class Subject(Struct, frozen=True):
+    """A pod or gang. ``item`` is what is decided with it: a member of a gang is decided with its gang."""
+
+    kind: str
+    #: ``namespace/name``.
+    key: str
+    item: str
+
+    def __str__(self) -> str:
+        """``kind/namespace/name``."""
+        return f"{self.kind}/{self.key}"
+
+
+class Unclear(Struct, frozen=True):
+    """A name that means nothing, or more than one thing; ``choices`` may be empty."""
+
+    message: str
+    choices: tuple[str, ...]
+
+
+def find_subject(run: Run, name: str) -> Subject | Unclear:
+    """The pod or gang that users mean by a name.
+
+    Accepts ``name``, ``namespace/name``, and both after ``pod/`` or ``podgroup/``.
+    """
+    kind, _, rest = name.partition("/")
+    wanted = KINDS.get(kind.lower()) if rest else None
+    known = _subjects(run)
+    found = [one for one in known if one.kind == wanted and _named(one, rest)]
+    found = found or [one for one in known if _named(one, name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        return Unclear(f"{name!r} may mean several things", tuple(str(one) for one in found))
+    return Unclear(f"there is no pod or gang called {name!r}", _near(name if wanted is None else rest, known))
+
+
+def _subjects(run: Run) -> list[Subject]:
+    """Gangs, also those that only pods name, and then pods; each in the order of the run."""
+    gangs = dict.fromkeys(group.key for group in run.groups)
+    gangs.update(dict.fromkeys(f"{pod.namespace}/{pod.group}" for pod in run.pods if pod.group is not None))
+    pods = [
+        Subject(POD, pod.key, pod.key if pod.group is None else f"{pod.namespace}/{pod.group}")
+        for pod in run.pods
+    ]
+    return [*(Subject(GANG, key, key) for key in gangs), *pods]
+
+
+def _named(subject: Subject, name: str) -> bool:
+    return name in (subject.key, subject.key.split("/", 1)[1])
+
+
+def _near(name: str, known: Sequence[Subject]) -> tuple[str, ...]:
+    spelled: dict[str, str] = {}
+    for subject in known:
+        for spelling in (subject.key, subject.key.split("/", 1)[1]):
+            spelled.setdefault(spelling, str(subject))
+    close = get_close_matches(name, spelled, n=5, cutoff=0.5)
+    return tuple(dict.fromkeys(spelled[spelling] for spelling in close))
