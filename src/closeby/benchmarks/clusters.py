@@ -45,7 +45,7 @@ def needs(gpus: int, extra_cpu: int = 0) -> PodSpec:
 
 def usage(count: int, seed: int = 7) -> Iterator[Pod]:
     """Running pods that leave 60 % of the nodes free, 20 % half used and 20 % full."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     half, full = needs(4), needs(8)
     for index in range(count):
         kind = draw.random()

@@ -1,4 +1,4 @@
-"""One placement of a gang: warm, after a node change, and pod by pod under a scorer that looks at placements."""
+"""One placement of a gang: warm, after a node change, and pod by pod under a scorer that watches them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
