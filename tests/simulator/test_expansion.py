@@ -1,0 +1,203 @@
+"""Which pods come out of workload objects, with and without pods that exist already."""
+
+import itertools
+import json
+
+import msgspec
+import pytest
+
+from closeby.objects.groups import TopologyConstraint
+from closeby.objects.manifests import read_manifests
+from closeby.objects.pods import Pod
+from closeby.simulator.expansion import expand
+from tests.real_input import shared_data
+from tests.simulator.workload_text import (
+    JOB_SET,
+    KAI,
+    QUEUED,
+    TEMPLATE,
+    expanded,
+    job,
+    names,
+    only_group,
+    pod,
+    pod_group,
+    replicated,
+)
+
+
+def test_plain_workloads_become_plain_pods() -> None:
+    expansion = expanded(
+        f"""
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {{name: web, namespace: shop, creationTimestamp: "1970-01-01T00:01:40Z"}}
+        spec: {{replicas: 2, template: {TEMPLATE}}}
+        """
+    )
+    first, second = expansion.pods
+    assert expansion.groups == ()
+    assert first == Pod(
+        namespace="shop",
+        name="web-0",
+        uid="shop/web-0",
+        spec=first.spec,
+        created=100.0,
+        owner="Deployment/web",
+    )
+    assert (second.name, second.index) == ("web-1", None)
+    assert second.spec is first.spec
+
+
+def test_numbered_pods_know_their_number() -> None:
+    expansion = expanded(replicated("StatefulSet", "db", 2))
+    assert [(one.name, one.index) for one in expansion.pods] == [("db-0", 0), ("db-1", 1)]
+
+
+def test_two_workloads_of_one_name_get_different_pods() -> None:
+    expansion = expanded(replicated("Deployment", "a", 2) + replicated("StatefulSet", "a", 2))
+    assert [(one.name, one.owner) for one in expansion.pods] == [
+        ("a-0", "StatefulSet/a"),
+        ("a-1", "StatefulSet/a"),
+        ("a-2", "Deployment/a"),
+        ("a-3", "Deployment/a"),
+    ]
+
+
+def test_a_suspended_job_makes_no_pods_and_says_so() -> None:
+    expansion = expanded(job(spec="parallelism: 3, suspend: true"))
+    (condition,) = expansion.conditions
+    assert expansion.pods == ()
+    assert (condition.object, condition.field, condition.blocking) == (
+        "Job/default/train",
+        "spec.suspend",
+        False,
+    )
+
+
+def test_kueues_jobs_are_suspended_by_nature() -> None:
+    assert len(expanded(job(QUEUED, spec="parallelism: 3, suspend: true")).pods) == 3
+
+
+def test_pods_that_exist_keep_their_names_and_are_not_made_again() -> None:
+    expansion = expanded(job() + pod("train-x7k2p", "Job/train", spec="nodeName: n"))
+    assert names(expansion) == ["train-0", "train-1", "train-x7k2p"]
+    assert expansion.pods[2].node_name == "n"
+
+
+def test_numbers_that_are_taken_are_not_given_again() -> None:
+    taken = "labels: {apps.kubernetes.io/pod-index: '1'}"
+    text = replicated("StatefulSet", "db", 3)
+    expansion = expanded(text + pod("db-1", "StatefulSet/db", taken))
+    assert [(one.name, one.index) for one in expansion.pods] == [("db-0", 0), ("db-1", 1), ("db-2", 2)]
+
+
+def test_failed_pods_are_made_again_under_another_name() -> None:
+    text = replicated("StatefulSet", "db", 1)
+    number = "labels: {apps.kubernetes.io/pod-index: '0'}"
+    expansion = expanded(text + pod("db-0", "StatefulSet/db", number, phase="Failed"))
+    assert [(one.name, one.index, one.phase) for one in expansion.pods] == [
+        ("db-0", 0, "Failed"),
+        ("db-0-statefulset1", 0, "Pending"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "done", "made"),
+    [("", 0, 3), ("", 3, 2), ("status: {succeeded: 4}", 0, 1), ("status: {succeeded: 3}", 4, 1), ("", 5, 0)],
+)
+def test_a_job_makes_no_more_pods_than_are_still_to_complete(status: str, done: int, made: int) -> None:
+    text = job(spec="parallelism: 3, completions: 5") + status
+    text += "".join(pod(f"done-{i}", "Job/train", phase="Succeeded") for i in range(done))
+    pending = [one for one in expanded(text).pods if one.phase == "Pending"]
+    assert len(pending) == made
+
+
+def test_a_deployments_pods_are_found_through_its_replica_set() -> None:
+    deployment = replicated("Deployment", "web", 3)
+    replica_set = replicated(
+        "ReplicaSet", "web-5d8", 3, "ownerReferences: [{kind: Deployment, name: web, controller: true}]"
+    )
+    running = pod("web-5d8-abcde", "ReplicaSet/web-5d8", "labels: {pod-template-hash: 5d8}")
+    assert names(expanded(deployment + replica_set + running)) == ["web-0", "web-1", "web-5d8-abcde"]
+    # The replica set is known by the pods' label alone, too.
+    assert names(expanded(deployment + running)) == ["web-0", "web-1", "web-5d8-abcde"]
+
+
+def test_a_job_sets_pods_are_numbered_through() -> None:
+    def running(job: str, number: int, suffix: str) -> str:
+        labels = (
+            "labels: {jobset.sigs.k8s.io/jobset-name: js,"
+            f" jobset.sigs.k8s.io/replicatedjob-name: {job.split('-')[1]},"
+            f" batch.kubernetes.io/job-completion-index: '{number}'}}"
+        )
+        return pod(f"{job}-{number}-{suffix}", f"Job/{job}", labels)
+
+    expansion = expanded(JOB_SET + running("js-workers-1", 0, "x1y2z") + running("js-driver-0", 0, "aaaaa"))
+    assert [(one.name, one.index) for one in expansion.pods] == [
+        ("js-driver-0-0-aaaaa", 0),
+        ("js-workers-0-0", 0),
+        ("js-workers-0-1", 1),
+        ("js-workers-1-0-x1y2z", 2),
+        ("js-workers-1-1", 3),
+    ]
+
+
+def test_the_order_of_the_manifests_does_not_matter() -> None:
+    objects = [
+        JOB_SET.replace("name: js", f"name: js, annotations: {{{KAI}}}"),
+        job(f"annotations: {{{KAI}}}"),
+        pod_group("closeby.dev/v1alpha1", "train"),
+        replicated("Deployment", "train", 1),
+        pod("train-0", phase="Pending"),
+    ]
+    outcomes = {
+        json.dumps(msgspec.to_builtins(expanded("\n---\n".join(order))), sort_keys=True)
+        for order in itertools.permutations(objects)
+    }
+    assert len(outcomes) == 1
+
+
+def test_kueues_samples() -> None:
+    paths = [
+        str(shared_data(f"kueue/{name}.yaml"))
+        for name in (
+            "sample-queues",
+            "sample-job-required",
+            "sample-job-preferred",
+            "sample-job-unconstrained",
+        )
+    ]
+    expansion = expand(read_manifests(paths))
+    assert [(group.min_member, group.constraint, group.wants_closeness) for group in expansion.groups] == [
+        (40, TopologyConstraint(topology="default", preferred="cloud.provider.com/topology-block"), True),
+        (10, TopologyConstraint(topology="default", required="cloud.provider.com/topology-rack"), True),
+        (6, None, False),
+    ]
+    assert len(expansion.pods) == 56
+    assert {one.spec.node_selector for one in expansion.pods} == {
+        (("cloud.provider.com/node-group", "tas-group"),)
+    }
+    assert all(group.conditions == () for group in expansion.groups)
+
+
+def test_kueues_sliced_job_set_waits() -> None:
+    expansion = expand(read_manifests([str(shared_data("kueue/sample-jobset-tas-sliced.yaml"))]))
+    blocking = [one for one in only_group(expansion).conditions if one.blocking]
+    assert [one.reason for one in blocking] == ["Unsupported"]
+    assert 'kueue.x-k8s.io/podset-slice-required-topology"]' in blocking[0].field
+
+
+def test_kais_pipeline() -> None:
+    expansion = expand(read_manifests([str(shared_data("kai/multi-topology-jobs.yaml"))]))
+    assert only_group(expansion).source == "scheduling.run.ai/v2alpha2"
+    assert [(one.name, one.group, one.subgroup) for one in expansion.pods] == [
+        *((f"rack-bound-job-{i}", "multi-topology-pipeline", "rack-workers") for i in range(3)),
+        *((f"zone-bound-job-{i}", "multi-topology-pipeline", "zone-workers") for i in range(3)),
+    ]
+
+
+def test_the_online_boutique_is_twelve_plain_pods() -> None:
+    expansion = expand(read_manifests([str(shared_data("online-boutique"))]))
+    assert len(expansion.pods) == 12
+    assert (expansion.groups, expansion.conditions) == ((), ())

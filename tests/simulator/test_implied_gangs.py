@@ -1,0 +1,314 @@
+"""Gangs that nobody wrote down: what workloads and pods ask for by their annotations and labels."""
+
+import pytest
+
+from closeby.objects.groups import Strategy, SubGroup, TopologyConstraint
+from closeby.objects.pods import Toleration
+from tests.simulator.workload_text import (
+    CONTAINERS,
+    JOB_SET,
+    KAI,
+    QUEUED,
+    QUEUES,
+    RACK,
+    TEMPLATE,
+    annotated,
+    expanded,
+    job,
+    names,
+    only_group,
+    pod,
+    pod_group,
+    replicated,
+)
+
+
+def test_kais_annotations_make_a_gang_of_all_pods() -> None:
+    expansion = expanded(job(f"annotations: {{{KAI}, closeby.dev/placement-strategy: spread}}"))
+    group = only_group(expansion)
+    assert (group.key, group.min_member, group.constraint) == ("default/train", 3, RACK)
+    assert (group.strategy, group.source, group.conditions) == (Strategy.SPREAD, "Job annotations", ())
+    assert [one.group for one in expansion.pods] == ["train"] * 3
+
+
+def test_kais_batch_minimum() -> None:
+    group = only_group(expanded(job("annotations: {kai.scheduler/batch-min-member: '2'}")))
+    assert (group.min_member, group.constraint) == (2, None)
+    group = only_group(expanded(job("annotations: {kai.scheduler/batch-min-member: two}")))
+    (condition,) = group.conditions
+    assert (condition.object, condition.reason, condition.blocking) == (
+        "Job/default/train",
+        "InvalidSpec",
+        True,
+    )
+
+
+def test_kais_annotations_at_the_template_count_too() -> None:
+    assert only_group(expanded(job(template=annotated(KAI)))).constraint == RACK
+
+
+@pytest.mark.parametrize(
+    ("word", "constraint"),
+    [
+        ("required", TopologyConstraint(topology="net", required="example.com/rack")),
+        ("preferred", TopologyConstraint(topology="net", preferred="example.com/rack")),
+    ],
+)
+def test_kueues_annotations_take_topology_labels_and_tolerations_from_the_queue(
+    word: str, constraint: TopologyConstraint
+) -> None:
+    template = annotated(f"kueue.x-k8s.io/podset-{word}-topology: example.com/rack")
+    expansion = expanded(QUEUES + job(QUEUED, template=template))
+    group = only_group(expansion)
+    assert (group.min_member, group.constraint, group.wants_closeness, group.conditions) == (
+        3,
+        constraint,
+        True,
+        (),
+    )
+    assert {one.spec.node_selector for one in expansion.pods} == {(("pool", "gpu"),)}
+    assert {one.spec.tolerations for one in expansion.pods} == {(Toleration("gpu", "Exists"),)}
+    assert len({id(one.spec) for one in expansion.pods}) == 1
+
+
+def test_kueues_unconstrained_gang_wants_no_closeness() -> None:
+    template = annotated("kueue.x-k8s.io/podset-unconstrained-topology: 'true'")
+    group = only_group(expanded(QUEUES + job(QUEUED, template=template)))
+    assert (group.min_member, group.constraint, group.wants_closeness) == (3, None, False)
+
+
+def test_a_queue_alone_makes_a_gang_of_a_job_but_not_of_a_deployment() -> None:
+    group = only_group(expanded(QUEUES + job(QUEUED)))
+    assert (group.min_member, group.constraint, group.wants_closeness) == (3, None, True)
+    deployment = replicated("Deployment", "web", 1, QUEUED)
+    expansion = expanded(QUEUES + deployment)
+    assert expansion.groups == ()
+    assert expansion.pods[0].spec.node_selector == (("pool", "gpu"),)
+
+
+def test_a_queue_that_is_not_there_leaves_the_topology_open_and_says_so() -> None:
+    template = annotated("kueue.x-k8s.io/podset-required-topology: example.com/rack")
+    group = only_group(expanded(job(QUEUED, template=template)))
+    assert group.constraint == TopologyConstraint(required="example.com/rack")
+    (condition,) = group.conditions
+    assert condition.message.startswith("LocalQueue default/lq is not in the input")
+    assert not condition.blocking
+
+
+def test_a_pod_that_insists_on_other_nodes_than_its_queues_waits() -> None:
+    template = f"{{spec: {{nodeSelector: {{pool: cpu}}, {CONTAINERS}}}}}"
+    (first, *_) = expanded(QUEUES + job(QUEUED, template=template)).pods
+    assert first.spec.node_selector == (("pool", "cpu"),)
+    assert first.spec.unsupported == ('spec.nodeSelector["pool"] against ResourceFlavor tas',)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        f"{KAI}, kueue.x-k8s.io/podset-required-topology: rack",
+        "kueue.x-k8s.io/podset-required-topology: a, kueue.x-k8s.io/podset-preferred-topology: b",
+        f"{KAI}, kueue.x-k8s.io/podset-slice-required-topology: rack",
+    ],
+)
+def test_what_contradicts_itself_or_is_not_known_keeps_the_gang_waiting(keys: str) -> None:
+    group = only_group(expanded(job(template=annotated(keys))))
+    (condition,) = group.conditions
+    assert condition.blocking
+    assert condition.object == "Job/default/train"
+    assert condition.field.startswith("spec.template.metadata.annotations")
+
+
+def test_wishes_of_a_workload_without_a_gang_are_reported() -> None:
+    (condition,) = expanded(job("annotations: {kai.scheduler/segment-size: '2'}")).conditions
+    assert (condition.object, condition.blocking) == ("Job/default/train", False)
+
+
+def test_a_workload_whose_pods_name_their_group_makes_none() -> None:
+    text = f"""
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {{name: mine}}
+spec: {{minMember: 3}}
+{job(f"annotations: {{{KAI}}}", template=annotated("pod-group-name: mine"))}
+"""
+    expansion = expanded(text)
+    assert only_group(expansion).source == "scheduling.run.ai/v2alpha2"
+    assert {one.group for one in expansion.pods} == {"mine"}
+    (condition,) = expansion.conditions
+    assert condition.message == "asks for placement, but its pods belong to PodGroup mine"
+
+
+def test_pods_that_name_a_group_which_is_not_there_are_left_as_they_are() -> None:
+    expansion = expanded(pod("p", more="annotations: {pod-group-name: gone}", phase="Pending"))
+    assert (expansion.pods[0].group, expansion.groups) == ("gone", ())
+
+
+def test_running_members_join_the_gang_of_their_workload() -> None:
+    text = job(f"annotations: {{{KAI}}}") + pod("train-abc", "Job/train", spec="nodeName: n")
+    expansion = expanded(text)
+    assert [(one.name, one.group) for one in expansion.pods] == [
+        ("train-0", "train"),
+        ("train-1", "train"),
+        ("train-abc", "train"),
+    ]
+    assert only_group(expansion).min_member == 3
+
+
+def test_new_members_join_the_group_that_the_running_ones_name() -> None:
+    text = job(f"annotations: {{{KAI}}}") + "".join(
+        pod(f"train-{i}x", "Job/train", "annotations: {pod-group-name: pg-train}", "nodeName: n")
+        for i in range(2)
+    )
+    text += pod_group("scheduling.run.ai/v2alpha2", "pg-train", "{minMember: 3}")
+    expansion = expanded(text)
+    assert {one.group for one in expansion.pods} == {"pg-train"}
+    assert only_group(expansion).name == "pg-train"
+
+
+def test_a_gang_gets_another_name_where_a_group_has_it() -> None:
+    text = job(f"annotations: {{{KAI}}}")
+    text += pod_group("closeby.dev/v1alpha1", "train")
+    expansion = expanded(text)
+    assert [group.name for group in expansion.groups] == ["train", "train-job"]
+    assert {one.group for one in expansion.pods} == {"train-job"}
+
+
+#       js                     subgroups, each with what its template asks for
+#     /    \
+# driver  workers (rack)
+def test_pod_sets_with_constraints_of_their_own_are_subgroups() -> None:
+    text = JOB_SET.replace(
+        f"completions: 2, template: {TEMPLATE}",
+        f"completions: 2, template: {annotated('kueue.x-k8s.io/podset-required-topology: rack')}",
+    ).replace("name: js", f"name: js, {QUEUED}")
+    expansion = expanded(QUEUES + text)
+    group = only_group(expansion)
+    assert (group.min_member, group.constraint, group.wants_closeness) == (5, None, True)
+    assert group.subgroups == (
+        SubGroup(name="driver", min_member=1),
+        SubGroup(name="workers", min_member=4, constraint=RACK),
+    )
+    assert [one.subgroup for one in expansion.pods] == ["driver"] + ["workers"] * 4
+
+
+def test_what_is_asked_of_the_whole_needs_no_subgroups() -> None:
+    group = only_group(expanded(JOB_SET.replace("name: js", f"name: js, annotations: {{{KAI}}}")))
+    assert (group.min_member, group.constraint, group.subgroups) == (5, RACK, ())
+
+
+def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
+    text = f"""
+    apiVersion: leaderworkerset.x-k8s.io/v1
+    kind: LeaderWorkerSet
+    metadata: {{name: serve, annotations: {{{KAI}}}}}
+    spec: {{replicas: 2, leaderWorkerTemplate: {{size: 3, workerTemplate: {TEMPLATE}}}}}
+    """
+    expansion = expanded(text)
+    assert [(group.name, group.min_member, group.constraint) for group in expansion.groups] == [
+        ("serve-0", 3, RACK),
+        ("serve-1", 3, RACK),
+    ]
+    assert [(one.name, one.group) for one in expansion.pods] == [
+        ("serve-0", "serve-0"),
+        ("serve-0-1", "serve-0"),
+        ("serve-0-2", "serve-0"),
+        ("serve-1", "serve-1"),
+        ("serve-1-1", "serve-1"),
+        ("serve-1-2", "serve-1"),
+    ]
+
+
+def test_a_volcano_job_is_a_gang_with_its_tasks_as_subgroups() -> None:
+    text = f"""
+    apiVersion: batch.volcano.sh/v1alpha1
+    kind: Job
+    metadata: {{name: tf}}
+    spec:
+      minAvailable: 3
+      tasks:
+      - {{name: ps, replicas: 1, template: {TEMPLATE}}}
+      - {{name: worker, replicas: 3, minAvailable: 2, template: {TEMPLATE}}}
+    """
+    expansion = expanded(text)
+    group = only_group(expansion)
+    assert (group.min_member, group.subgroups) == (
+        3,
+        (SubGroup(name="ps", min_member=1), SubGroup(name="worker", min_member=2)),
+    )
+    assert [(one.name, one.subgroup) for one in expansion.pods] == [
+        ("tf-ps-0", "ps"),
+        ("tf-worker-0", "worker"),
+        ("tf-worker-1", "worker"),
+        ("tf-worker-2", "worker"),
+    ]
+
+
+def test_members_of_a_volcano_group_with_task_minima_are_sorted_by_task() -> None:
+    group = pod_group("scheduling.volcano.sh/v1beta1", "g", "{minMember: 2, minTaskMember: {ps: 1}}")
+    keys = "annotations: {{scheduling.k8s.io/group-name: g, volcano.sh/task-spec: {}}}"
+    text = group + "".join(
+        pod(f"p-{task}", more=keys.format(task), phase="Pending") for task in ("ps", "worker")
+    )
+    expansion = expanded(text)
+    assert only_group(expansion).subgroups == (
+        SubGroup(name="ps", min_member=1),
+        SubGroup(name="worker", min_member=0),
+    )
+    assert [one.subgroup for one in expansion.pods] == ["ps", "worker"]
+
+
+def test_a_training_job_with_a_scheduling_policy_is_a_gang() -> None:
+    text = f"""
+    apiVersion: kubeflow.org/v1
+    kind: PyTorchJob
+    metadata: {{name: bert}}
+    spec:
+      runPolicy: {{schedulingPolicy: {{minAvailable: 2}}}}
+      pytorchReplicaSpecs: {{Master: {{template: {TEMPLATE}}}, Worker: {{replicas: 2, template: {TEMPLATE}}}}}
+    """
+    expansion = expanded(text)
+    assert (only_group(expansion).min_member, names(expansion)) == (
+        2,
+        ["bert-master-0", "bert-worker-0", "bert-worker-1"],
+    )
+
+
+def test_a_plain_pod_that_asks_for_placement_is_a_gang_of_one() -> None:
+    expansion = expanded(pod("solo", more=f"annotations: {{{KAI}}}", phase="Pending"))
+    group = only_group(expansion)
+    assert (group.name, group.min_member, group.constraint) == ("solo", 1, RACK)
+    assert expansion.pods[0].group == "solo"
+
+
+def test_pods_of_an_owner_that_is_not_there_are_one_gang() -> None:
+    keys = "annotations: {kueue.x-k8s.io/podset-required-topology: rack}, " + QUEUED
+    text = QUEUES + "".join(pod(f"train-{i}-xyz", "Job/train", keys, phase="Pending") for i in range(3))
+    expansion = expanded(text)
+    group = only_group(expansion)
+    assert (group.name, group.min_member, group.constraint) == ("train", 3, RACK)
+    assert {(one.group, one.spec.node_selector) for one in expansion.pods} == {("train", (("pool", "gpu"),))}
+
+
+def test_kueues_groups_of_plain_pods() -> None:
+    keys = (
+        "labels: {kueue.x-k8s.io/pod-group-name: g},"
+        " annotations: {kueue.x-k8s.io/pod-group-total-count: '4',"
+        " kueue.x-k8s.io/podset-preferred-topology: rack}"
+    )
+    group = only_group(expanded("".join(pod(name, more=keys, phase="Pending") for name in "ab")))
+    assert (group.name, group.min_member, group.constraint) == ("g", 4, TopologyConstraint(preferred="rack"))
+
+
+def test_members_that_contradict_each_other_wait() -> None:
+    keys = (
+        "labels: {{kueue.x-k8s.io/pod-group-name: g}},"
+        " annotations: {{kueue.x-k8s.io/podset-required-topology: {}}}"
+    )
+    text = "".join(pod(name, more=keys.format(name), phase="Pending") for name in "ab")
+    (condition,) = only_group(expanded(text)).conditions
+    assert (condition.message, condition.blocking) == ("its 2 pods ask for different placements", True)
+
+
+def test_plain_pods_stay_plain() -> None:
+    expansion = expanded(pod("a") + pod("b", phase="Pending"))
+    assert ([one.group for one in expansion.pods], expansion.groups) == ([None, None], ())
