@@ -202,6 +202,25 @@ def test_of_many_nodes_the_best_are_explained_and_the_rest_counted() -> None:
     assert "rejectedBy" not in every
 
 
+@pytest.mark.parametrize(
+    ("strategy", "chosen", "runner_up"),
+    [("binpack", {"domain": ["a", "r29"], "fits": 2}, 7), ("spread", {"domain": ["a", "r0"], "fits": 8}, 8)],
+)
+def test_the_chosen_domain_is_the_first_candidate_however_many_there_are(
+    strategy: str, chosen: dict[str, object], runner_up: int
+) -> None:
+    """Thirty racks, one with room for two, one for seven: binpack takes the tightest, spread the emptiest."""
+    cluster = racks({f"a/r{number}": 1 for number in range(30)})
+    group, *members = train(2, 1)
+    group["spec"]["placement"] = {"strategy": strategy}
+    running = [pod("old", 6, on="node-30"), pod("small", 1, on="node-29")]
+    found = report("simulate", "-f", "-", "--explain", stdin=text(*cluster, *running, group, *members))
+    first, second, *others = found["explain"][0]["candidates"]
+    assert first == {**chosen, "wanted": 2, "blockedBy": {}}
+    assert second["fits"] == runner_up
+    assert len(others) == 18
+
+
 # Input
 
 

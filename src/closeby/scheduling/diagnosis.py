@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
@@ -112,14 +113,20 @@ class Diagnosis:
         )
 
     def survey(
-        self, demand: Sequence[Share], tree: Tree, level: int, limit: int | None
+        self, demand: Sequence[Share], tree: Tree, level: int, limit: int | None, strategy: Strategy
     ) -> tuple[DomainFit, ...]:
-        """How the labelled domains of a level look to a gang, the roomiest first."""
+        """How the labelled domains of a level look to a gang.
+
+        Those that hold it come first, in the strategy's order, then the others, the roomiest first.
+        """
         wanted = sum(len(share.pods) for share in demand)
         counts = [self._table.counts(share.pod_class, tree) for share in demand]
         room = self._room(demand, counts, tree, level)
         labelled = np.flatnonzero(tree.labelled[level]) if level > ROOT_LEVEL else np.zeros(1, dtype=np.intp)
-        order = labelled[np.argsort(-room[labelled], kind="stable")]
+        holds = room[labelled] >= wanted
+        tightest_first = holds & (strategy is Strategy.BINPACK)
+        size = np.where(tightest_first, room[labelled], -room[labelled])
+        order = labelled[np.lexsort((size, ~holds))]
         return tuple(
             self._domain_fit(demand, tree, Domain(level, index), int(room[index]), wanted)
             for index in order[:limit].tolist()

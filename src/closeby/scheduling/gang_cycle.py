@@ -266,7 +266,7 @@ class _GangCycle:
         if level is None or levels.by_default:
             level = max(levels.tree.node_level - 1, ROOT_LEVEL)
         limit = None if self._tools.explain_everything else 20
-        return self._tools.diagnosis.survey(demand, levels.tree, level, limit)
+        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._group.strategy)
 
     def _chosen_first(
         self, domains: tuple[DomainFit, ...], placed: tuple[Placed, ...]
@@ -278,9 +278,7 @@ class _GangCycle:
         positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
         path = tree.path(tree.tightest(positions))
         taken = [fit for fit in domains if path[: len(fit.path)] == fit.path or fit.path[: len(path)] == path]
-        others = [fit for fit in domains if fit not in taken]
-        holding = sorted((fit for fit in others if fit.fits >= fit.wanted), key=lambda fit: fit.fits)
-        return (*taken, *holding, *(fit for fit in others if fit.fits < fit.wanted))
+        return (*taken, *(fit for fit in domains if fit not in taken))
 
     def _explanations(self, waiting: tuple[Pod, ...]) -> tuple[PodExplanation, ...]:
         """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
