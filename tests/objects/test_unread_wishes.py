@@ -71,6 +71,14 @@ def test_a_tier_is_as_hard_as_its_mode() -> None:
     assert [wish.hard for wish in wishes] == [False, False]
 
 
+def test_pod_sets_that_must_share_a_domain_wait_and_those_that_should_do_not() -> None:
+    group = {"kueue.x-k8s.io/podset-group-name": "g"}
+    (wish,) = unread_wishes(group | {"kueue.x-k8s.io/podset-required-topology": "rack"})
+    assert wish.hard
+    (wish,) = unread_wishes(group | {"kueue.x-k8s.io/podset-preferred-topology": "rack"})
+    assert not wish.hard
+
+
 def test_a_slip_in_our_own_keys_is_met_with_the_right_one() -> None:
     (condition,) = wish_conditions({"closeby.dev/placement-stategy": "spread"}, "Job/default/j")
     assert (condition.reason, condition.remedy) == (

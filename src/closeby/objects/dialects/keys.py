@@ -25,6 +25,8 @@ _OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY)
 VOLCANO_MODE: Final = "volcano.sh/network-topology-mode"
 VOLCANO_TIER: Final = "volcano.sh/network-topology-highest-tier"
 
+_KUEUE_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
+_KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 _OWN_PREFIX: Final = "closeby.dev/"
 _DOMAINS: Final = (
     "kueue.x-k8s.io",
@@ -52,7 +54,7 @@ _WORDS: Final = (
 #: Keys with such a word that closeby does read, or that only say what was decided.
 _READ: Final = frozenset(
     {
-        "kueue.x-k8s.io/podset-required-topology",
+        _KUEUE_REQUIRED,
         "kueue.x-k8s.io/podset-preferred-topology",
         "kueue.x-k8s.io/podset-unconstrained-topology",
         "kai.scheduler/topology",
@@ -120,4 +122,7 @@ def _asks(key: str) -> bool:
 def _hard(key: str, entries: Mapping[str, str]) -> bool:
     if key in (VOLCANO_MODE, VOLCANO_TIER):
         return entries.get(VOLCANO_MODE, "hard") != "soft"
+    if key == _KUEUE_GROUP:
+        # The pod sets of a group share one domain, which a required level makes binding.
+        return _KUEUE_REQUIRED in entries
     return "required" in key or "exclusive" in key or entries[key] in ("required", "hard")
