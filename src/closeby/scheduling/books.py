@@ -1,6 +1,6 @@
 """Which pods and gangs exist, and who belongs to whom. The one owner of that knowledge."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from closeby.objects.groups import PodGroup
@@ -20,16 +20,18 @@ PLAIN = "pod:"
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
 
-    __slots__ = ("_keys", "_ordered", "placed", "waiting")
+    __slots__ = ("_keys", "_ordered", "placed", "ranks", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
+        #: uid -> rank of each placed member that has one.
+        self.ranks: dict[str, int] = {}
         self._keys: dict[str, MemberOrder] = {}
         #: The waiting members in order; None when that must be worked out again.
         self._ordered: list[Pod] | None = []
 
-    def add(self, pod: Pod, placed: bool) -> None:
+    def add(self, pod: Pod, placed: bool, rank: int | None) -> None:
         """Note a member that waits or holds a node."""
         if pod.uid in self._keys:
             self.remove(pod.uid)
@@ -37,6 +39,8 @@ class Members:
         self._keys[pod.uid] = key
         if placed:
             self.placed[pod.uid] = pod
+            if rank is not None:
+                self.ranks[pod.uid] = rank
             return
         self.waiting[pod.uid] = pod
         ordered = self._ordered
@@ -45,10 +49,11 @@ class Members:
         else:
             self._ordered = None
 
-    def settle(self, pods: Iterable[Pod]) -> None:
-        """Waiting members got their nodes."""
+    def settle(self, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
+        """Waiting members got their nodes and ranks."""
         for pod in pods:
             self.placed[pod.uid] = self.waiting.pop(pod.uid)
+        self.ranks.update(zip([pod.uid for pod in pods], ranks, strict=True))
         self._ordered = None
 
     def remove(self, uid: str) -> None:
@@ -56,6 +61,7 @@ class Members:
         if self.waiting.pop(uid, None) is not None:
             self._ordered = None
         self.placed.pop(uid, None)
+        self.ranks.pop(uid, None)
         self._keys.pop(uid, None)
 
     def in_order(self) -> tuple[Pod, ...]:
@@ -92,8 +98,8 @@ class Books:
         """The gang a pod names, None if it names none or that is not there."""
         return None if pod.group is None else self.groups.get(f"{pod.namespace}/{pod.group}")
 
-    def add(self, pod: Pod, placed: bool) -> None:
-        """Note a pod that waits or holds a node."""
+    def add(self, pod: Pod, placed: bool, rank: int | None = None) -> None:
+        """Note a pod that waits or holds a node; ``rank`` is what it was given if it carries none yet."""
         self.pods[pod.uid] = pod
         if pod.group is None:
             if placed:
@@ -104,14 +110,14 @@ class Books:
         members = self.members.get(item_key(pod))
         if members is None:
             members = self.members[item_key(pod)] = Members()
-        members.add(pod, placed)
+        members.add(pod, placed, rank if pod.rank is None else pod.rank)
 
-    def settle(self, key: str, pods: Sequence[Pod]) -> None:
-        """Pods of a work item got their nodes."""
+    def settle(self, key: str, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
+        """Pods of a work item got their nodes, those of a gang also their ranks."""
         if key in self.waiting_pods:
             del self.waiting_pods[key]
         else:
-            self.members[key].settle(pods)
+            self.members[key].settle(pods, ranks)
 
     def remove(self, uid: str) -> Pod | None:
         """Forget a pod; returns it if it was known."""
@@ -161,6 +167,16 @@ class Books:
         """The members of a gang that hold a node (or are bound to one nobody has heard of)."""
         members = self.members.get(key)
         return () if members is None else tuple(members.placed.values())
+
+    def rank(self, pod: Pod) -> int | None:
+        """The rank that a pod carries or was given."""
+        members = self.members.get(item_key(pod)) if pod.group is not None else None
+        return pod.rank if members is None else members.ranks.get(pod.uid, pod.rank)
+
+    def ranks(self, key: str) -> Mapping[str, int]:
+        """Ranks of the placed members of a gang, by uid, as far as they have one."""
+        members = self.members.get(key)
+        return {} if members is None else members.ranks
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""

@@ -115,7 +115,10 @@ class Decider:
             place = place_of(attempt.tree, [*running, *attempt.placed])
         numbers: Sequence[int | None] = [None] * len(attempt.placed)
         if is_gang and attempt.placed:
-            numbers = ranks(attempt.tree or self._tools.topologies.flat(), running, attempt.placed)
+            taken = self._books.ranks(key)
+            unknown = len(self._books.placed(key)) - len(taken)
+            tree = attempt.tree or self._tools.topologies.flat()
+            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed)
         assigned, bindings = self._assign(key, attempt.placed, numbers, () if place is None else place.path)
         outcome = Outcome(
             key=key.removeprefix(PLAIN),
@@ -147,7 +150,8 @@ class Decider:
                 {**before, **plugin.pre_bind(pod, slot)}
                 for before, (pod, slot) in zip(labels, placed, strict=True)
             ]
-        self._books.settle(key, [pod for pod, _ in placed])
+        known = [number for number in numbers if number is not None]
+        self._books.settle(key, [pod for pod, _ in placed], known)
         names = self._tools.cluster.names
         binds = self._tools.profile.binds
         assigned = []

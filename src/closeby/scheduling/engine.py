@@ -166,20 +166,23 @@ class Engine:
             return
         on = pod.node_name
         was_on: str | None = None
+        rank: int | None = None
         if before is not None:
             if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
                     plugin.post_bind(pod, on)
             was_on = self._release(pod.uid)
+            rank = self.books.rank(before)
             self.books.remove(pod.uid)
             if item_key(before) != item_key(pod):
+                rank = None
                 self._lost_a_pod(item_key(before))
             if on is None and before.node_name is None:
                 on = was_on  # Its binding is on the way: until that fails it keeps its node.
         if on is None:
             self._wait(pod)
             return
-        self.books.add(pod, placed=True)
+        self.books.add(pod, placed=True, rank=rank)
         self._settle_on(pod, on)
         key = item_key(pod)
         if not self.books.waiting(key):

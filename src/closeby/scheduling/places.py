@@ -1,6 +1,6 @@
 """Where a placed gang lies: its domain, its span over the levels, and the ranks of its members."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import count, islice
 
 import numpy as np
@@ -32,20 +32,18 @@ def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
     )
 
 
-def ranks(tree: Tree, running: Sequence[tuple[Pod, int]], placed: Sequence[tuple[Pod, int]]) -> list[int]:
+def ranks(tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tuple[Pod, int]]) -> list[int]:
     """Rank of each newly placed pod, in their order: consecutive ranks are neighbours in topology order.
 
-    Ranks that running members carry are kept; the new ones get the lowest that are free.
+    Ranks that members have (``taken``) are kept; the new ones get the lowest that are free. Placed members of
+    which no rank is known (so many are ``unknown``) are taken to hold the lowest.
     """
     positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
     order = np.argsort(positions, kind="stable")
     places = np.empty(len(order), dtype=np.intp)
     places[order] = np.arange(len(order))
-    if not running:
+    if not taken and not unknown:
         return places.tolist()
-    taken = {pod.rank for pod, _ in running if pod.rank is not None}
-    # Running members without a rank label are taken to hold the lowest ranks.
-    unknown = sum(1 for pod, _ in running if pod.rank is None)
     free = (rank for rank in count() if rank not in taken)
     numbers = list(islice(free, unknown, unknown + len(placed)))
     return [numbers[place] for place in places.tolist()]
