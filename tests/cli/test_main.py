@@ -95,3 +95,9 @@ def test_no_colour_wins_over_forced_colour() -> None:
     )
     assert b"\x1b[1;36m" in coloured.stdout
     assert b"\x1b[1;36m" not in plain.stdout
+
+
+def test_an_unknown_benchmark_names_the_known_ones() -> None:
+    result = closeby("bench", "--only", "nothing")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "placement" in result.stderr
