@@ -1,0 +1,61 @@
+"""topology: nodes score by the edges of the tree between them and the members placed."""
+
+import numpy as np
+
+from closeby.plugins.topology import TopologyArguments, TopologyPlacement, closeness
+from closeby.scheduling.state import CycleState
+from closeby.topology.tree import Tree
+from tests.plugins.asking import handle_of
+from tests.worlds import THREE_ZONES, draw, fabric, gang, pods, world
+
+
+def plugin() -> tuple[TopologyPlacement, Tree]:
+    """The plugin on the example tree, and that tree."""
+    handle = handle_of(draw(THREE_ZONES))
+    handle.topologies.declare(fabric("zone", "rack"))
+    tree = handle.topologies.tree("fabric")
+    assert tree is not None
+    return TopologyPlacement(TopologyArguments(), handle), tree
+
+
+def near(name: str) -> dict[str, float]:
+    """How close each node is to one."""
+    asked, tree = plugin()
+    cluster = asked.handle.cluster
+    slot = cluster.slot(name)
+    assert slot is not None
+    values = closeness(tree, slot, np.arange(cluster.capacity))
+    return {node or "": float(value) for node, value in zip(cluster.names, values.tolist(), strict=True)}
+
+
+def test_the_same_node_the_same_rack_the_same_zone_and_the_rest() -> None:
+    scores = near("na1")
+    # 0, 2, 4 and 6 edges of at most 6.
+    assert scores["na1"] == 100
+    assert round(scores["na2"], 3) == 66.667
+    assert round(scores["na4"], 3) == 33.333
+    assert scores["nb1"] == scores["nc2"] == 0
+
+
+def test_a_node_outside_the_tree_is_close_to_nobody() -> None:
+    _, tree = plugin()
+    outside = len(tree.position_of)
+    assert closeness(tree, outside, np.arange(3)).tolist() == [0, 0, 0]
+
+
+def test_only_members_with_somebody_to_be_close_to_are_scored() -> None:
+    asked, tree = plugin()
+    [pod] = pods("train", 1)
+    assert not asked.pre_score(CycleState(), pod)
+    assert not asked.pre_score(CycleState(gang(), tree), pod)
+    assert asked.pre_score(CycleState(gang(), tree, anchors=(0,)), pod)
+
+
+def test_members_that_run_draw_the_pods_that_are_explained() -> None:
+    drawn = world(THREE_ZONES, explain=True)
+    running = pods("train", 1, prefix="old", on="nb1")
+    drawn.run(gang(min_member=1, preferred="rack"), members=[*running, *pods("train", 1)])
+    [explained] = drawn.outcome("train").explanations
+    assert explained.scores["nb1"]["topology"] == 100
+    assert explained.scores["nb2"]["topology"] > explained.scores["nb3"]["topology"] > 0
+    assert explained.scores["nc1"]["topology"] == 0
