@@ -29,6 +29,7 @@ class NodeAffinity(Filter, NormalizeScore):
     """
 
     name = "NodeAffinity"
+    reason = Reason.NODE_AFFINITY_MISMATCH
     default_weight = 2.0
 
     def class_key(self, pod: Pod) -> Hashable:

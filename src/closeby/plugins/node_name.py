@@ -15,6 +15,7 @@ class NodeName(Filter):
     """``spec.nodeName`` as a filter (upstream's plugin of that name)."""
 
     name = "NodeName"
+    reason = Reason.NODE_AFFINITY_MISMATCH
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.node_name

@@ -15,6 +15,7 @@ class NodePorts(Capacity):
     """Upstream's plugin of that name. Of pods that claim the same port at most one fits on a node."""
 
     name = "NodePorts"
+    reason = Reason.HOST_PORT_CONFLICT
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.host_ports

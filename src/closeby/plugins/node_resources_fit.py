@@ -63,6 +63,7 @@ class NodeResourcesFit(Capacity, Score):
     """
 
     name = "NodeResourcesFit"
+    reason = Reason.INSUFFICIENT_RESOURCES
     Arguments = FitArguments
     score_scope = Scope.PER_NODE
 

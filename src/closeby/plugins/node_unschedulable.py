@@ -27,6 +27,7 @@ class NodeUnschedulable(Filter):
     """Upstream's plugin of that name; besides, a node whose Ready condition is not True is not used."""
 
     name = "NodeUnschedulable"
+    reason = Reason.NODE_UNSCHEDULABLE
 
     def __init__(self, arguments: Struct, handle: Handle) -> None:
         super().__init__(arguments, handle)

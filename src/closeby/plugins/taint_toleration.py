@@ -33,6 +33,7 @@ class TaintToleration(Filter, PreScore, NormalizeScore):
     """
 
     name = "TaintToleration"
+    reason = Reason.TAINT_NOT_TOLERATED
     default_weight = 3.0
 
     def __init__(self, arguments: Struct, handle: Handle) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
 from closeby.scheduling.classes import ClassTable
 from closeby.scheduling.counts import DomainCounts
-from closeby.scheduling.extension import Filter
+from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, NodeRejection, PodExplanation
 from closeby.scheduling.parts import Share
@@ -23,9 +24,18 @@ from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 Ints = NDArray[np.intp]
 
+_NO_SLOTS: Ints = np.zeros(0, dtype=np.intp)
+
 #: With more nodes than this, only the best ones are explained one by one.
 ALL_NODES_UP_TO = 200
 BEST_NODES = 20
+
+
+class Refusal(NamedTuple):
+    """Slots that one filter refused."""
+
+    plugin: Filter
+    slots: Ints
 
 
 class Diagnosis:
@@ -39,30 +49,23 @@ class Diagnosis:
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
 
-    def refusals(
-        self, state: CycleState, pod: Pod, slots: Ints | None = None
-    ) -> dict[int, tuple[Filter, bool]]:
-        """For each slot that takes no such pod: the first filter to say no, and whether it looks at usage."""
+    def refusals(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> list[Refusal]:
+        """The slots that take no such pod (of all, or of ``slots``), by the first filter to say no."""
         cluster = self._cluster
-        chosen = np.flatnonzero(cluster.alive[: cluster.capacity]) if slots is None else slots
-        refused: dict[int, tuple[Filter, bool]] = {}
-        left = chosen
+        left = np.flatnonzero(cluster.alive[: cluster.capacity]) if slots is None else slots
+        refused: list[Refusal] = []
         for plugin in self._filters:
             if not plugin.concerns(pod) or not len(left):
                 continue
             passed = plugin.filter(state, pod, Nodes(cluster, left))
-            dynamic = plugin.filter_scope.value != "static"
-            for slot in left[~passed].tolist():
-                refused[slot] = (plugin, dynamic)
-            left = left[passed]
+            if not passed.all():
+                refused.append(Refusal(plugin, left[~passed]))
+                left = left[passed]
         return refused
 
-    def tally(self, state: CycleState, pod: Pod) -> Counter[Reason]:
+    def tally(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> Counter[Reason]:
         """Nodes that take no such pod, by reason."""
-        cached: Counter[Reason] = Counter()
-        for slot, (plugin, _) in self.refusals(state, pod).items():
-            cached[plugin.rejection(state, pod, slot).reason] += 1
-        return cached
+        return _count(state, pod, self.refusals(state, pod, slots))
 
     def why_no_node(self, state: CycleState, pod: Pod) -> tuple[Reason, str]:
         """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
@@ -70,46 +73,42 @@ class Diagnosis:
         Nodes that could take the pod if they had room tell more than nodes that never will, so their reason
         wins; otherwise the most frequent one.
         """
-        usage: Counter[Reason] = Counter()
-        fixed: Counter[Reason] = Counter()
-        example: dict[Reason, str] = {}
-        for slot, (plugin, dynamic) in self.refusals(state, pod).items():
-            rejection = plugin.rejection(state, pod, slot)
-            (usage if dynamic else fixed)[rejection.reason] += 1
-            example.setdefault(rejection.reason, rejection.message)
-        if not usage and not fixed:
+        refused = self.refusals(state, pod)
+        if not refused:
             return Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes"
-        reason = (usage or fixed).most_common(1)[0][0]
-        total = sum(usage.values()) + sum(fixed.values())
-        counts = ", ".join(f"{count} {name}" for name, count in (usage + fixed).most_common())
-        return reason, f"0 of {total} nodes take it: {counts} (for instance {example[reason]})"
+        usage = _count(state, pod, [one for one in refused if one.plugin.filter_scope is not Scope.STATIC])
+        tally = _count(state, pod, refused)
+        reason = (usage or tally).most_common(1)[0][0]
+        examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in refused)
+        example = next((found.message for found in examples if found.reason is reason), "")
+        counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
+        instance = f" (for instance {example})" if example else ""
+        return reason, f"0 of {sum(tally.values())} nodes take it: {counts}{instance}"
 
     def explain_pod(self, state: CycleState, pod: Pod, everything: bool) -> PodExplanation:
         """Scores of the nodes that pass, refusals of those that do not."""
         cluster = self._cluster
         refused = self.refusals(state, pod)
         alive = np.flatnonzero(cluster.alive[: cluster.capacity])
-        feasible = alive[~np.isin(alive, np.fromiter(refused, dtype=np.intp, count=len(refused)))]
+        feasible = alive[~np.isin(alive, np.concatenate([_NO_SLOTS, *(one.slots for one in refused)]))]
         by_plugin, total = self._scores(state, pod, feasible)
-        reasons = Counter(plugin.rejection(state, pod, slot).reason for slot, (plugin, _) in refused.items())
         few = everything or cluster.node_count <= ALL_NODES_UP_TO
-        order = np.argsort(-total, kind="stable") if not few else np.arange(len(feasible))
-        shown = order if few else order[:BEST_NODES]
+        shown = np.arange(len(feasible)) if few else np.argsort(-total, kind="stable")[:BEST_NODES]
         scores: dict[str, Mapping[str, float]] = {}
         for index in shown.tolist():
             entry = {name: _figure(values[index]) for name, values in by_plugin.items()}
             scores[self._name(int(feasible[index]))] = entry | {"total": _figure(total[index])}
+        by_slot = sorted(((slot, one.plugin) for one in refused for slot in one.slots.tolist()), key=_first)
         rejected: dict[str, NodeRejection] = {}
-        for slot, (plugin, _) in sorted(refused.items()):
-            if few or len(rejected) < BEST_NODES:
-                rejection = plugin.rejection(state, pod, slot)
-                rejected[self._name(slot)] = NodeRejection(plugin.name, rejection.reason, rejection.message)
+        for slot, plugin in by_slot if few else by_slot[:BEST_NODES]:
+            rejection = plugin.rejection(state, pod, slot)
+            rejected[self._name(slot)] = NodeRejection(plugin.name, rejection.reason, rejection.message)
         return PodExplanation(
             pod=pod.key,
             scores=scores,
             rejected=rejected,
             feasible_nodes=len(feasible),
-            rejected_by=dict(reasons),
+            rejected_by=dict(_count(state, pod, refused)),
         )
 
     def survey(
@@ -171,8 +170,7 @@ class Diagnosis:
         for share in demand:
             pod = share.pods[0]
             full = slots[share.pod_class.fits[slots] == 0]
-            for slot, (plugin, _) in self.refusals(state, pod, full).items():
-                blocked[plugin.rejection(state, pod, slot).reason] += 1
+            blocked += self.tally(state, pod, full)
         return DomainFit(
             topology=tree.name,
             level=None if domain.level == ROOT_LEVEL else tree.level_names[domain.level],
@@ -213,6 +211,20 @@ class Diagnosis:
 
     def _name(self, slot: int) -> str:
         return self._cluster.node_at(slot).name
+
+
+def _count(state: CycleState, pod: Pod, refused: Sequence[Refusal]) -> Counter[Reason]:
+    tally: Counter[Reason] = Counter()
+    for plugin, slots in refused:
+        if plugin.reason is not None:
+            tally[plugin.reason] += len(slots)
+        else:
+            tally.update(plugin.rejection(state, pod, slot).reason for slot in slots.tolist())
+    return tally
+
+
+def _first(entry: tuple[int, Filter]) -> int:
+    return entry[0]
 
 
 def _figure(value: float) -> float:

@@ -128,6 +128,8 @@ class Filter(Plugin):
     """Says which nodes a pod may go to."""
 
     filter_scope: ClassVar[Scope] = Scope.STATIC
+    #: The one reason of all its rejections; None when they differ, so that each node must be asked.
+    reason: ClassVar[Reason | None] = None
 
     def concerns(self, pod: Pod) -> bool:
         """False when the plugin would let this pod go anywhere; saves the question."""
