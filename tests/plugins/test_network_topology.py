@@ -1,4 +1,4 @@
-"""network-topology: nodes near a job's first task score higher (Volcano network-topology proposal, static)."""
+"""network-topology: nodes near a first task score higher (Volcano network-topology proposal, static)."""
 
 from collections.abc import Iterable
 
