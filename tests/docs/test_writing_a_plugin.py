@@ -13,7 +13,7 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
 from closeby.scheduling import extension
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.profiles import POINTS
+from closeby.scheduling.profile.profiles import POINTS
 from tests.plugins.asking import allowed, handle_of, scores, why_not
 from tests.real_input import REPOSITORY
 from tests.worlds import World

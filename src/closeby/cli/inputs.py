@@ -1,5 +1,6 @@
 """What a command reads, and what it says when that can't be used."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +71,13 @@ def _read_configuration(path: str | None) -> Configuration:
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(f"{path}: can't be read: {error}") from error
     with usable_configuration():
-        return read_configuration(text, path)
+        configuration = read_configuration(text, path)
+    # A plugin may lie beside the configuration that names it. At the end of the path, so that no file there
+    # takes the place of an installed module.
+    folder = str(Path(path).resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return configuration
 
 
 def _anything(manifests: Manifests) -> bool:

@@ -14,6 +14,8 @@ from closeby import __version__
 #: Commands in the order of `closeby --help`; each is the attribute ``command`` of a module of this folder.
 COMMANDS = ("demo", "simulate", "topology", "explain", "bench")
 
+#: Exit code when arguments or input, which a plugin of the user's is too, can't be used.
+UNUSABLE = 2
 #: Exit codes that a shell expects of a program that was interrupted, or whose reader went away.
 INTERRUPTED = 130
 READER_GONE = 141
@@ -81,6 +83,14 @@ def _run(program: str) -> int:
         # Nobody reads any more (as in `closeby … | head`); what is still buffered must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
+    except Exception as error:
+        from closeby.cli.faults import fault_of_plugin
+
+        said = fault_of_plugin(error)
+        if said is None or sys.excepthook is sys.__excepthook__:
+            raise
+        click.echo(f"error: {said}; `closeby --debug …` shows the traceback", err=True)
+        return UNUSABLE
     return code
 
 

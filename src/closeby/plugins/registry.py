@@ -14,7 +14,7 @@ from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.plugins.topology import TopologyPlacement
 from closeby.scheduling.extension import Handle, Plugin
-from closeby.scheduling.profiles import Profile, build_profile
+from closeby.scheduling.profile.profiles import Profile, build_profile
 
 #: Taking part by default, in the order in which they are asked: cheap filters first.
 DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
-from closeby.scheduling.constraints import Levels
 from closeby.scheduling.extension import (
     Candidate,
     Handle,
@@ -27,6 +26,7 @@ from closeby.scheduling.extension import (
 )
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 Counts = NDArray[np.int64]
@@ -86,7 +86,7 @@ def _candidates(part: PartView, levels: Levels) -> Iterator[Candidate]:
     confines = part.domain_in(tree)
     anchors = _anchor_positions(tree, part.anchors)
     for level in range(finest, max(bound, confines.level + 1) - 1, -1):
-        for domain in _in_order(part, tree, level, confines, anchors):
+        for domain in _in_order(part, levels, level, confines, anchors):
             yield _candidate(levels, domain, anchors)
     if bound > confines.level or not tree.is_labelled(tree.ancestor(confines, bound)):
         return
@@ -106,11 +106,19 @@ def _candidate(levels: Levels, domain: Domain, anchors: Ints) -> Candidate:
     )
 
 
-def _in_order(part: PartView, tree: Tree, level: int, confines: Domain, anchors: Ints) -> Iterator[Domain]:
+def _in_order(
+    part: PartView, levels: Levels, level: int, confines: Domain, anchors: Ints
+) -> Iterator[Domain]:
     """Domains of a level with room for the part: all wanted pods first, then as many as possible."""
+    tree = levels.tree
     first, end = tree.within(confines, level)
     room = part.room(tree, level)[first:end]
     usable = (room >= part.needed) & tree.labelled[level][first:end]
+    if levels.required is not None and not tree.labelled[levels.required].all():
+        # A rack may carry its label though its nodes lack that of the required zone.
+        at = np.arange(first, end) if level == tree.node_level else tree.bounds[level][first:end]
+        owners = at if levels.required == tree.node_level else tree.domain_at[levels.required][at]
+        usable &= tree.labelled[levels.required][owners]
     if len(anchors):
         owners = anchors if level == tree.node_level else tree.domain_at[level][anchors]
         inside = owners[(owners >= first) & (owners < end)]

@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.scheduling.books import PLAIN, Books, item_key
-from closeby.scheduling.deciding import Decider
-from closeby.scheduling.diagnosis import Diagnosis
 from closeby.scheduling.events import (
     BindFailed,
     Event,
@@ -30,11 +27,14 @@ from closeby.scheduling.events import (
     TopologyRemoved,
 )
 from closeby.scheduling.extension import Handle
+from closeby.scheduling.intake.books import PLAIN, Books, item_key
+from closeby.scheduling.intake.queue import WorkQueue
+from closeby.scheduling.intake.stories import Stories, StoryEntry
+from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.outcomes import Decision, Outcome, Report, Retry
-from closeby.scheduling.profiles import Profile
-from closeby.scheduling.queue import WorkQueue
-from closeby.scheduling.stories import Stories, StoryEntry
-from closeby.scheduling.tools import Tools
+from closeby.scheduling.placing.deciding import Decider
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.profile.profiles import Profile
 from closeby.topology.registry import Topologies
 
 Ints = NDArray[np.intp]

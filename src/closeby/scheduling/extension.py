@@ -17,9 +17,9 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.constraints import Levels
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree
 

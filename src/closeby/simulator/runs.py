@@ -25,9 +25,9 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.gangs import constraints_of
+from closeby.scheduling.gangs.places import place_of
+from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome, Place, Report
-from closeby.scheduling.places import place_of
 from closeby.simulator.expansion import expand
 from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import read_network_labels

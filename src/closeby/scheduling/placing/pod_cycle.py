@@ -4,8 +4,8 @@ import numpy as np
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
+from closeby.scheduling.placing.tools import Attempt, Tools
 from closeby.scheduling.state import CycleState
-from closeby.scheduling.tools import Attempt, Tools
 
 
 def place_pod(tools: Tools, pod: Pod) -> Attempt:

@@ -8,14 +8,21 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.counts import DomainCounts
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
+from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.scoring import (
+    Weighted,
+    active_scorers,
+    cacheable,
+    plugin_scores,
+    total_scores,
+)
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.scoring import Weighted, active_scorers, cacheable, plugin_scores, total_scores
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 
@@ -74,6 +81,13 @@ class PodClass:
         self.node_cursor = -1
 
 
+class Share(Struct, frozen=True, eq=False):
+    """Equal pods, with their class."""
+
+    pod_class: PodClass
+    pods: tuple[Pod, ...]
+
+
 class ClassTable:
     """All classes in use."""
 
@@ -106,15 +120,15 @@ class ClassTable:
             return key
         return key, tuple(plugin.class_key(pod) for plugin in self._keyed_by_pod)
 
-    def grouped(self, pods: Sequence[Pod]) -> list[tuple[PodClass, tuple[Pod, ...]]]:
+    def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
         spec = pods[0].spec if pods else None
         if not self._keyed_by_pod and all(pod.spec is spec and pod.node_name is None for pod in pods):
-            return [(self.of(pods[0]), tuple(pods))] if pods else []
+            return (Share(self.of(pods[0]), tuple(pods)),) if pods else ()
         by_key: dict[Hashable, list[Pod]] = {}
         for pod in pods:
             by_key.setdefault(self.key_of(pod), []).append(pod)
-        return [(self.of(members[0]), tuple(members)) for members in by_key.values()]
+        return tuple(Share(self.of(members[0]), tuple(members)) for members in by_key.values())
 
     def of(self, pod: Pod) -> PodClass:
         """The pod's class, up to date."""

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.scheduling.classes import ClassTable, PodClass
-from closeby.scheduling.constraints import Levels
-from closeby.scheduling.counts import DomainCounts
 from closeby.scheduling.extension import Candidate
+from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
+from closeby.scheduling.judging.counts import DomainCounts
+from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, Domain, Tree
 
 Bools = NDArray[np.bool_]
@@ -52,18 +52,6 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     def all_anchors(self) -> tuple[int, ...]:
         """Slots of all members below this part that already run."""
         return tuple(slot for leaf in self.leaves() for slot in leaf.anchors)
-
-
-class Share(Struct, frozen=True, eq=False):
-    """Equal pods of a part."""
-
-    pod_class: PodClass
-    pods: tuple[Pod, ...]
-
-
-def shares(pods: Sequence[Pod], table: ClassTable) -> tuple[Share, ...]:
-    """Pods by class, in order of first appearance."""
-    return tuple(Share(pod_class, members) for pod_class, members in table.grouped(pods))
 
 
 class Scope(Struct, frozen=True, eq=False):

@@ -12,13 +12,12 @@ from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
-from closeby.scheduling.classes import ClassTable
-from closeby.scheduling.counts import DomainCounts
 from closeby.scheduling.extension import Filter, Scope
+from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.scoring import Weighted, active_scorers, plugin_scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, NodeRejection, PodExplanation
-from closeby.scheduling.parts import Share
-from closeby.scheduling.scoring import Weighted, active_scorers, plugin_scores
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from closeby.scheduling.classes import ClassTable
-from closeby.scheduling.constraints import Levels
-from closeby.scheduling.parts import Part, shares
+from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
 
@@ -25,7 +25,7 @@ def entangled(part: Part, table: ClassTable) -> Mapping[str, Sequence[Tree]]:
     """
     leaves = list(_in_order(part, None))
     trees = {levels.tree.name: levels.tree for _, levels in leaves if levels is not None}
-    classes = {id(share.pod_class) for leaf, _ in leaves for share in shares(leaf.core, table)}
+    classes = {id(share.pod_class) for leaf, _ in leaves for share in table.shares(leaf.core)}
     mixed = len(classes) > 1 or len({tree.name for tree in _required_trees(part)}) > 1
     found: dict[str, Sequence[Tree]] = {}
     finest_later = ROOT_LEVEL

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.books import PLAIN, Books
-from closeby.scheduling.gang_cycle import place_gang
-from closeby.scheduling.gangs import constraints_of, missing, roster, unassigned
+from closeby.scheduling.gangs.places import place_of, ranks
+from closeby.scheduling.gangs.rosters import constraints_of, missing, roster, unassigned
+from closeby.scheduling.intake.books import PLAIN, Books
 from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome
-from closeby.scheduling.places import place_of, ranks
-from closeby.scheduling.pod_cycle import place_pod
-from closeby.scheduling.tools import Attempt, Placed, Tools
+from closeby.scheduling.placing.gang_cycle import place_gang
+from closeby.scheduling.placing.pod_cycle import place_pod
+from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 
 _NO_LABELS: Mapping[str, str] = {}
 

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from enum import Enum
 
-from closeby.scheduling.budget import Budget
+from closeby.scheduling.placing.budget import Budget
 
 #: More groups than this are not judged exactly: the check goes one call deeper per group.
 MANY_GROUPS = 128

@@ -7,15 +7,16 @@ that a sibling that finds no room sends the search back to the next alternative 
 from collections.abc import Iterator, Mapping, Sequence
 
 from closeby.objects.groups import PodGroup, Strategy
-from closeby.scheduling.assignment import Outlook, outlook
-from closeby.scheduling.budget import Budget
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.fill import Filler
-from closeby.scheduling.order import hardest_first
-from closeby.scheduling.parts import Part, Scope, SearchedPart, Share, scoped_counts, shares
+from closeby.scheduling.gangs.order import hardest_first
+from closeby.scheduling.gangs.parts import Part, Scope, SearchedPart, scoped_counts
+from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.placing.assignment import Outlook, outlook
+from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.state import CycleState
-from closeby.scheduling.statement import Statement
-from closeby.scheduling.tools import Tools
 from closeby.topology.tree import Tree
 
 
@@ -146,7 +147,7 @@ class Search:
         """A leaf's pods by class."""
         found = self._shared.get(part.name)
         if found is None:
-            found = self._shared[part.name] = shares(part.core, self._table)
+            found = self._shared[part.name] = self._table.shares(part.core)
         return found
 
     def candidates(self, part: Part, scope: Scope) -> Iterator[Candidate] | None:
@@ -154,7 +155,7 @@ class Search:
         core = [pod for leaf in part.leaves() for pod in leaf.core]
         wanted = sum(len(leaf.core) + len(leaf.extra) for leaf in part.leaves())
         view = SearchedPart(
-            self._group, part, scope, shares(core, self._table), self._table, self._cluster.capacity, wanted
+            self._group, part, scope, self._table.shares(core), self._table, self._cluster.capacity, wanted
         )
         for generator in self._generators:
             proposed = generator.placement_generate(self._state, view)

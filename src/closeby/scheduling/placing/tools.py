@@ -7,13 +7,13 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.classes import ClassTable
-from closeby.scheduling.diagnosis import Diagnosis
-from closeby.scheduling.fill import Filler
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
-from closeby.scheduling.profiles import Profile
+from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.state import CycleState
-from closeby.scheduling.statement import Statement
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 

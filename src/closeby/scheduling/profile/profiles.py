@@ -12,7 +12,6 @@ from closeby.objects.configuration import (
     ConfigurationMistake,
     PluginEntry,
 )
-from closeby.scheduling.arguments import decode_arguments, line_about
 from closeby.scheduling.extension import (
     Bind,
     Filter,
@@ -31,7 +30,8 @@ from closeby.scheduling.extension import (
     Reserve,
     Score,
 )
-from closeby.scheduling.plugin_lookup import PluginLookupError, plugin_named
+from closeby.scheduling.profile.arguments import decode_arguments, line_about
+from closeby.scheduling.profile.lookup import PluginLookupError, plugin_named
 
 #: All that a plugin can take part in.
 POINTS = (

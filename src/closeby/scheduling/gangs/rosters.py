@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.constraints import Levels, closest, resolve
-from closeby.scheduling.parts import Part
+from closeby.scheduling.gangs.parts import Part
+from closeby.topology.constraints import Levels, closest, resolve
 from closeby.topology.registry import Topologies
 
 #: Pods of a gang with subgroups that name none of its leaves; they are beyond every minimum.

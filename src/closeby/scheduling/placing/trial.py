@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
-from closeby.scheduling.budget import Budget
-from closeby.scheduling.classes import ClassTable, PodClass
-from closeby.scheduling.parts import Scope, Share, scoped_counts
+from closeby.scheduling.gangs.parts import Scope, scoped_counts
+from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
+from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.state import CycleState
-from closeby.scheduling.statement import Statement
 from closeby.topology.tree import Tree
 
 Counts = NDArray[np.int64]

@@ -9,15 +9,16 @@ from closeby.cluster.columns import Batch
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.budget import Budget
 from closeby.scheduling.extension import Candidate, Placement
-from closeby.scheduling.gangs import Constraints, Roster, parts
-from closeby.scheduling.order import entangled
+from closeby.scheduling.gangs.order import entangled
+from closeby.scheduling.gangs.parts import Part, Scope
+from closeby.scheduling.gangs.rosters import Constraints, Roster, parts
+from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
-from closeby.scheduling.parts import Part, Scope, Share, shares
-from closeby.scheduling.search import Search
+from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.placing.search import Search
+from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState
-from closeby.scheduling.tools import Attempt, Placed, Tools
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
 
@@ -61,8 +62,8 @@ class _GangCycle:
         if refusal is not None:
             return Attempt(refusal=refusal, tree=self._state.tree)
         minimum = parts(self._group, self._members, self._constraints, everyone=False)
-        demand = shares([pod for leaf in minimum.leaves() for pod in leaf.core], table)
-        domains = self._survey(shares(waiting, table)) if self._explain else ()
+        demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
+        domains = self._survey(table.shares(waiting)) if self._explain else ()
         search = self._find(minimum, demand)
         if search is None:
             refusal = self._failure(demand)
@@ -93,7 +94,7 @@ class _GangCycle:
             return None
         if optional or any(leaf.extra for leaf in minimum.leaves()):
             whole = parts(self._group, self._members, self._constraints, everyone=True)
-            everybody = shares([pod for leaf in whole.leaves() for pod in leaf.core], self._tools.table)
+            everybody = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
             if _short_of_room(everybody) is None:
                 search = self._search(whole, Budget())
                 if search is not None:
@@ -211,7 +212,7 @@ class _GangCycle:
                     (pod, Reason.GANG_DOES_NOT_FIT, "its subgroup found no place") for pod in waiting
                 ]
                 continue
-            for share in shares(waiting, self._tools.table):
+            for share in self._tools.table.shares(waiting):
                 left = self._grow(search, leaf, chosen[1], share, anchors)
                 leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
         return tuple(leftover)
@@ -291,7 +292,7 @@ class _GangCycle:
         self._statement.rollback(0)
         self._state.placed[:] = placed[:1]
         explanations = []
-        for share in shares(waiting, self._tools.table):
+        for share in self._tools.table.shares(waiting):
             shared = self._tools.explain_pod(self._state, share.pods[0])
             explanations += [
                 PodExplanation(

@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
-from closeby.scheduling.budget import Budget
-from closeby.scheduling.classes import ClassTable, PodClass
-from closeby.scheduling.descent import MeanScores, descend
 from closeby.scheduling.extension import Candidate, Scope
+from closeby.scheduling.gangs.parts import Scope as Confines
+from closeby.scheduling.gangs.parts import scoped_counts
+from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
+from closeby.scheduling.judging.scoring import Weighted, active_scorers, cacheable, total_scores
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.parts import Scope as Confines
-from closeby.scheduling.parts import Share, scoped_counts, shares
-from closeby.scheduling.scoring import Weighted, active_scorers, cacheable, total_scores
+from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.placing.descent import MeanScores, descend
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.state import CycleState
-from closeby.scheduling.statement import Statement
-from closeby.scheduling.trial import Trial
 from closeby.topology.tree import Domain, Tree
 
 Bools = NDArray[np.bool_]
@@ -58,7 +58,7 @@ class Filler:
         budget: Budget,
     ) -> bool:
         """Place all pods inside a candidate (None: anywhere in the scope); False leaves nothing placed."""
-        demand = shares(pods, self._table)
+        demand = self._table.shares(pods)
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree
         mark = self._mark()
@@ -89,7 +89,7 @@ class Filler:
 
         Nodes in different domains of the trees in ``apart`` make different ways.
         """
-        demand = shares(pods, self._table)
+        demand = self._table.shares(pods)
         if any(share.pod_class.blind_filters for share in demand):
             budget.spent = True
             return
@@ -220,7 +220,7 @@ class Filler:
         level = finest if candidate.fill_level is None else min(candidate.fill_level, finest)
         level = max(level, inside.domain_in(tree).level)
         allowed = np.zeros(self._cluster.capacity, dtype=np.bool_)
-        for share in shares(pods, self._table):
+        for share in self._table.shares(pods):
             counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
             domain = inside.domain_in(tree)
             if counts.inside(domain) < len(share.pods):

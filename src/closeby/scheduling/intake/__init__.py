@@ -1,0 +1,1 @@
+"""What the engine has heard: who exists, what waits in which order, and what was decided before."""

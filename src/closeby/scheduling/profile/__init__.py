@@ -1,0 +1,1 @@
+"""Which plugins take part: from a configuration to instances grouped by extension point."""

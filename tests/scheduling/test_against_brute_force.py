@@ -1,0 +1,244 @@
+"""Random small clusters: what is placed is right, what is refused cannot be placed, judged the slow way."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from closeby.objects.groups import Strategy, SubGroup
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from tests.scheduling.drawn import Site, levels_asked, on_nodes, sites, specs, strategies
+from tests.scheduling.oracle import (
+    Oracle,
+    Where,
+    assert_nothing_is_overcommitted,
+    choices,
+    packs,
+    shares_out,
+)
+from tests.worlds import World, gang, pods, subgroup
+
+NO = (Reason.GANG_DOES_NOT_FIT, Reason.TOPOLOGY_PLACEMENT_FAILED)
+
+
+def index(site: Site, name: str | None) -> int:
+    """A level's index, -1 for none."""
+    return -1 if name is None else site.names.index(name)
+
+
+def check_no_overcommit(site: Site, drawn: World) -> None:
+    before: dict[str, list[Pod]] = {}
+    for pod in site.running:
+        before.setdefault(pod.node_name or "", []).append(pod)
+    assert_nothing_is_overcommitted(drawn.engine, before)
+
+
+@given(st.data())
+def test_a_feasible_gang_of_equal_pods_is_placed_and_no_other(data: st.DataObject) -> None:
+    site = data.draw(sites())
+    required, preferred = data.draw(levels_asked(site))
+    count, spec = data.draw(st.integers(1, 9)), data.draw(specs())
+    strategy = data.draw(strategies)
+    members = pods("train", count, spec)
+    asked = gang(min_member=count, required=required, preferred=preferred, strategy=strategy)
+    drawn = site.world().run(asked, members=members)
+    check_no_overcommit(site, drawn)
+
+    oracle = site.oracle()
+    holding = [where for where in oracle.domains(index(site, required)) if oracle.room(where, spec) >= count]
+    used = set(drawn.used("train"))
+    if not holding:
+        assert not used
+        assert drawn.reason("train") in NO
+        enough = oracle.room(oracle.nodes, spec) >= count
+        assert (drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED) == enough
+        return
+    assert len(on_nodes(drawn, members)) == len(used)
+    assert sum(drawn.used("train").values()) == count
+    assert any(used <= where for where in holding)
+    if preferred is not None:
+        check_preferred(site, oracle, (required, preferred), members, used, strategy)
+
+
+def check_preferred(
+    site: Site,
+    oracle: Oracle,
+    asked: tuple[str | None, str],
+    members: Sequence[Pod],
+    used: set[str],
+    strategy: Strategy,
+) -> None:
+    """Never a coarser domain than needed, the tightest (or emptiest) of those, and there the fewest."""
+    count, spec = len(members), members[0].spec
+    required, preferred = index(site, asked[0]), index(site, asked[1])
+    for level in range(preferred, required - 1, -1):
+        rooms = {where: oracle.room(where, spec) for where in oracle.domains(level)}
+        holding = {
+            where: room
+            for where, room in rooms.items()
+            if room >= count and all(oracle.labelled(name, required) for name in where)
+        }
+        if holding:
+            break
+    [chosen] = [where for where in holding if used <= where]
+    best = min(holding.values()) if strategy is Strategy.BINPACK else max(holding.values())
+    assert holding[chosen] == best
+    parts = oracle.domains(preferred, chosen, private=True)
+    sizes = sorted((oracle.room(where, spec) for where in parts), reverse=True)
+    fewest = next(number for number in range(1, len(sizes) + 1) if sum(sizes[:number]) >= count)
+    assert sum(1 for where in parts if where & used) == fewest
+
+
+@given(st.data())
+def test_a_required_domain_uses_the_fewest_domains_of_the_next_level(data: st.DataObject) -> None:
+    site = data.draw(sites())
+    required = data.draw(st.sampled_from([None, *site.levels]))
+    count, spec = data.draw(st.integers(1, 9)), data.draw(specs())
+    drawn = site.world().run(gang(min_member=count, required=required), members=pods("train", count, spec))
+    used = set(drawn.used("train"))
+    if not used or required is None:
+        return
+    oracle = site.oracle()
+    level = index(site, required)
+    [chosen] = [where for where in oracle.domains(level) if used <= where]
+    parts = oracle.domains(level + 1, chosen, private=True)
+    sizes = sorted((oracle.room(where, spec) for where in parts), reverse=True)
+    fewest = next(number for number in range(1, len(sizes) + 1) if sum(sizes[:number]) >= count)
+    assert sum(1 for where in parts if where & used) == fewest
+
+
+@given(st.data())
+def test_unequal_pods_are_refused_only_when_no_packing_exists(data: st.DataObject) -> None:
+    site = data.draw(sites(most_nodes=5))
+    required, preferred = data.draw(levels_asked(site))
+    members = [
+        pod
+        for number, spec in enumerate(data.draw(st.lists(specs(), min_size=1, max_size=6)))
+        for pod in pods("train", 1, spec, prefix=f"train{number}")
+    ]
+    drawn = site.world().run(
+        gang(min_member=len(members), required=required, preferred=preferred), members=members
+    )
+    check_no_overcommit(site, drawn)
+    oracle = site.oracle()
+    domains = oracle.domains(index(site, required))
+    feasible = any(packs([pod.spec for pod in members], oracle, where) for where in domains)
+    used = set(drawn.used("train"))
+    assert sum(drawn.used("train").values()) in (0, len(members))
+    assert feasible == bool(used), drawn.outcome("train").message
+    if used:
+        assert any(used <= where for where in domains)
+    else:
+        assert drawn.reason("train") in NO
+
+
+@given(st.data())
+def test_members_beyond_the_minimum_keep_to_the_required_domain(data: st.DataObject) -> None:
+    site = data.draw(sites())
+    required, preferred = data.draw(levels_asked(site))
+    minimum, more, spec = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 4)), data.draw(specs())
+    members = pods("train", minimum + more, spec)
+    drawn = site.world().run(
+        gang(min_member=minimum, required=required, preferred=preferred), members=members
+    )
+    check_no_overcommit(site, drawn)
+    oracle = site.oracle()
+    rooms = {where: oracle.room(where, spec) for where in oracle.domains(index(site, required))}
+    placed = sum(drawn.used("train").values())
+    # As many as the roomiest domain takes, if it takes the minimum.
+    best = max(rooms.values(), default=0)
+    assert placed == (min(best, minimum + more) if best >= minimum else 0)
+    if placed:
+        assert any(set(drawn.used("train")) <= where for where in rooms)
+    assert len(drawn.left("train")) == minimum + more - placed
+
+
+@given(st.data())
+def test_late_members_join_the_domain_of_those_that_run(data: st.DataObject) -> None:
+    site = data.draw(sites())
+    required, preferred = data.draw(levels_asked(site))
+    spec = data.draw(specs())
+    first, more = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
+    asked = gang(min_member=first, required=required, preferred=preferred)
+    members = pods("train", first, spec)
+    drawn = site.world().run(asked, members=members)
+    if not drawn.used("train"):
+        return
+    oracle = site.oracle(on_nodes(drawn, members))
+    start = set(drawn.used("train"))
+    drawn.run(members=pods("train", more, spec, prefix="late"))
+    check_no_overcommit(site, drawn)
+    [allowed] = [where for where in oracle.domains(index(site, required)) if start <= where]
+    assert set(drawn.used("late")) <= allowed
+    assert sum(drawn.used("late").values()) == min(more, oracle.room(allowed, spec))
+
+
+@st.composite
+def subgroups_asked(draw: st.DrawFn, site: Site, most: int = 4) -> tuple[SubGroup, ...]:
+    """Leaves, some of them below a parent that requires a level too."""
+    levels = st.sampled_from([None, *site.names])
+    parents = [subgroup(f"p{number}", required=draw(levels)) for number in range(draw(st.integers(0, 2)))]
+    leaves = [
+        subgroup(
+            f"s{number}",
+            draw(st.integers(1, 4)),
+            required=draw(levels),
+            parent=draw(st.sampled_from([None, *(one.name for one in parents)])),
+        )
+        for number in range(draw(st.integers(1, most)))
+    ]
+    inhabited = {leaf.parent for leaf in leaves}
+    return (*(one for one in parents if one.name in inhabited), *leaves)
+
+
+def subgroup_choices(site: Site, oracle: Oracle, groups: Sequence[SubGroup]) -> list[tuple[int, list[Where]]]:
+    """Not used for parents: the domains that each leaf may choose from, ignoring its parent's choice."""
+    leaves = [one for one in groups if not one.name.startswith("p")]
+    return [(one.min_member, oracle.domains(level_of(site, one))) for one in leaves]
+
+
+def level_of(site: Site, one: SubGroup) -> int:
+    return index(site, None if one.constraint is None else one.constraint.required)
+
+
+def subgroups_fit(site: Site, oracle: Oracle, groups: Sequence[SubGroup], rooms: dict[str, int]) -> bool:
+    """Whether some choice of domains for parents and leaves holds all leaves beside each other."""
+    parents = [one for one in groups if one.name.startswith("p")]
+    leaves = [one for one in groups if not one.name.startswith("p")]
+    for chosen in choices([oracle.domains(level_of(site, one)) for one in parents]):
+        inside = {one.name: where for one, where in zip(parents, chosen, strict=True)}
+        options = []
+        for leaf in leaves:
+            bound = inside.get(leaf.parent or "", frozenset(oracle.nodes))
+            options.append({where & bound for where in oracle.domains(level_of(site, leaf))})
+        for picked in choices([[where for where in one if where] for one in options]):
+            demands = [(leaf.min_member, where) for leaf, where in zip(leaves, picked, strict=True)]
+            if shares_out(demands, rooms):
+                return True
+    return False
+
+
+@given(st.data())
+def test_subgroups_of_equal_pods_are_placed_if_any_choice_of_domains_holds_them(data: st.DataObject) -> None:
+    site = data.draw(sites(most_nodes=6))
+    spec = data.draw(specs())
+    groups = data.draw(subgroups_asked(site))
+    leaves = [one for one in groups if not one.name.startswith("p")]
+    members = [pod for one in leaves for pod in pods("train", one.min_member, spec, one.name)]
+    drawn = site.world().run(gang(min_member=1, subgroups=groups), members=members)
+    check_no_overcommit(site, drawn)
+
+    oracle = site.oracle()
+    rooms = {name: oracle.fits(name, spec) for name in oracle.nodes}
+    feasible = subgroups_fit(site, oracle, groups, rooms)
+    placed = {one.name: set(drawn.used(f"{one.name}-")) for one in leaves}
+    assert feasible == bool(drawn.used("s")), drawn.outcome("train").message
+    if not feasible:
+        assert drawn.reason("train") in NO
+        return
+    assert sum(drawn.used("s").values()) == len(members)
+    for one in groups:
+        below = [placed[leaf.name] for leaf in leaves if one.name in (leaf.name, leaf.parent)]
+        used = set().union(*below)
+        assert any(used <= where for where in oracle.domains(level_of(site, one)))
