@@ -56,7 +56,6 @@ def test_a_cleared_slot_has_no_labels() -> None:
 
     assert column.codes[0] == MISSING
     assert table.labels(0) == {}
-    assert table.keys_starting("") == []
 
 
 def test_ranks_are_places_in_natural_order() -> None:
@@ -84,14 +83,6 @@ def test_a_predicate_is_asked_once_per_value() -> None:
 
     assert column.matching(is_a)[column.codes[:4]].tolist() == [True, False, True, False]
     assert asked == [None, "a", "b"]
-
-
-def test_keys_are_found_by_their_prefix() -> None:
-    table = LabelTable()
-    table.set(0, {"x.io/b": "1", "y.io/c": "1"})
-    table.set(1, {"x.io/a": "1"})
-
-    assert table.keys_starting("x.io/") == ["x.io/a", "x.io/b"]
 
 
 def test_the_version_grows_with_known_columns_only() -> None:

@@ -24,6 +24,7 @@ def fault_of_plugin(error: BaseException) -> str | None:
     kind = type(plugin)
     called = f"{kind.__module__}:{kind.__qualname__}"
     frame = place.tb_frame
-    where = "" if frame.f_globals.get("__name__") != kind.__module__ else f", line {place.tb_lineno}"
+    own = frame.f_globals.get("__name__") == kind.__module__
+    where = f" in {frame.f_code.co_name}, line {place.tb_lineno}" if own else ""
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"plugin {called} failed in {frame.f_code.co_name}{where}: {said}"
+    return f"plugin {called} failed{where}: {said}"

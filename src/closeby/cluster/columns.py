@@ -4,7 +4,7 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 ``assume`` followed by its ``forget`` restores the columns bit for bit.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -276,8 +276,3 @@ def _widen(array: NDArray[Any], room: int) -> NDArray[Any]:
     wide = np.zeros((*array.shape[:-1], room), dtype=array.dtype)
     wide[..., : array.shape[-1]] = array
     return wide
-
-
-def usage_snapshot(cluster: Cluster) -> Mapping[str, bytes]:
-    """All columns as bytes, to compare states exactly (tests and ``validate_state``)."""
-    return {"allocatable": cluster.allocatable.tobytes(), "requested": cluster.requested.tobytes()}

@@ -1,20 +1,15 @@
 """What a pod takes from a node, as rows of the resource columns."""
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.objects.pods import HostPort, PodSpec
 
 
-class Demand(Struct, frozen=True, eq=False):
+class Demand(Struct, frozen=True):
     """``amounts[i]`` units of the resource in row ``rows[i]``; always includes one of ``pods``."""
 
     rows: tuple[int, ...]
     amounts: tuple[int, ...]
-    #: The same as arrays for single-node updates.
-    row_index: NDArray[np.intp]
-    amount_column: NDArray[np.int64]
     host_ports: tuple[HostPort, ...]
 
 
@@ -32,8 +27,4 @@ def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
     """The demand of a spec; every resource it names must have a row."""
     pairs = [(row_of["pods"], 1)]
     pairs += [(row_of[resource], amount) for resource, amount in spec.requests if amount]
-    rows = tuple(row for row, _ in pairs)
-    amounts = tuple(amount for _, amount in pairs)
-    return Demand(
-        rows, amounts, np.asarray(rows, dtype=np.intp), np.asarray(amounts, dtype=np.int64), spec.host_ports
-    )
+    return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.host_ports)

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from closeby.topology.natural import NaturalRanks
 
 Codes = NDArray[np.int32]
-Slots = NDArray[np.intp]
 
 #: Code of a node that does not carry the label.
 MISSING = 0
@@ -127,10 +126,6 @@ class LabelTable:
     def labels(self, slot: int) -> Mapping[str, str]:
         """All labels of one slot."""
         return self._labels[slot] or {}
-
-    def keys_starting(self, prefix: str) -> Sequence[str]:
-        """Label keys in use that start with ``prefix``, sorted."""
-        return sorted({key for labels in self._labels for key in labels or () if key.startswith(prefix)})
 
     def _grow(self, needed: int) -> None:
         self._labels.extend(None for _ in range(needed - len(self._labels)))

@@ -30,10 +30,6 @@ class WorkQueue:
         """Whether the item already has its place in the order."""
         return key in self._places
 
-    def is_ready(self, key: str) -> bool:
-        """Whether the item is about to be taken."""
-        return key in self._ready
-
     def put(self, item: QueuedItem) -> None:
         """Make an item ready; its place is computed when it first appears."""
         if item.key not in self._places:

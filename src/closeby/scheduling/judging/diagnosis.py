@@ -141,13 +141,6 @@ class Diagnosis:
         slots = tree.slot_at[first:end]
         return domain, int(room.max()), self._lack(demand, slots[self._cluster.alive[slots]])
 
-    def domain_fit(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> DomainFit:
-        """How one domain looks to a gang."""
-        counts = [self._table.counts(share.pod_class, tree) for share in demand]
-        room = self._room(demand, counts, tree, domain.level)
-        wanted = sum(len(share.pods) for share in demand)
-        return self._domain_fit(demand, tree, domain, int(room[max(domain.index, 0)]), wanted)
-
     def _room(
         self, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree, level: int
     ) -> NDArray[np.int64]:

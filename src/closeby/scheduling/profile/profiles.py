@@ -67,7 +67,6 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     post_filters: tuple[PostFilter, ...] = ()
     generators: tuple[PlacementGenerate, ...] = ()
     placement_scores: tuple[PlacementScore, ...] = ()
-    pre_scores: tuple[PreScore, ...] = ()
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
     pre_binds: tuple[PreBind, ...] = ()
@@ -211,7 +210,6 @@ def _grouped(made: Sequence[tuple[Plugin, PluginEntry | None]]) -> Profile:
         post_filters=_at(PostFilter, plugins),
         generators=_at(PlacementGenerate, plugins),
         placement_scores=_at(PlacementScore, plugins),
-        pre_scores=_at(PreScore, plugins),
         reserves=_at(Reserve, plugins),
         permits=_at(Permit, plugins),
         pre_binds=_at(PreBind, plugins),
