@@ -1,0 +1,110 @@
+"""The cluster in columns: what pods take, and that taking it back restores every bit."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from closeby.cluster.columns import UNLIMITED, Batch, Cluster
+from closeby.objects.nodes import Node
+from closeby.objects.pods import HostPort, Pod, PodSpec
+from tests.worlds import GPU, node, pods, spec
+
+
+def cluster_of(**gpus: int) -> Cluster:
+    cluster = Cluster()
+    for name, amount in gpus.items():
+        cluster.add_node(node(name, {}, {GPU: amount}))
+    return cluster
+
+
+def free(cluster: Cluster, name: str, resource: str = GPU) -> int:
+    slot = cluster.slot(name)
+    assert slot is not None
+    return int(cluster.free(cluster.row_of[resource], np.asarray([slot]))[0])
+
+
+def batch(members: list[Pod], *slots: int) -> Batch:
+    return Batch(members[0].spec, tuple(members), np.asarray(slots, dtype=np.intp))
+
+
+def test_a_batch_takes_what_its_pods_ask_for_on_each_slot() -> None:
+    cluster = cluster_of(a=4, b=4)
+    cluster.assume(batch(pods("train", 3, spec(gpu=2)), 0, 0, 1))
+    assert [free(cluster, "a"), free(cluster, "b")] == [0, 2]
+    assert cluster.placement("default/train-2") == 1
+    assert cluster.placed_count == 3
+
+
+def test_slots_of_a_batch_may_come_in_any_order() -> None:
+    cluster = cluster_of(a=4, b=4)
+    cluster.assume(batch(pods("train", 4), 1, 0, 1, 1))
+    assert [free(cluster, "a"), free(cluster, "b")] == [3, 1]
+
+
+def test_an_overcommitted_node_has_nothing_left_rather_than_less() -> None:
+    cluster = cluster_of(a=1)
+    (greedy,) = pods(None, 1, spec(gpu=5))
+    cluster.place_pod(greedy, 0)
+    assert free(cluster, "a") == 0
+
+
+def test_a_node_that_does_not_say_how_many_pods_it_takes_is_not_limited() -> None:
+    cluster = cluster_of(a=1)
+    assert free(cluster, "a", "pods") == UNLIMITED
+
+
+def test_a_removed_node_gives_its_slot_and_its_pods_up() -> None:
+    cluster = cluster_of(a=4, b=4)
+    (pod,) = pods(None, 1)
+    cluster.place_pod(pod, 0)
+    assert cluster.remove_node("a") == (pod,)
+    assert cluster.placement(pod.uid) is None
+    assert not cluster.alive[0]
+    assert cluster.add_node(node("c", {}, {GPU: 8})) == 0
+    assert free(cluster, "c") == 8
+
+
+def test_a_resource_that_appears_later_gets_its_own_row() -> None:
+    cluster = cluster_of(a=4)
+    cluster.add_node(Node(name="b", allocatable={"example.com/nic": 2}))
+    assert free(cluster, "b", "example.com/nic") == 2
+    assert free(cluster, "a", "example.com/nic") == 0
+    assert free(cluster, "a") == 4
+
+
+def test_host_ports_conflict_by_port_protocol_and_address() -> None:
+    cluster = cluster_of(a=4)
+    taken = PodSpec(host_ports=(HostPort(80, "TCP", "10.0.0.1"),))
+    (pod,) = pods(None, 1, taken)
+    cluster.place_pod(pod, 0)
+    answers = {
+        wanted: cluster.ports_taken(0, [wanted])
+        for wanted in (
+            HostPort(80, "TCP", "10.0.0.1"),
+            HostPort(80),
+            HostPort(80, "TCP", "10.0.0.2"),
+            HostPort(80, "UDP", "10.0.0.1"),
+            HostPort(81, "TCP", "10.0.0.1"),
+        )
+    }
+    assert list(answers.values()) == [True, True, False, False, False]
+    cluster.forget_pod(pod.uid)
+    assert not cluster.ports_taken(0, [HostPort(80)])
+
+
+NEEDS = [spec(gpu=1), spec(gpu=3, cpu=1500), spec()]
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), max_size=8), st.data())
+def test_taking_back_restores_every_bit(batches: list[list[int]], data: st.DataObject) -> None:
+    cluster = cluster_of(a=3, b=0, c=100, d=2, e=7)
+    for needs in NEEDS:
+        cluster.demand(needs)  # A resource asked for the first time adds a row.
+    way: list[tuple[bytes, int, Batch]] = []
+    for number, slots in enumerate(batches):
+        placed = batch(pods(f"gang{number}", len(slots), data.draw(st.sampled_from(NEEDS))), *slots)
+        way.append((cluster.requested.tobytes(), cluster.placed_count, placed))
+        cluster.assume(placed)
+    for requested, count, placed in reversed(way):
+        cluster.forget(placed)
+        assert (cluster.requested.tobytes(), cluster.placed_count) == (requested, count)
