@@ -49,7 +49,7 @@ class Oracle:
             return 0
         free = left(node, self.placed[name])
         rooms = [
-            free.get("pods", 1 << 31),
+            free["pods"],
             *(free.get(key, 0) // amount for key, amount in spec.requests if amount),
         ]
         return max(0, min(rooms))

@@ -44,7 +44,7 @@ def _tables(entry: ExplainEntry, node: str | None) -> Iterator[RenderableType]:
     if entry.scores:
         bodies.append(_scores_table(entry, node))
     if refused:
-        bodies.append(Text(f"nodes refused: {counts_text(refused)}", style="dim"))
+        bodies.append(_refusals(entry, refused))
     yield from (Padding(body, (0, 0, 1, 2)) for body in bodies or [Text("it was not looked at any closer")])
 
 
@@ -75,6 +75,15 @@ def _scores_table(entry: ExplainEntry, node: str | None) -> Table:
     if left:
         table.add_row(Text(f"{left} more", style="dim"))
     return table
+
+
+def _refusals(entry: ExplainEntry, refused: Mapping[str, int]) -> Text:
+    """How many nodes were refused, and one of them with its sentence for each reason of each plugin."""
+    examples: dict[tuple[str, str], str] = {}
+    for node, one in entry.rejected.items():
+        examples.setdefault((one.reason, one.plugin), f"  {node}: {one.message} ({one.plugin})")
+    lines = [f"nodes refused: {counts_text(refused)}", *list(examples.values())[:LINES]]
+    return Text("\n".join(lines), style="dim")
 
 
 def _tally(entry: ExplainEntry) -> dict[str, int]:
