@@ -74,7 +74,7 @@ def usable(node: Node, spec: PodSpec) -> bool:
 
 def left(node: Node, pods: Iterable[Pod]) -> dict[str, int]:
     """What is left of each resource that a node offers."""
-    free = {"pods": UNLIMITED, **node.allocatable}
+    free: dict[str, int] = {"pods": UNLIMITED, **node.allocatable}
     for pod in pods:
         for resource, amount in (("pods", 1), *pod.spec.requests):
             if resource in free:
@@ -121,7 +121,7 @@ def packs(specs: Sequence[PodSpec], oracle: Oracle, names: Iterable[str]) -> boo
 
 
 def shares_out(demands: Sequence[tuple[int, Where]], rooms: Mapping[str, int]) -> bool:
-    """Whether groups of equal pods fit beside each other, each inside its own nodes (a flow, unit by unit)."""
+    """Whether groups of equal pods fit beside each other, each inside its own nodes."""
     taken: dict[str, list[int]] = {name: [] for name in rooms}
 
     def augment(group: int, seen: set[str]) -> bool:
@@ -152,9 +152,9 @@ def assert_nothing_is_overcommitted(engine: Engine, before: Mapping[str, Sequenc
     for pod, slot in engine.cluster.placed_pods():
         on.setdefault(engine.cluster.node_at(slot).name, []).append(pod)
     for name, pods in on.items():
-        slot = engine.cluster.slot(name)
-        assert slot is not None
-        node = engine.cluster.node_at(slot)
+        known = engine.cluster.slot(name)
+        assert known is not None
+        node = engine.cluster.node_at(known)
         running = {pod.uid for pod in before.get(name, ())}
         new = [pod for pod in pods if pod.uid not in running]
         for resource in {"pods", *(key for pod in new for key, _ in pod.spec.requests)}:

@@ -11,7 +11,6 @@ from closeby.objects.reasons import Reason
 from tests.scheduling.drawn import Site, levels_asked, on_nodes, sites, specs, strategies
 from tests.scheduling.oracle import (
     Oracle,
-    Where,
     assert_nothing_is_overcommitted,
     choices,
     packs,
@@ -192,12 +191,6 @@ def subgroups_asked(draw: st.DrawFn, site: Site, most: int = 4) -> tuple[SubGrou
     ]
     inhabited = {leaf.parent for leaf in leaves}
     return (*(one for one in parents if one.name in inhabited), *leaves)
-
-
-def subgroup_choices(site: Site, oracle: Oracle, groups: Sequence[SubGroup]) -> list[tuple[int, list[Where]]]:
-    """Not used for parents: the domains that each leaf may choose from, ignoring its parent's choice."""
-    leaves = [one for one in groups if not one.name.startswith("p")]
-    return [(one.min_member, oracle.domains(level_of(site, one))) for one in leaves]
 
 
 def level_of(site: Site, one: SubGroup) -> int:

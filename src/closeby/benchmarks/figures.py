@@ -25,7 +25,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     cpu_ms: float
     cpu_ms_min: float
     wall_ms: float
-    #: Pods placed (or refused) in one run.
+    #: Pods placed in one run; 0 where the measured answer is "no".
     placed: int
     #: Upper bound in CPU milliseconds that we aim at; None where we set none.
     target_ms: float | None = None
@@ -34,9 +34,9 @@ class Figure(Struct, frozen=True, kw_only=True):
     target_mib: float | None = None
 
     @property
-    def pods_per_second(self) -> float | None:
-        """Pods decided per second of CPU."""
-        return self.pods / self.cpu_ms * 1000 if self.cpu_ms else None
+    def placed_per_second(self) -> float | None:
+        """Pods placed per second of CPU."""
+        return self.placed / self.cpu_ms * 1000 if self.cpu_ms else None
 
     @property
     def meets_target(self) -> bool | None:

@@ -1,6 +1,7 @@
 """Decisions per second at 5,000 nodes in 50 racks, and the time to say no."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from closeby.benchmarks import clusters
 from closeby.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
@@ -50,9 +51,16 @@ def refusals() -> Iterator[Figure]:
             samples = []
             for _ in range(20):
                 engine.handle(GroupChanged(group))
-                samples.append(timed(lambda: _bound(engine)))
+                samples.append(timed(partial(_bound, engine)))
             engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(group.key))
             yield summary("time to say no", f"{size} x {gpus} GPU required=rack", NODES, size, samples, 0.2)
+    for name, extras in (("equal", [0] * 1_000), ("all-distinct", range(1_000))):
+        pods = clusters.plain_pods([clusters.needs(16, extra) for extra in extras], name)
+        engine = engine_of(NODES)
+        engine.handle(*(PodAdded(pod) for pod in pods))
+        with quiet_collector():
+            sample = timed(partial(_bound, engine))
+        yield summary("time to say no", f"1,000 {name} plain pods", NODES, len(pods), [sample])
 
 
 def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[Sample], list[Sample]]:

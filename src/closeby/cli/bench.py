@@ -39,24 +39,28 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
 
 
 def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
+    from itertools import groupby
+
     from rich.text import Text
 
     from closeby.report.layout import plain_table
 
-    figured = ("nodes", "pods", "CPU ms", "wall ms", "pods/s", "target ms")
-    table = plain_table("benchmark", "case", *figured, right=figured)
-    for figure in figures:
-        speed, target = figure.pods_per_second, figure.target_ms
-        memory = figure.memory_mib is not None
-        style = {None: "", True: "green", False: "red"}[figure.meets_target]
-        table.add_row(
-            figure.benchmark,
-            figure.case,
-            f"{figure.nodes:,}",
-            f"{figure.pods:,}",
-            Text(f"{figure.memory_mib:,.0f} MiB" if memory else f"{figure.cpu_ms:.3f}", style=style),
-            "" if memory else f"{figure.wall_ms:.3f}",
-            "" if memory or speed is None else f"{speed:,.0f}",
-            "" if target is None else f"{target:.3f}",
-        )
-    yield table
+    figured = ("nodes", "pods", "placed", "CPU ms", "wall ms", "pods/s", "target ms")
+    for benchmark, members in groupby(figures, key=lambda figure: figure.benchmark):
+        yield Text(benchmark, style="bold")
+        table = plain_table("case", *figured, right=figured)
+        for figure in members:
+            speed, memory = figure.placed_per_second, figure.memory_mib is not None
+            style = {None: "", True: "green", False: "red"}[figure.meets_target]
+            table.add_row(
+                figure.case,
+                f"{figure.nodes:,}",
+                f"{figure.pods:,}",
+                f"{figure.placed:,}",
+                Text(f"{figure.memory_mib:,.0f} MiB" if memory else f"{figure.cpu_ms:.3f}", style=style),
+                "" if memory else f"{figure.wall_ms:.3f}",
+                "" if memory or not speed else f"{speed:,.0f}",
+                "" if figure.target_ms is None else f"{figure.target_ms:.3f}",
+            )
+        yield table
+        yield Text()
