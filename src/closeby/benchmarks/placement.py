@@ -71,7 +71,7 @@ def warm(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
         with quiet_collector():
             for shape in SHAPES:
                 samples = [_place(engine, shape, run) for run in range(RUNS)]
-                base = TARGETS.get(count)
+                base = TARGETS.get(count) if samples[-1].placed else None
                 target = None if base is None else round(base + PER_POD_MS * shape.pods, 4)
                 yield summary("placement, warm", shape.text, count, shape.pods, samples[1:], target)
 

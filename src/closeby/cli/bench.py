@@ -39,14 +39,15 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
 
 
 def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
-    from itertools import groupby
-
     from rich.text import Text
 
     from closeby.report.layout import plain_table
 
     figured = ("nodes", "pods", "placed", "CPU ms", "wall ms", "pods/s", "target ms")
-    for benchmark, members in groupby(figures, key=lambda figure: figure.benchmark):
+    by_benchmark: dict[str, list[Figure]] = {}
+    for figure in figures:
+        by_benchmark.setdefault(figure.benchmark, []).append(figure)
+    for benchmark, members in by_benchmark.items():
         yield Text(benchmark, style="bold")
         table = plain_table("case", *figured, right=figured)
         for figure in members:
