@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog
-from closeby.cluster.demands import Demand, conflict, demand_of
+from closeby.cluster.demands import MOST, Demand, conflict, demand_of
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod, PodSpec
 from closeby.topology.labels import LabelTable
@@ -265,9 +265,8 @@ class Cluster:
         self.alive[slot] = True
         self.allocatable[:, slot] = 0
         for resource, amount in node.allocatable.items():
-            self.allocatable[self.row_of[resource], slot] = amount
-        if "pods" not in node.allocatable:
-            self.allocatable[self.row_of["pods"], slot] = UNLIMITED
+            self.allocatable[self.row_of[resource], slot] = min(amount, MOST)
+        self.allocatable[self.row_of["pods"], slot] = min(node.allocatable.get("pods", UNLIMITED), UNLIMITED)
         self.labels.set(slot, node.labels)
         self.node_changes.add_one(slot)
 

@@ -5,6 +5,11 @@ from msgspec import Struct
 from closeby.objects.pods import HostPort, PodSpec
 
 
+#: No node offers more of anything, and a pod that asks for more fits nowhere: sums of what a thousand pods
+#: take on one node stay within 64 bits.
+MOST = (1 << 53) - 1
+
+
 class Demand(Struct, frozen=True):
     """``amounts[i]`` units of the resource in row ``rows[i]``; always includes one of ``pods``."""
 
@@ -26,5 +31,5 @@ def conflict(one: HostPort, other: HostPort) -> bool:
 def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
     """The demand of a spec; every resource it names must have a row."""
     pairs = [(row_of["pods"], 1)]
-    pairs += [(row_of[resource], amount) for resource, amount in spec.requests if amount]
+    pairs += [(row_of[resource], min(amount, MOST + 1)) for resource, amount in spec.requests if amount]
     return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.host_ports)

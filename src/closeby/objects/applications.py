@@ -1,4 +1,4 @@
-"""An application whose workloads call each other: AppGroup, as the network-aware scheduling KEP describes it."""
+"""Applications whose workloads call each other: AppGroup of the network-aware scheduling KEP."""
 
 from typing import Final
 

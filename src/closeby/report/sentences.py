@@ -8,6 +8,7 @@ from closeby.report.documents import GroupEntry, PodEntry
 from closeby.report.lines import DomainLine, NodeLine
 from closeby.report.words import path_text, plural, plural_noun
 from closeby.scheduling.outcomes import Outcome
+from closeby.topology.natural import natural_key
 
 
 def gang_sentences(
@@ -97,7 +98,9 @@ def _only_one(here: DomainLine, others: Sequence[DomainLine], level: str) -> str
 def _rule(here: DomainLine, runner_up: DomainLine, group: PodGroup | None) -> str:
     strategy = Strategy.BINPACK if group is None else group.strategy
     if here.fits == runner_up.fits:
-        return "Of equally full ones the first by name is taken"
+        if natural_key(path_text(here.domain)) < natural_key(path_text(runner_up.domain)):
+            return "Of equally full ones the first by name is taken"
+        return "Members that already run, or the room for pods that differ, decided"
     tighter = here.fits < runner_up.fits
     if strategy is Strategy.BINPACK and tighter:
         return "Strategy binpack takes the tightest"

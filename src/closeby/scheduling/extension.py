@@ -5,7 +5,7 @@ pods with equal needs form a class and share results; a plugin says how long its
 (``Scope``). Authors who want simplicity start from ``closeby.scheduling.scalar``.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -114,6 +114,32 @@ class QueueSort(Plugin):
     def sort_key(self, item: QueuedItem) -> tuple[Hashable, ...]:
         """Smaller comes first; keys must be comparable with each other."""
         raise NotImplementedError
+
+
+class MemberSort(Plugin):
+    """Knows how the members of a gang belong together (Volcano's TaskOrderFn)."""
+
+    def member_order(
+        self, group: PodGroup, waiting: tuple[Pod, ...], running: Sequence[tuple[Pod, int]]
+    ) -> tuple[Pod, ...] | None:
+        """The waiting members in the order in which to place them; None when there is nothing to say.
+
+        ``running`` holds the members that have a node, with its slot. The order stands for the whole cycle,
+        and the gang's minimum is made of the first ones.
+        """
+        raise NotImplementedError
+
+    def gang_conditions(
+        self, group: PodGroup, waiting: tuple[Pod, ...], running: Sequence[tuple[Pod, int]]
+    ) -> tuple[Condition, ...]:
+        """What is wrong with what the gang asks of this plugin."""
+        return ()
+
+    def buckets(
+        self, group: PodGroup, waiting: tuple[Pod, ...], running: Sequence[tuple[Pod, int]]
+    ) -> tuple[tuple[Pod, ...], ...] | None:
+        """Members that belong on one node, for explanations; None when the plugin makes no such sets."""
+        return None
 
 
 class PreFilter(Plugin):
@@ -231,6 +257,37 @@ class PlacementScore(Plugin):
 
     def placement_cost(self, state: CycleState, placement: Placement) -> float:
         """Cost of a placement that is assumed on the cluster right now."""
+        raise NotImplementedError
+
+
+class Traffic(Struct, frozen=True, kw_only=True, eq=False):
+    """What it costs that pods which talk lie where they lie, by kind of pod and by location of node.
+
+    Two pods on one node cost nothing. With P pods of K kinds and L locations.
+    """
+
+    #: Kind of each pod, shape (P,).
+    kinds: Ints
+    #: Location of each slot, shape (capacity,). Nodes of one location are as far from all others.
+    locations: Ints
+    #: Cost between different nodes, by location; shape (L, L), symmetric, finite.
+    between: Scores
+    #: How much two kinds say to each other; shape (K, K), symmetric.
+    weights: Scores
+    #: Greatest cost allowed between pods of two kinds; shape (K, K), symmetric, inf without a limit.
+    limits: Scores
+    #: Where the cost is not known, so that it exceeds every limit; shape (L, L).
+    unknown: Bools
+    #: Cost of a pod of each kind on each slot because of pods placed before; shape (K, capacity).
+    #: inf where a limit forbids the slot.
+    standing: Scores
+
+
+class TrafficCost(Plugin):
+    """Knows what talk between pods costs, so that they can be placed as a whole."""
+
+    def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
+        """The costs among pods that have no node yet; None when they don't talk."""
         raise NotImplementedError
 
 

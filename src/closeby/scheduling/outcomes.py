@@ -97,6 +97,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     domains: tuple[DomainFit, ...] = ()
     conditions: tuple[Condition, ...] = ()
     explanations: tuple[PodExplanation, ...] = ()
+    #: Members of a gang that belong on one node, as pod names in the order the sets were made; None without.
+    buckets: tuple[tuple[str, ...], ...] | None = None
 
     @property
     def leftover(self) -> tuple[Leftover, ...]:

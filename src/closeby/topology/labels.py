@@ -97,13 +97,19 @@ class LabelTable:
             self.version += 1
 
     def clear(self, slot: int) -> None:
-        """Forget a slot's labels. Trees stay valid: a slot without a node has no capacity."""
+        """Forget a slot's labels. Trees stay valid: a slot without a node has no capacity.
+
+        A tree of a column that is dropped does not, since nobody would see that column change any more.
+        """
         self._labels[slot] = None
         for column in self._columns.values():
             column.set(slot, None)
         # Values of former nodes stay in a vocabulary; one that holds little else is made anew when asked for.
         stale = STALE_FACTOR * len(self._labels) + STALE_FLOOR
-        self._columns = {key: column for key, column in self._columns.items() if len(column.values) < stale}
+        kept = {key: column for key, column in self._columns.items() if len(column.values) < stale}
+        if len(kept) < len(self._columns):
+            self._columns = kept
+            self.version += 1
         if len(self._names.values) >= stale:
             self._names = LabelColumn("metadata.name", 0)
 

@@ -57,6 +57,8 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
     labelled: tuple[Bools, ...]
     #: per level, and at last for single nodes: the domain's own label value (None if private)
     values: tuple[tuple[str | None, ...], ...]
+    #: True when positions ascend with slots
+    in_slot_order: bool
 
     @property
     def size(self) -> int:
@@ -247,6 +249,7 @@ def build_tree(
         children=_children(bounds, domain_at),
         labelled=tuple(labelled),
         values=tuple(values),
+        in_slot_order=bool((slot_at[1:] > slot_at[:-1]).all()),
     )
 
 

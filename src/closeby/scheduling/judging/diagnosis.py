@@ -157,12 +157,9 @@ class Diagnosis:
         first, end = tree.span(domain)
         slots = tree.slot_at[first:end]
         slots = slots[self._cluster.alive[slots]]
-        blocked: Counter[Reason] = Counter()
-        state = CycleState()
-        for share in demand:
-            pod = share.pods[0]
-            full = slots[share.pod_class.fits[slots] == 0]
-            blocked += self.tally(state, pod, full)
+        # Of a node that takes none of the pods, the reason is that of the first class of pods.
+        full = np.logical_and.reduce([share.pod_class.fits[slots] == 0 for share in demand])
+        blocked = self.tally(CycleState(), demand[0].pods[0], slots[full])
         return DomainFit(
             topology=tree.name,
             level=None if domain.level == ROOT_LEVEL else tree.level_names[domain.level],

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
+from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
@@ -46,15 +49,19 @@ class Decider:
         running = self._running(key)
         refusal: Condition | None = None
         conditions: tuple[Condition, ...] = ()
+        buckets: tuple[tuple[str, ...], ...] | None = None
         attempt = Attempt()
         if group is None:
             refusal = _gang_refusal(
                 key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it"
             )
         else:
+            ready = self._in_order(group, ready, running)
             members = roster(group, ready, running)
             constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
             conditions = (*group.conditions, *constraints.conditions, *unassigned(group, ready))
+            conditions += self._noticed(group, ready, running)
+            buckets = self._buckets(group, ready, running) if self._tools.explains(key) else None
             refusal = next((condition for condition in conditions if condition.blocking), None)
             unsupported = [entry for entry in refused if entry.reason is Reason.UNSUPPORTED]
             if refusal is None and unsupported:
@@ -66,7 +73,33 @@ class Decider:
                 attempt = place_gang(self._tools, group, ready, members, constraints)
         if refusal is not None:
             attempt = Attempt(refusal=refusal)
-        return self._settle(key, ready, refused, attempt, conditions)
+        outcome, bindings = self._settle(key, ready, refused, attempt, conditions)
+        return (outcome if buckets is None else replace(outcome, buckets=buckets)), bindings
+
+    def _in_order(
+        self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
+    ) -> tuple[Pod, ...]:
+        """The members as the first plugin that knows better wants them placed."""
+        for plugin in self._tools.profile.member_sorts:
+            ordered = plugin.member_order(group, ready, running)
+            if ordered is not None:
+                return ordered
+        return ready
+
+    def _noticed(
+        self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
+    ) -> tuple[Condition, ...]:
+        plugins = self._tools.profile.member_sorts
+        return tuple(one for plugin in plugins for one in plugin.gang_conditions(group, ready, running))
+
+    def _buckets(
+        self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
+    ) -> tuple[tuple[str, ...], ...] | None:
+        for plugin in self._tools.profile.member_sorts:
+            found = plugin.buckets(group, ready, running)
+            if found is not None:
+                return tuple(tuple(pod.name for pod in bucket) for bucket in found)
+        return None
 
     def _running(self, key: str) -> list[tuple[Pod, int]]:
         running = []

@@ -24,6 +24,7 @@ from closeby.topology.tree import Domain, Tree
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
+Scores = NDArray[np.float64]
 
 
 class Filler:
@@ -189,13 +190,13 @@ class Filler:
         return True
 
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
-        """The feasible slot with the greatest total, the lowest slot among equals; None if there is none."""
+        """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
         pod_class = self._table.of(pod)
         scorers = active_scorers(self._scorers, self._state, pod)
         if allowed is None and not pod_class.blind_filters and all(cacheable(one) for one, _ in scorers):
             ranked = self._table.ranked(pod_class)
-            best = int(np.argmax(ranked)) if len(ranked) else 0
-            return best if len(ranked) and ranked[best] > -np.inf else None
+            best = self._best(ranked, None) if len(ranked) else None
+            return best if best is not None and ranked[best] > -np.inf else None
         feasible = pod_class.fits > 0
         if allowed is not None:
             feasible &= allowed
@@ -205,7 +206,17 @@ class Filler:
         if not len(slots):
             return None
         totals = total_scores(scorers, self._state, pod, Nodes(self._cluster, slots))
-        return int(slots[int(np.argmax(totals))])
+        return self._best(totals, slots)
+
+    def _best(self, totals: Scores, slots: Ints | None) -> int:
+        """The slot with the greatest total, of equals the first by name; ``slots`` None stands for all."""
+        best = int(np.argmax(totals))
+        if self._flat_tree.in_slot_order:
+            return best if slots is None else int(slots[best])
+        # Slots are given out as nodes come and go, which must not decide anything.
+        equal = np.flatnonzero(totals == totals[best])
+        ties = equal if slots is None else slots[equal]
+        return int(ties[np.argmin(self._flat_tree.position_of[ties])])
 
     def _planned(
         self,

@@ -48,6 +48,8 @@ class Trial:
         #: (n,) slots of the domain; everything below has one entry or column per such node.
         self._slots = tree.slot_at[first:end]
         self._owners: list[Ints] = []
+        #: The classes in their order, with the number of pods of each.
+        self._owing: list[tuple[PodClass, int]] = []
         #: Rank of each node in the order in which pods of the class in hand visit them.
         self._ranks: list[Ints] = []
 
@@ -58,6 +60,7 @@ class Trial:
         """
         self._owners = [at[tree.position_of[self._slots]] for tree in apart for at in _owners(tree)]
         pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
+        self._owing = [(share.pod_class, len(share.pods)) for share in demand]
         self._ranks = [np.zeros(0, dtype=np.intp)] * len(pods)
         visited: list[int] = []
         way = [self._options(pods, 0, visited)]
@@ -98,9 +101,7 @@ class Trial:
 
         Equal pods visit the nodes in one fixed order, so that no two ways differ by exchanging equal pods.
         """
-        waiting: dict[int, tuple[PodClass, int]] = {}
-        for pod_class, _ in pods[index:]:
-            waiting[id(pod_class)] = (pod_class, waiting.get(id(pod_class), (pod_class, 0))[1] + 1)
+        waiting = self._waiting(index)
         rooms = {key: self._room(pod_class) for key, (pod_class, _) in waiting.items()}
         if not self._enough(rooms, waiting):
             return
@@ -121,6 +122,17 @@ class Trial:
         _, distinct = np.unique(kinds, axis=1, return_index=True)
         yield from usable[np.sort(distinct)].tolist()
 
+    def _waiting(self, index: int) -> dict[int, tuple[PodClass, int]]:
+        """The classes of the pods from ``index`` on, with the number of pods of each."""
+        waiting: dict[int, tuple[PodClass, int]] = {}
+        placed = index
+        for pod_class, count in self._owing:
+            left = count - max(min(placed, count), 0)
+            placed -= count
+            if left:
+                waiting[id(pod_class)] = (pod_class, left)
+        return waiting
+
     def _room(self, pod_class: PodClass) -> Counts:
         counts = scoped_counts(self._table, pod_class, self._tree, self._inside, self._cluster.capacity)
         return counts.of(self._tree.node_level)[self._first : self._end].copy()
@@ -134,7 +146,9 @@ class Trial:
             demand = self._cluster.demand(pod_class.pod.spec)
             for row, amount in zip(demand.rows, demand.amounts, strict=True):
                 asked[row] = asked.get(row, 0) + amount * count
-        return all(int(self._cluster.free(row, usable).sum()) >= amount for row, amount in asked.items())
+        # Sums of whole numbers near 2**63 would wrap round; this only has to see what is clearly too little.
+        free = {row: float(self._cluster.free(row, usable).sum(dtype=np.float64)) for row in asked}
+        return all(free[row] * (1 + 1e-9) >= amount for row, amount in asked.items())
 
     def _free(self) -> list[Counts]:
         return [self._cluster.free(row, self._slots) for row in range(len(self._cluster.row_of))]

@@ -16,6 +16,7 @@ from closeby.scheduling.extension import (
     Bind,
     Filter,
     Handle,
+    MemberSort,
     Permit,
     PlacementGenerate,
     PlacementScore,
@@ -29,6 +30,7 @@ from closeby.scheduling.extension import (
     QueueSort,
     Reserve,
     Score,
+    TrafficCost,
 )
 from closeby.scheduling.profile.arguments import decode_arguments, line_about
 from closeby.scheduling.profile.lookup import PluginLookupError, plugin_named
@@ -37,11 +39,13 @@ from closeby.scheduling.profile.lookup import PluginLookupError, plugin_named
 POINTS = (
     PreEnqueue,
     QueueSort,
+    MemberSort,
     PreFilter,
     Filter,
     PostFilter,
     PlacementGenerate,
     PlacementScore,
+    TrafficCost,
     PreScore,
     Score,
     Reserve,
@@ -62,11 +66,13 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     #: Score plugins with their weight in totals.
     scores: tuple[tuple[Score, float], ...]
     pre_enqueue: tuple[PreEnqueue, ...] = ()
+    member_sorts: tuple[MemberSort, ...] = ()
     pre_filters: tuple[PreFilter, ...] = ()
     filters: tuple[Filter, ...] = ()
     post_filters: tuple[PostFilter, ...] = ()
     generators: tuple[PlacementGenerate, ...] = ()
     placement_scores: tuple[PlacementScore, ...] = ()
+    traffic_costs: tuple[TrafficCost, ...] = ()
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
     pre_binds: tuple[PreBind, ...] = ()
@@ -205,11 +211,13 @@ def _grouped(made: Sequence[tuple[Plugin, PluginEntry | None]]) -> Profile:
         queue_sort=_at(QueueSort, plugins)[0],
         scores=tuple((plugin, _weight(plugin, entry)) for plugin, entry in made if isinstance(plugin, Score)),
         pre_enqueue=_at(PreEnqueue, plugins),
+        member_sorts=_at(MemberSort, plugins),
         pre_filters=_at(PreFilter, plugins),
         filters=_at(Filter, plugins),
         post_filters=_at(PostFilter, plugins),
         generators=_at(PlacementGenerate, plugins),
         placement_scores=_at(PlacementScore, plugins),
+        traffic_costs=_at(TrafficCost, plugins),
         reserves=_at(Reserve, plugins),
         permits=_at(Permit, plugins),
         pre_binds=_at(PreBind, plugins),

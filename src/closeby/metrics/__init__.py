@@ -1,0 +1,1 @@
+"""What was measured on nodes, and where such measurements come from."""
