@@ -22,7 +22,6 @@ SOFT = [
     ("kai.scheduler/segment-topology-preferred-placement", "rack"),
     ("kai.scheduler/node-pool", "a"),
     ("volcano.sh/network-topology-mode", "soft"),
-    ("volcano.sh/task-topology-affinity", "ps,worker"),
     ("closeby.dev/placement-stategy", "spread"),
 ]
 READ = [
@@ -39,6 +38,11 @@ READ = [
     "closeby.dev/rank",
     "closeby.dev/topology-domain",
     "volcano.sh/task-spec",
+    "volcano.sh/task-topology-affinity",
+    "volcano.sh/task-topology-anti-affinity",
+    "volcano.sh/task-topology-task-order",
+    "closeby.dev/role",
+    "closeby.dev/task-traffic",
     "scheduling.x-k8s.io/pod-group",
     "topology.kubernetes.io/zone",
     "example.com/required-topology",

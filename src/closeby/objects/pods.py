@@ -71,6 +71,13 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     priority: int | None = None
 
 
+class BandwidthLimits(Struct, frozen=True, gc=False):
+    """Bits per second that a node's network plugin lets a pod receive and send; None means no limit."""
+
+    ingress: int | None = None
+    egress: int | None = None
+
+
 class Pod(Struct, frozen=True, kw_only=True, gc=False):
     """One pod. Equal pods share one ``spec`` object.
 
@@ -103,6 +110,10 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     rank: int | None = None
     #: ``Kind/name`` of its controller; empty for a plain pod.
     owner: str = ""
+    #: What it does in its job (``ps``, ``worker``, ...); empty when nobody says.
+    role: str = ""
+    #: What its annotations limit its traffic to; None when they say nothing.
+    bandwidth_limits: BandwidthLimits | None = None
 
     @property
     def key(self) -> str:

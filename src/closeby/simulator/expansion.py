@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.dialects.gangs import gangs_of
+from closeby.objects.dialects.keys import TASK_SPEC
 from closeby.objects.dialects.kueue import QUEUE_NAME, queues_of
 from closeby.objects.dialects.loose import loose_gangs
-from closeby.objects.dialects.volcano import GROUP_SOURCE, TASK_SPEC
+from closeby.objects.dialects.volcano import GROUP_SOURCE
 from closeby.objects.flavors import ResourceFlavor
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.manifests import Manifests

@@ -12,7 +12,7 @@ from closeby.objects.decoding.identity import namespace_of
 from closeby.objects.decoding.podspecs import PodSpecWire
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
-from closeby.objects.dialects.keys import POD_GROUP, RANK, SUBGROUP, unread_wishes, wish_path
+from closeby.objects.dialects.keys import POD_GROUP, RANK, ROLE, SUBGROUP, TASK_SPEC, unread_wishes, wish_path
 from closeby.objects.pods import Pod
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
@@ -124,6 +124,7 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
         index=_index(labels, annotations),
         rank=_number(labels.get(RANK)),
         owner=meta.controller,
+        role=_role(labels, annotations),
     )
 
 
@@ -133,6 +134,10 @@ def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | N
         if name:
             return name
     return None
+
+
+def _role(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    return annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or labels.get(ROLE) or ""
 
 
 def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:

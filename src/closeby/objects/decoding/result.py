@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.decoding.errors import ManifestError
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
@@ -27,6 +29,8 @@ class Manifests(Struct, frozen=True, kw_only=True):
     cluster_queues: tuple[ClusterQueue, ...] = ()
     local_queues: tuple[LocalQueue, ...] = ()
     workloads: tuple[Workload, ...] = ()
+    app_groups: tuple[AppGroup, ...] = ()
+    network_topologies: tuple[NetworkTopology, ...] = ()
     #: How many objects there were of each known kind that is not used.
     others: Mapping[str, int] = {}
     #: What was left out or read in part, and why.

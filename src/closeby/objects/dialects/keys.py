@@ -19,7 +19,18 @@ SUBGROUP: Final = "closeby.dev/subgroup"
 RANK: Final = "closeby.dev/rank"
 TOPOLOGY_DOMAIN: Final = "closeby.dev/topology-domain"
 PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
-_OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY)
+#: What a pod does in its job, for those whose controller does not say it Volcano's way.
+ROLE: Final = "closeby.dev/role"
+#: How much the roles of a gang say to each other: ``ps-worker=10,worker-worker=1``.
+TASK_TRAFFIC: Final = "closeby.dev/task-traffic"
+_OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY, ROLE, TASK_TRAFFIC)
+
+#: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
+TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"
+TASK_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
+TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
+#: Role of a pod in its job, as annotation and label.
+TASK_SPEC: Final = "volcano.sh/task-spec"
 
 #: Volcano's wish of a plain pod; its mode is hard unless it says soft.
 VOLCANO_MODE: Final = "volcano.sh/network-topology-mode"
@@ -60,6 +71,9 @@ _READ: Final = frozenset(
         "kai.scheduler/topology",
         "kai.scheduler/topology-required-placement",
         "kai.scheduler/topology-preferred-placement",
+        TASK_AFFINITY,
+        TASK_ANTI_AFFINITY,
+        TASK_ORDER,
     }
 )
 

@@ -17,8 +17,6 @@ from closeby.objects.dialects.trees import checked
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, Reason
 
-#: Role of a pod in its job, as label and annotation.
-TASK_SPEC: Final = "volcano.sh/task-spec"
 GROUP_SOURCE: Final = "scheduling.volcano.sh/v1beta1"
 
 

@@ -8,9 +8,9 @@ from closeby.objects.decoding.owners import Owner, at_most, count, numbered
 from closeby.objects.decoding.pods import TemplateWire
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
+from closeby.objects.dialects.keys import TASK_SPEC
 from closeby.objects.dialects.trees import checked
 from closeby.objects.dialects.volcano import (
-    TASK_SPEC,
     NetworkTopologyWire,
     policy_conditions,
     task_subgroups,
@@ -97,6 +97,7 @@ def _with_role(pods: PodSet) -> PodSet:
         pods.template,
         labels={**pods.template.labels, TASK_SPEC: pods.name},
         annotations={**pods.template.annotations, TASK_SPEC: pods.name},
+        role=pods.name,
     )
     return msgspec.structs.replace(pods, template=template, indexed=True)
 
