@@ -108,3 +108,22 @@ def test_taking_back_restores_every_bit(batches: list[list[int]], data: st.DataO
     for requested, count, placed in reversed(way):
         cluster.forget(placed)
         assert (cluster.requested.tobytes(), cluster.placed_count) == (requested, count)
+
+
+def test_amounts_near_64_bits_do_not_wrap_round() -> None:
+    """Four times 2**62 is 0 in 64 bits, which would make a full node look empty."""
+    cluster = cluster_of(a=1 << 62)
+    for pod in pods(None, 4, spec(gpu=1 << 62)):
+        cluster.place_pod(pod, 0)
+    assert free(cluster, "a") == 0
+
+
+def test_what_no_node_can_offer_does_not_fit_there() -> None:
+    cluster = cluster_of(a=1 << 60)
+    assert max(cluster.demand(spec(gpu=1 << 61)).amounts) > free(cluster, "a")
+
+
+def test_more_pods_than_anybody_runs_is_no_limit() -> None:
+    cluster = Cluster()
+    cluster.add_node(node("a", {}, {"pods": (1 << 63) - 1}))
+    assert free(cluster, "a", "pods") == UNLIMITED

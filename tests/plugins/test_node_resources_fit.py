@@ -197,7 +197,7 @@ WEIGHTS = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers
 
 def pods_that_fit(node: dict[str, int], used: list[dict[str, int]], wanted: dict[str, int]) -> int:
     """Adds pods one kind at a time, in plain arithmetic."""
-    counts = [max(0, node.get("pods", UNLIMITED) - len(used))]
+    counts = [max(0, min(node.get("pods", UNLIMITED), UNLIMITED) - len(used))]
     for name, amount in wanted.items():
         if amount:
             counts.append(max(0, node.get(name, 0) - sum(pod.get(name, 0) for pod in used)) // amount)

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from closeby.objects.configuration import PluginEntry
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import BindFailed, NodeAdded, NodeRemoved, PodAdded, PodRemoved, Tick
 from closeby.scheduling.outcomes import Bind, Report
@@ -237,3 +238,25 @@ def test_a_tick_may_be_limited_to_some_items() -> None:
         decisions = drawn.engine.handle(Tick(limit=1))
         assert sum(isinstance(one, Bind) for one in decisions) == expected
         assert sum(isinstance(one, Report) for one in decisions) == expected
+
+
+class TestTheOrderInWhichNodesAppearDecidesNothing:
+    """Of equal nodes the first by name is taken, whatever slot it has."""
+
+    def test_for_a_plain_pod(self) -> None:
+        nodes = [node(name, allocatable={GPU: 1}) for name in ("n10", "n9", "n2")]
+        assert world(nodes).run(members=pods(None, 1)).where == {"pod-0": "n2"}
+
+    def test_for_a_node_that_takes_the_slot_of_another(self) -> None:
+        drawn = world("zone-a rack-1 : a1=1 a2=1")
+        drawn.tell(NodeRemoved("a1"), NodeAdded(node("a9", allocatable={GPU: 1})))
+        assert drawn.run(members=pods(None, 1)).where == {"pod-0": "a2"}
+
+    def test_for_pods_placed_one_by_one(self) -> None:
+        near = PluginEntry(name="network-topology", arguments={"network-topology.keys": "rack"})
+        nodes = [node(name, {"rack": "r"}, {GPU: 1}) for name in ("n3", "n1", "n2")]
+        drawn = world(nodes, levels=("rack",), plugins=[near])
+        assert drawn.run(gang(min_member=2), members=pods("train", 2)).where == {
+            "train-0": "n1",
+            "train-1": "n2",
+        }

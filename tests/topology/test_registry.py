@@ -184,3 +184,21 @@ def test_configured_label_keys_are_a_topology(slots: Slots, topologies: Topologi
     tree = tree_of(topologies, "configured")
     assert tree.level_names == ("feed", "rack", "hostname")
     assert members(tree, slots, domain(tree, "f1", "r2")) == ["n3"]
+
+
+def test_a_label_changes_after_its_column_was_dropped(slots: Slots, topologies: Topologies) -> None:
+    """A cluster that saw thousands of racks come and go still notices that a node moves."""
+
+    def r1() -> list[str | None]:
+        tree = tree_of(topologies, "network")
+        return members(tree, slots, domain(tree, "r1"))
+
+    assert r1() == ["n1", "n2"]
+    labels = slots.labels
+    for generation in range(5000):
+        labels.set(3, {"rack": f"former-{generation}"})
+    labels.set(3, {"rack": "r2"})
+    tree_of(topologies, "network")
+    labels.clear(3)
+    labels.set(0, {"rack": "r2"})
+    assert r1() == ["n2"]

@@ -21,7 +21,7 @@ Ints = NDArray[np.intp]
 Amounts = NDArray[np.int64]
 
 #: Allocatable amount that stands for "the node does not limit this": a node that does not say how many pods
-#: it takes. Small enough that sums over a cluster cannot overflow.
+#: it takes, or says more than this. Small enough that sums over a cluster cannot overflow.
 UNLIMITED = 1 << 31
 
 

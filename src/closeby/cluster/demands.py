@@ -4,7 +4,6 @@ from msgspec import Struct
 
 from closeby.objects.pods import HostPort, PodSpec
 
-
 #: No node offers more of anything, and a pod that asks for more fits nowhere: sums of what a thousand pods
 #: take on one node stay within 64 bits.
 MOST = (1 << 53) - 1
