@@ -148,3 +148,20 @@ def test_the_table_fits_80_columns() -> None:
     shown = " ".join(result.stdout.split())
     assert "a/r1 2/3 2 nvidia.com/gpu: 16 free, 24 asked" in shown
     assert json.loads(closeby("explain", "train", "-f", "-", "-o", "json", stdin=manifests).stdout)
+
+
+def test_a_node_that_takes_none_of_the_pods_counts_once() -> None:
+    """Whatever the number of kinds of pods: b/r1 has one node, and it is full."""
+    kinds = [gang("train", 3, required="rack"), *(pod(f"t-{n}", n + 1, gang="train") for n in range(3))]
+    found = report("explain", "train", "-f", "-", stdin=text(*CLUSTER, pod("old", 8, on="node-5"), *kinds))
+    by_domain = {"/".join(one["domain"]): one for one in found["domains"]}
+    assert by_domain["b/r1"]["nodes"] == 1
+    assert by_domain["b/r1"]["blockedBy"] == {"InsufficientResources": 1}
+
+
+def test_the_first_by_name_is_only_named_as_the_rule_where_it_was() -> None:
+    """Of three kinds each rack holds all, but r1 only just: binpack prefers that to the others."""
+    kinds = [gang("train", 3, required="rack"), *(pod(f"t-{n}", n + 1, gang="train") for n in range(3))]
+    why = sentences("train", stdin=text(*CLUSTER, *kinds))
+    assert "lie in b/r1" in why
+    assert "first by name" not in why
