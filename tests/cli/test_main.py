@@ -101,3 +101,36 @@ def test_an_unknown_benchmark_names_the_known_ones() -> None:
     result = closeby("bench", "--only", "nothing")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "placement" in result.stderr
+
+
+def shell(script: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable], capture_output=True, text=True, check=False, input=""
+    )
+
+
+@pytest.mark.parametrize(
+    ("redirection", "said"),
+    [
+        ("<&-", "standard input: can't be read"),
+        (">&-", "standard output is closed"),
+        ("> /dev/full", "the report can't be written: No space left on device"),
+    ],
+)
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_streams_that_are_closed_or_full(redirection: str, said: str, output: str) -> None:
+    done = shell(f'"$1" -m closeby simulate -f - -o {output} {redirection}')
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {said}")
+    assert "fault" not in done.stderr
+
+
+def test_what_the_input_says_does_not_steer_the_terminal() -> None:
+    """Neither in a report nor in an error."""
+    red = "\x1b[31mred"
+    result = closeby("topology", "-f", "-", stdin=text(*racks({f"a/{red}": 1})))
+    assert "\\x1b[31mred" in result.stdout
+    wrong = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": red}}
+    errors = closeby("topology", "-f", "-", stdin=text(wrong)).stderr
+    assert "Node/\\x1b[31mred" in errors
+    assert "\x1b" not in result.stdout + errors

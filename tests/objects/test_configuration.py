@@ -204,6 +204,11 @@ def test_a_value_that_yaml_cannot_make_out(value: str) -> None:
     assert "can't be read" in message
 
 
+def test_deep_nesting() -> None:
+    ((_, message),) = mistakes(f"plugins: {'[' * 5000}{']' * 5000}")
+    assert message == "this is nested too deeply"
+
+
 def test_a_mistake_is_one_sentence_with_its_place_and_remedy() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_configuration("plugin: []", "my.yaml")

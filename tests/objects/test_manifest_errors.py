@@ -149,7 +149,10 @@ from tests.objects.manifest_text import error_of, read
             - {apiVersion: v1, kind: Node, metadata: {name: a}}
             - {apiVersion: v1, kind: Pod}
             """,
-            "standard input, document 1, line 6: Pod: metadata.name: is missing; give the object a name",
+            (
+                "standard input, document 1, line 6: Pod at items[1]: metadata.name: is missing; "
+                "give the object a name"
+            ),
         ),
     ],
 )

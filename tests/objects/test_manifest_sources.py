@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from closeby.objects.manifests import read_manifests
-from tests.objects.manifest_text import read_good
+from tests.objects.manifest_text import read, read_good
 
 NODE = "{{apiVersion: v1, kind: Node, metadata: {{name: {}}}}}"
 
@@ -137,7 +137,8 @@ def test_the_garbage_collector_is_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ('"metadata": {"name": "\\ud800"}', "metadata.name: '\\ud800' is not a name"),
+        ('"metadata": {"name": "\\ud800"}', "metadata.name: '\ufffd' is not a name"),
+        (f'"metadata": {{"name": "a"}}, "spec": {{"unschedulable": {"9" * 5000}}}', "Node/a"),
         ('"metadata": {"name": "a/b"}', "metadata.name: 'a/b' is not a name"),
         ('"metadata": {"name": "a", "namespace": "b c"}', "metadata.namespace: 'b c' is not a name"),
         (
@@ -158,3 +159,37 @@ def test_odd_json_is_an_error_and_no_accident(part: str, said: str) -> None:
     )
     assert said in text
     assert text.isprintable()
+
+
+NODES = tuple(f'{{"apiVersion": "v1", "kind": "Node", "metadata": {{"name": "{name}"}}}}' for name in "abc")
+
+
+@pytest.mark.parametrize(
+    "broken", ['{"apiVersion": "v1", "kind"', '{"kind": Node}', '{"x": ' + "[" * 10**5, '{"x": "']
+)
+@pytest.mark.parametrize("file", ["-", "nodes.json"])
+def test_in_a_stream_of_json_objects_one_that_is_none_takes_no_other_along(
+    broken: str, file: str, tmp_path: Path
+) -> None:
+    text = "\n".join([NODES[0], broken, *NODES[1:]])
+    path = tmp_path / file
+    path.write_text(text)
+    manifests = read_manifests(["-" if file == "-" else str(path)], stdin=lambda: text)
+    assert [node.name for node in manifests.nodes] == ["a", "b", "c"]
+    (error,) = manifests.errors
+    assert error.document == 2
+
+
+def test_half_a_character_is_read_as_kubectl_reads_it() -> None:
+    """JSON can escape half of a surrogate pair, which no UTF-8 text can hold."""
+    labels = r'{"half": "\ud800x", "lower": "\udc00", "whole": "\ud83d\ude00", "text": "\\ud800"}'
+    metadata = f'{{"generateName": "a-", "labels": {labels}}}'
+    (pod,) = read_good(f'{{"apiVersion": "v1", "kind": "Pod", "metadata": {metadata}}}').pods
+    assert pod.labels == {"half": "\ufffdx", "lower": "\ufffd", "whole": "\U0001f600", "text": "\\ud800"}
+
+
+def test_a_tab_is_called_a_tab() -> None:
+    (error,) = read("apiVersion: v1\nmetadata:\n\tname: a\n").errors
+    assert str(error) == (
+        "standard input, document 1, line 3: is not YAML: a tab indents this line; indent with spaces"
+    )

@@ -231,11 +231,19 @@ def test_a_composite_group_is_reported() -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "said"),
     [
-        ("{minMember: -1}", "spec.minMember", "-1 is negative"),
+        ("{minMember: -1}", "spec.minMember", "minMember -1 is negative"),
         ("{minSubGroup: 1}", "spec.minSubGroup", "1 is not between 0 and the 0 subgroups there are"),
-        ("{subGroups: [{minMember: 1}]}", "spec.subGroups[0].name", "is missing"),
-        ("{subGroups: [{name: a, minMember: -2}]}", "spec.subGroups[0].minMember", "-2 is negative"),
-        ("{subGroups: [{name: a, parent: b}]}", "spec.subGroups[0].parent", "b is not a subgroup"),
+        ("{subGroups: [{minMember: 1}]}", "spec.subGroups[0].name", "subgroup 0 has no name"),
+        (
+            "{subGroups: [{name: a, minMember: -2}]}",
+            "spec.subGroups[0].minMember",
+            "minMember -2 of subgroup 'a' is negative",
+        ),
+        (
+            "{subGroups: [{name: a, parent: b}]}",
+            "spec.subGroups[0].parent",
+            "the parent 'b' of subgroup 'a' is not a subgroup",
+        ),
         ("{subGroups: [{name: a, parent: a}]}", "spec.subGroups[0].parent", "a -> a is a cycle"),
         (
             "{subGroups: [{name: x}, {name: c, parent: b}, {name: b, parent: a}, {name: a, parent: c}]}",

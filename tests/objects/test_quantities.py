@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from closeby.objects.quantities import (
     INT64_MAX,
+    LARGEST_AMOUNT,
     NANO,
     QuantityError,
     QuantityText,
@@ -164,6 +165,8 @@ def test_a_sum_is_rounded_once(micros: list[int]) -> None:
     assert amount_of_nanos("cpu", total) == -(-sum(micros) // 1000)
 
 
-def test_a_sum_that_fits_no_64_bits_is_refused() -> None:
-    with pytest.raises(QuantityError, match="too large"):
-        amount_of_nanos("memory", nanos("8E") + nanos("8E"))
+def test_a_sum_of_which_a_thousand_fit_no_64_bits_is_refused() -> None:
+    assert amount_of_nanos("memory", nanos(LARGEST_AMOUNT)) == LARGEST_AMOUNT
+    with pytest.raises(QuantityError, match="the sum of memory is too large") as caught:
+        amount_of_nanos("memory", nanos("4Pi") + nanos("4Pi"))
+    assert caught.value.remedy == "ask for at most 8Pi"

@@ -11,6 +11,7 @@ from msgspec import Struct
 from closeby.cli.options import Sources
 from closeby.objects.configuration import Configuration, ConfigurationError, read_configuration
 from closeby.objects.manifests import Manifests, read_manifests
+from closeby.report.words import harmless
 
 
 class Unusable(click.ClickException):
@@ -23,7 +24,7 @@ class Unusable(click.ClickException):
 
     def show(self, file: object = None) -> None:
         for line in self.message.splitlines():
-            click.echo(f"error: {line}", err=True)
+            click.echo(f"error: {harmless(line)}", err=True)
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -46,11 +47,11 @@ def read_inputs(sources: Sources) -> Inputs:
     manifests = read_manifests(sources.paths)
     errors = tuple(str(error) for error in manifests.errors)
     if errors and not sources.keep_going:
-        raise Unusable(*errors, "nothing was scheduled; mend this, or leave it out with --keep-going")
+        raise Unusable(*errors, "nothing was done; mend this, or leave it out with --keep-going")
     if errors and not _anything(manifests):
         raise Unusable(*errors, "nothing could be read")
     for error in errors:
-        click.echo(f"skipped: {error}", err=True)
+        click.echo(f"skipped: {harmless(error)}", err=True)
     return Inputs(manifests=manifests, configuration=configuration, errors=errors)
 
 
@@ -68,8 +69,10 @@ def _read_configuration(path: str | None) -> Configuration:
         return Configuration()
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(f"{path}: can't be read: {error}") from error
+    except OSError as error:
+        raise Unusable(f"{path}: can't be read: {error.strerror or error}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise Unusable(f"{path}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     with usable_configuration():
         configuration = read_configuration(text, path)
     # A plugin may lie beside the configuration that names it. At the end of the path, so that no file there

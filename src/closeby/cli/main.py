@@ -1,7 +1,6 @@
 """The command `closeby` (and `kubectl closeby`): one thin file per command, imported when it is called."""
 
 import importlib
-import os
 import sys
 import traceback
 from pathlib import PurePath
@@ -73,15 +72,18 @@ def _run(program: str) -> int:
     """
     try:
         code = _invoke(program)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more (as in `closeby … | head`); what is still buffered must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Nobody reads any more, as in `closeby … | head`.
+        from closeby.cli.output import discard_output
+
+        discard_output()
         return READER_GONE
     except Exception as error:
         from closeby.cli.faults import fault_of_plugin

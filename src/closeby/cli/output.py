@@ -1,10 +1,14 @@
 """Prints a report in the form that was asked for."""
 
+import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
+
+from closeby.cli.inputs import Unusable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -12,6 +16,24 @@ if TYPE_CHECKING:
 
 def emit(document: Struct, output: str, views: Callable[[], Iterable["RenderableType"]]) -> None:
     """``views`` is only called for a table, so that JSON and YAML do not wait for what draws tables."""
+    if sys.stdout is None:
+        raise Unusable("standard output is closed, so the report can't be printed")
+    try:
+        _print(document, output, views)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise Unusable(f"the report can't be written: {error.strerror or error}") from error
+
+
+def discard_output() -> None:
+    """What is still buffered for a standard output that takes no more must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print(document: Struct, output: str, views: Callable[[], Iterable["RenderableType"]]) -> None:
     if output == "table":
         from closeby.report.console import show
 

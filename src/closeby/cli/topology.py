@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from closeby.simulator.runs import Run
 
 
-@click.command(name="topology")
+@click.command(name="topology", short_help="Show what is free, what is used and who runs where.")
 @reads_manifests
 @output_option
 @click.option("--topology", "name", metavar="NAME", help="Only this topology.")

@@ -96,6 +96,10 @@ class _Reader:
             root = self._loader.get_single_node()
         except yaml.YAMLError as error:
             raise ConfigurationError([self._unreadable(error)]) from error
+        except RecursionError as error:
+            message, remedy = "this is nested too deeply", "flatten it"
+            mistake = ConfigurationMistake(source=self._source, line=None, message=message, remedy=remedy)
+            raise ConfigurationError([mistake]) from error
         scheduler_name: str | None = None
         plugins: list[PluginEntry] = []
         if isinstance(root, yaml.MappingNode):

@@ -7,13 +7,14 @@ document, field and remedy, and the caller decides whether the rest is used.
 import gc
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 import yaml
 
 from closeby.objects.decoding.collection import Collection
+from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import ManifestError
 from closeby.objects.decoding.result import Manifests
 from closeby.objects.decoding.sources import STDIN, find_files, not_utf8, read_file
@@ -29,13 +30,25 @@ _DOCUMENT_START: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 _JSON_START: Final = re.compile(rb"\s*[{\[]")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+STDIN_NAME: Final = "standard input"
+
+#: Gives what came through the pipe.
+ReadStdin = Callable[[], bytes | str | ManifestError]
 
 
-def _read_stdin() -> bytes:
-    return sys.stdin.buffer.read()
+def _read_stdin() -> bytes | ManifestError:
+    remedy = "pipe manifests into it"
+    if sys.stdin is None:
+        # The shell closed it (`<&-`).
+        return ManifestError(file=STDIN_NAME, message="can't be read: it is closed", remedy=remedy)
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        message = f"can't be read: {error.strerror or error}"
+        return ManifestError(file=STDIN_NAME, message=message, remedy=remedy)
 
 
-def read_manifests(paths: Sequence[str], stdin: Callable[[], bytes | str] = _read_stdin) -> Manifests:
+def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Manifests:
     """Everything that the files, folders (with all below them) and ``-`` (what ``stdin`` gives) say.
 
     YAML may hold several documents, JSON several objects; Lists of any kind are taken apart. A file that is
@@ -61,12 +74,12 @@ def read_manifests(paths: Sequence[str], stdin: Callable[[], bytes | str] = _rea
             gc.enable()
 
 
-def _documents(file: str, stdin: Callable[[], bytes | str]) -> Found:
+def _documents(file: str, stdin: ReadStdin) -> Found:
     content = stdin() if file == STDIN else read_file(file)
     if isinstance(content, ManifestError):
         yield content
         return
-    name = "standard input" if file == STDIN else file
+    name = STDIN_NAME if file == STDIN else file
     data = content.encode() if isinstance(content, str) else content
     data = data.removeprefix(_BYTE_ORDER_MARK)
     position = not_utf8(data)
@@ -80,10 +93,17 @@ def _documents(file: str, stdin: Callable[[], bytes | str]) -> Found:
     if _JSON_START.match(data):
         # JSON is YAML too, but as JSON it is read thirty times as fast.
         found = list(json_documents(name, data))
-        if not any(isinstance(one, ManifestError) and one.line is not None for one in found):
-            yield from found
-            return
+        if any(isinstance(one, ManifestError) and one.line is not None for one in found):
+            as_yaml = list(_yaml_documents(name, data))
+            # What was meant is what more of it can be read as.
+            found = found if _readable(found) > _readable(as_yaml) else as_yaml
+        yield from found
+        return
     yield from _yaml_documents(name, data)
+
+
+def _readable(found: Iterable[Document | ManifestError]) -> int:
+    return sum(isinstance(one, Document) for one in found)
 
 
 def _yaml_documents(file: str, data: bytes) -> Found:
@@ -129,16 +149,27 @@ def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuil
         )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
+        tab = mark is not None and _at_tab(piece, mark)
         yield ManifestError(
             file=file,
             document=number,
             line=line + mark.line if mark else line,
-            message=f"is not YAML: {error.problem}",
-            remedy="check the indentation and the quotes there",
+            message=f"is not YAML: {'a tab indents this line' if tab else error.problem}",
+            remedy="indent with spaces" if tab else "check the indentation and the quotes there",
         )
     except yaml.YAMLError as error:
         message = f"is not YAML: {' '.join(str(error).split())}"
         yield ManifestError(file=file, document=number, line=line, message=message)
+
+
+def _at_tab(piece: str, mark: yaml.Mark) -> bool:
+    """Whether the parser stopped at a tab before any text of its line."""
+    lines = piece.splitlines()
+    return (
+        mark.line < len(lines)
+        and "\t" in lines[mark.line][: mark.column + 1]
+        and not (lines[mark.line][: mark.column].strip())
+    )
 
 
 def _feed(builder: ValueBuilder, event: yaml.Event) -> None:

@@ -15,6 +15,9 @@ QuantityText = str | int | float
 
 INT64_MAX: Final = 2**63 - 1
 
+#: The most that one object may have or ask for: of so much a thousand can be added up in 64 bits.
+LARGEST_AMOUNT: Final = 2**53 - 1
+
 #: Parts of one in which sums are formed; Kubernetes rounds finer quantities up to this grain.
 NANO: Final = 10**9
 
@@ -78,11 +81,12 @@ def amount_of_nanos(resource: str, total: int) -> int:
     """A sum of ``nanos`` in the resource's unit, rounded up.
 
     Raises:
-        QuantityError: the sum does not fit 64 bits.
+        QuantityError: the sum is beyond ``LARGEST_AMOUNT``.
     """
     result = -(-total * (1000 if resource == "cpu" else 1) // NANO)
-    if abs(result) > INT64_MAX:
-        raise QuantityError(f"the sum of {resource} is too large", "give amounts whose sum fits 64 bits")
+    if abs(result) > LARGEST_AMOUNT:
+        most = format_amount(resource, LARGEST_AMOUNT)
+        raise QuantityError(f"the sum of {resource} is too large", f"ask for at most {most}")
     return result
 
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from typing import IO
 
 from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
+
+from closeby.report.words import harmless
 
 #: Width of output that does not go to a terminal and has no COLUMNS to say otherwise.
 PIPED_WIDTH = 100
@@ -18,7 +21,7 @@ def show(views: Iterable[RenderableType], file: IO[str] | None = None) -> None:
     if target.isatty():
         console = Console(file=target, highlight=False, markup=False, emoji=False)
         for view in views:
-            console.print(view)
+            _print(console, view)
         return
     # Into a pipe or file the padding at the ends of lines is of no use.
     target.writelines(f"{line.rstrip()}\n" for line in rendered(views).splitlines())
@@ -30,5 +33,14 @@ def rendered(views: Iterable[RenderableType]) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
         for view in views:
-            console.print(view)
+            _print(console, view)
     return capture.get()
+
+
+def _print(console: Console, view: RenderableType) -> None:
+    """Names and values come from the input; what they hold must not steer the terminal."""
+    segments = (
+        one if one.control or one.text == "\n" else Segment(harmless(one.text), one.style)
+        for one in console.render(view)
+    )
+    console.print(Segments(segments), end="")

@@ -86,9 +86,11 @@ def _explain_pod(run: Run, key: str) -> Explanation:
         gang, domains = whole.gang, whole.domains
         outcome = run.gang_outcomes.get(f"{pod.namespace}/{pod.group}")
         rank = "" if entry.rank is None else f", as rank {entry.rank}"
-        state = f"lies on {entry.node}{rank}" if entry.node else f"waits: {entry.message}"
+        said = entry.message or ""
+        shared = any(said and said in one for one in whole.sentences)
+        state = f"lies on {entry.node}{rank}" if entry.node else "waits" if shared else f"waits: {said}"
         sentences = [f"{key} is a member of gang {pod.namespace}/{pod.group} and {state}."]
-        sentences += [one for one in whole.sentences if one.rstrip(".") not in (entry.message or "")]
+        sentences += [one for one in whole.sentences if shared or one.rstrip(".") not in said]
     shown = next((one for one in outcome.explanations if one.pod == key), None) if outcome else None
     nodes = _nodes(shown)
     if pod.group is None:

@@ -7,6 +7,8 @@ from itertools import groupby
 from closeby.topology.natural import natural_key
 
 _DIGITS = re.compile(r"(\d+)")
+#: Control characters but tab and newline, and those that turn the direction of writing.
+_STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Names:
@@ -18,6 +20,11 @@ class Names:
     def of(self, namespace: str, name: str) -> str:
         """``namespace/name`` or ``name``."""
         return f"{namespace}/{name}" if self._told else name
+
+
+def harmless(text: str) -> str:
+    """Text of the input with characters that would steer a terminal written as ``\\x1b``."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def plural(count: int, noun: str) -> str:

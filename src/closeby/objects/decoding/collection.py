@@ -150,9 +150,8 @@ def _called(document: Document) -> str:
     name = fields.get("name") or fields.get("generateName")
     namespace = fields.get("namespace") or ""
     if not name:
-        return document.kind
-    # Half a surrogate pair can stand in JSON, but can't be printed.
-    return object_id(document.kind, str(namespace), str(name)).encode("ascii", "backslashreplace").decode()
+        return f"{document.kind} at {field_path(document.position)}" if document.position else document.kind
+    return object_id(document.kind, str(namespace), str(name))
 
 
 def _noted(document: Document, message: str) -> Condition:

@@ -15,6 +15,15 @@ T = TypeVar("T")
 LineFinder = Callable[[Path], int | None]
 
 
+#: Longer digits are no number that anybody means, and slow to read.
+LONGEST_NUMBER = 40
+
+
+def whole_number(digits: str) -> int | float:
+    """Digits of a JSON text; too many of them are read like a number with a fraction, maybe as infinite."""
+    return int(digits) if len(digits) <= LONGEST_NUMBER else float(digits)
+
+
 def no_line(path: Path) -> int | None:
     """For texts whose lines nobody tracks."""
     return None
@@ -60,7 +69,7 @@ class Document(Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(self.raw)
         except msgspec.ValidationError:
             # A number beyond all floats, which msgspec refuses and Python takes for infinite.
-            return json.loads(bytes(self.raw))
+            return json.loads(bytes(self.raw), parse_int=whole_number)
 
     def error(self, problem: FieldError, name: str = "") -> ManifestError:
         """``problem`` placed in its file."""

@@ -5,7 +5,7 @@ from closeby.objects.decoding.errors import FieldError
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Quantities, Wire
 from closeby.objects.nodes import Node, Taint
-from closeby.objects.quantities import QuantityError, amount
+from closeby.objects.quantities import LARGEST_AMOUNT, QuantityError, amount
 
 
 class TaintWire(Wire, gc=False):
@@ -46,7 +46,7 @@ class NodeWire(ObjectWire):
 
 
 def read_node(document: Document, reading: Reading) -> Node:
-    """A node; its amounts are rounded down.
+    """A node; its amounts are rounded down, and cut at ``LARGEST_AMOUNT``.
 
     Raises:
         FieldError: a value that can't be read.
@@ -78,5 +78,5 @@ def _allocatable(status: NodeStatusWire) -> dict[str, int]:
             raise FieldError(("status", field, name), error.message, error.remedy) from error
         if value < 0:
             raise FieldError(("status", field, name), f"{text!r} is negative", "give zero or more")
-        result[name] = value
+        result[name] = min(value, LARGEST_AMOUNT)
     return result

@@ -1,16 +1,23 @@
 """From JSON text, or from values that were read from YAML, to documents; Lists are taken apart."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import Raw, Struct
 
-from closeby.objects.decoding.documents import Document, LineFinder, no_line
+from closeby.objects.decoding.documents import Document, LineFinder, no_line, whole_number
 from closeby.objects.decoding.errors import FieldError, ManifestError, Path
 
 Found = Iterator[Document | ManifestError]
 
+#: A pair of escapes for one character beyond 16 bits, one half of such a pair, or any other escape.
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+#: In a stream of objects an indented brace lies inside of one, and this is where one begins.
+_OBJECT_START = re.compile(r"^[{\[]", re.MULTILINE)
 _HEAD_REMEDY = "begin it like apiVersion: v1 and kind: Pod"
 
 
@@ -24,6 +31,7 @@ class _Head(Struct, rename="camel"):
 
 def json_documents(file: str, data: bytes) -> Found:
     """The documents of a JSON text (UTF-8): one object, or several one after another."""
+    data = _with_whole_characters(data)
     try:
         head = msgspec.json.decode(data, type=_Head)
     except msgspec.ValidationError:
@@ -58,9 +66,11 @@ def value_documents(file: str, number: int, value: object, find_line: LineFinder
 
 
 def _one_by_one(file: str, data: bytes) -> Found:
-    """The objects of a text that is not one JSON object, up to the first place that is no JSON."""
+    """The objects of a text that is not one JSON object; after a place that is no JSON it goes on with the
+    next line that begins an object.
+    """
     text = data.decode()
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=whole_number)
     number, start = 0, _skip(text, 0)
     while start < len(text):
         number += 1
@@ -69,13 +79,27 @@ def _one_by_one(file: str, data: bytes) -> Found:
         except json.JSONDecodeError as error:
             message = f"is not JSON: {error.msg} (column {error.colno})"
             yield ManifestError(file=file, document=number, line=error.lineno, message=message)
-            return
+            start = _next_object(text, max(start + 1, error.pos))
+            continue
         except RecursionError:
             message = "is nested too deeply"
             yield ManifestError(file=file, document=number, message=message, remedy="flatten it")
-            return
+            start = _next_object(text, start + 1)
+            continue
         yield from value_documents(file, number, value, no_line)
         start = _skip(text, end)
+
+
+def _next_object(text: str, start: int) -> int:
+    found = _OBJECT_START.search(text, start)
+    return len(text) if found is None else found.start()
+
+
+def _with_whole_characters(data: bytes) -> bytes:
+    """Half a character, which JSON can escape and no text can hold, becomes U+FFFD as it does in kubectl."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], data)
 
 
 def _skip(text: str, start: int) -> int:

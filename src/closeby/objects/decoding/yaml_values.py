@@ -7,6 +7,7 @@ makes no times of text and no numbers of ``1:30``; and it remembers the line of 
 import re
 from typing import Final
 
+from closeby.objects.decoding.documents import LONGEST_NUMBER
 from closeby.objects.decoding.errors import Path
 
 #: Deeper than any Kubernetes object, and safe for all that walks through the values.
@@ -25,8 +26,6 @@ _DECIMAL: Final = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
 _BASED: Final = re.compile(r"([-+]?)0(b[01_]+|o?[0-7_]+|x[0-9a-fA-F_]+)", re.ASCII)
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)", re.ASCII)
 _BASES: Final = {"b": 2, "x": 16, "o": 8}
-#: Longer digits are no number that anybody means, and slow to read.
-_LONGEST_NUMBER: Final = 40
 
 
 class YamlError(Exception):
@@ -210,7 +209,7 @@ def _resolved(text: str) -> object:
     """The value of plain text."""
     if text in _WORDS:
         return _WORDS[text]
-    if text[0] not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
+    if text[0] not in "+-.0123456789" or len(text) > LONGEST_NUMBER:
         return text
     if _DECIMAL.fullmatch(text):
         return int(text.replace("_", ""))

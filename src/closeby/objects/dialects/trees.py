@@ -56,7 +56,7 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
     found = []
     if group.min_member < 0:
         message, remedy = (
-            f"{group.min_member} is negative",
+            f"minMember {group.min_member} is negative",
             "give the number of pods that must start together",
         )
         found.append(invalid(group, "spec.minMember", message, remedy))
@@ -66,15 +66,17 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
     for i, subgroup in enumerate(group.subgroups):
         field = f"spec.subGroups[{i}]"
         if not subgroup.name:
-            found.append(invalid(group, f"{field}.name", "is missing", "give each subgroup a name"))
+            found.append(
+                invalid(group, f"{field}.name", f"subgroup {i} has no name", "give each subgroup a name")
+            )
         elif counts[subgroup.name] > 1:
             message = f"{subgroup.name} is the name of {counts[subgroup.name]} subgroups"
             found.append(invalid(group, f"{field}.name", message, "give each subgroup a name of its own"))
         if subgroup.min_member < 0:
-            message = f"{subgroup.min_member} is negative"
+            message = f"minMember {subgroup.min_member} of subgroup {subgroup.name!r} is negative"
             found.append(invalid(group, f"{field}.minMember", message, "give zero or more"))
         if subgroup.parent is not None and subgroup.parent not in counts:
-            message = f"{subgroup.parent} is not a subgroup"
+            message = f"the parent {subgroup.parent!r} of subgroup {subgroup.name!r} is not a subgroup"
             found.append(invalid(group, f"{field}.parent", message, "name one of the subgroups, or none"))
         found += _minimum_problems(group, field, subgroup.min_subgroups, len(children.get(subgroup.name, [])))
     parents = {subgroup.name: subgroup.parent for subgroup in group.subgroups}
