@@ -134,3 +134,13 @@ def test_what_the_input_says_does_not_steer_the_terminal() -> None:
     errors = closeby("topology", "-f", "-", stdin=text(wrong)).stderr
     assert "Node/\\x1b[31mred" in errors
     assert "\x1b" not in result.stdout + errors
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("0", 100), ("1", 20), ("60", 60), ("99999999", 1000), ("x", 100)]
+)
+def test_any_number_of_columns(columns: str, width: int) -> None:
+    result = closeby("topology", "-f", "-", stdin=text(*racks({"a/r": 1})), environment={"COLUMNS": columns})
+    lines = result.stdout.splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= width

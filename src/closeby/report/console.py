@@ -13,6 +13,8 @@ from closeby.report.words import harmless
 
 #: Width of output that does not go to a terminal and has no COLUMNS to say otherwise.
 PIPED_WIDTH = 100
+#: Widths that COLUMNS may choose; narrower no table can be read, and wider ones only take time.
+WIDTHS = range(20, 1001)
 
 
 def show(views: Iterable[RenderableType], file: IO[str] | None = None) -> None:
@@ -29,12 +31,22 @@ def show(views: Iterable[RenderableType], file: IO[str] | None = None) -> None:
 
 def rendered(views: Iterable[RenderableType]) -> str:
     """Views as text for a pipe or file: without colours unless FORCE_COLOR asks for them."""
-    width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdecimal() else PIPED_WIDTH
-    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=io.StringIO(),
+        width=_piped_width(os.environ.get("COLUMNS", "")),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     with console.capture() as capture:
         for view in views:
             _print(console, view)
     return capture.get()
+
+
+def _piped_width(columns: str) -> int:
+    wanted = int(columns) if columns.isdecimal() and len(columns) < 10 else 0
+    return min(max(wanted, WIDTHS[0]), WIDTHS[-1]) if wanted else PIPED_WIDTH
 
 
 def _print(console: Console, view: RenderableType) -> None:
