@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 NaturalKey = tuple[tuple[int, str], ...]
 
 # Longer runs of digits are compared piece by piece; Python refuses to read endless ones as a number.
-_DIGITS = re.compile(r"([0-9]{1,100})")
+_READ_AT_ONCE = 100
+_DIGITS = re.compile(rf"([0-9]{{1,{_READ_AT_ONCE}}})")
 #: More new texts than this at once are sorted afresh rather than inserted one by one.
 INSERTED_AT_ONCE = 64
 
@@ -20,9 +22,22 @@ def natural_key(text: str) -> NaturalKey:
 
     Texts that differ have keys that differ, so that an order by it is total (rack-01 comes before rack-1).
     """
+    stem = text.rstrip("0123456789")
+    digits = text[len(stem) :]
+    if not 0 < len(digits) <= _READ_AT_ONCE:
+        return (*_parts(text), (-1, text))
+    # Most names end in a number and share what comes before it.
+    return (*_stem_parts(stem), (int(digits), ""), (-1, ""), (-1, text))
+
+
+@lru_cache(maxsize=4096)
+def _stem_parts(stem: str) -> NaturalKey:
+    return _parts(stem)
+
+
+def _parts(text: str) -> NaturalKey:
     parts = _DIGITS.split(text)
-    key = [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)]
-    return (*key, (-1, text))
+    return tuple((int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts))
 
 
 class NaturalRanks:

@@ -1,0 +1,162 @@
+"""Buckets of tasks that belong on one node, and the order to place them in (Volcano task-topology).
+
+Tasks are taken by what must be said first: those that run, then by the user's order of roles, by the rank of
+their role, by name with numbers as numbers. Each joins the bucket that draws it most.
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.applications.roles import RoleRules
+from closeby.objects.pods import Pod, PodSpec
+from closeby.topology.natural import natural_key
+
+#: A Mi in bytes. Loads count in parts of a thousandth of a CPU as small as a byte is of a Mi, to stay exact.
+_MI: Final = 1 << 20
+
+
+class Buckets(Struct, frozen=True, kw_only=True):
+    """The buckets of one gang."""
+
+    #: The tasks of each bucket, in the order in which the buckets were made; tasks that run come first.
+    members: tuple[tuple[Pod, ...], ...]
+    #: All waiting tasks as they should be placed: the bucket with most of them first, of equals the older;
+    #: tasks out of bucket last.
+    order: tuple[Pod, ...]
+    #: uid -> index of the bucket, for tasks that are in one.
+    bucket_of: Mapping[str, int]
+
+
+#: A bucket as a role sees it, the smallest is the one to join: tasks there that repel the role minus tasks
+#: that draw it, load, index, and the bucket's version, which tells whether it has changed since.
+_Entry = tuple[int, int, int, int]
+
+
+def make_buckets(
+    rules: RoleRules, waiting: Sequence[Pod], running: Sequence[tuple[Pod, int]] = ()
+) -> Buckets:
+    """Sort a gang's tasks into buckets; ``running`` holds those that have a node, with its slot.
+
+    The order of the arguments has no influence.
+    """
+    filling = _Filling(rules, {pod.role for pod in waiting} | {pod.role for pod, _ in running})
+    of_slot: dict[int, int] = {}
+    slots = {pod.uid: slot for pod, slot in running}
+    for pod in _sorted(rules, [pod for pod, _ in running]):
+        if rules.rank(pod.role):
+            slot = slots[pod.uid]
+            if slot not in of_slot:
+                of_slot[slot] = filling.new_bucket()
+            filling.put(of_slot[slot], pod, load=0)
+    tasks = _sorted(rules, waiting)
+    #: By identity: equal pods share their spec, and hashing one costs more than adding it up.
+    loads: dict[int, int] = {}
+    outside: list[Pod] = []
+    pending: list[list[Pod]] = [[] for _ in filling.members]
+    ranked = {role for role in filling.roles if role and rules.rank(role)}
+    for pod in tasks:
+        if pod.role not in ranked:
+            outside.append(pod)
+            continue
+        load = loads.get(id(pod.spec))
+        if load is None:
+            load = loads[id(pod.spec)] = load_of(pod.spec)
+        bucket = filling.best(pod.role)
+        if bucket is None:
+            bucket = filling.new_bucket()
+            pending.append([])
+        filling.put(bucket, pod, load)
+        pending[bucket].append(pod)
+    biggest_first = sorted(pending, key=len, reverse=True)
+    return Buckets(
+        members=tuple(tuple(members) for members in filling.members),
+        order=tuple(pod for bucket in (*biggest_first, outside) for pod in bucket),
+        bucket_of={pod.uid: index for index, members in enumerate(filling.members) for pod in members},
+    )
+
+
+def load_of(spec: PodSpec) -> int:
+    """Thousandths of a CPU, Mi of memory and thousandths of all else, summed; times 2**20."""
+    total = 0
+    for resource, amount in spec.requests:
+        factor = _MI if resource == "cpu" else 1 if resource == "memory" else 1000 * _MI
+        total += amount * factor
+    return total
+
+
+def _sorted(rules: RoleRules, pods: Sequence[Pod]) -> list[Pod]:
+    """By the user's order, by rank, by name with numbers as numbers."""
+    places = {role: (rules.place(role), -rules.rank(role)) for role in {pod.role for pod in pods}}
+    return sorted(pods, key=lambda pod: (places[pod.role], natural_key(pod.name), pod.uid))
+
+
+class _Filling:
+    """Buckets as they fill.
+
+    Each role has a heap of all buckets as it sees them. Old entries stay in it until they come up; the log
+    says which buckets changed since the role was asked last. So a task costs a few heap steps, however many
+    buckets there are.
+    """
+
+    def __init__(self, rules: RoleRules, roles: set[str]) -> None:
+        self.roles = sorted(roles)
+        self.members: list[list[Pod]] = []
+        self._number = {role: number for number, role in enumerate(self.roles)}
+        #: role -> the roles that draw or repel it, with how much one task does.
+        self._pulls = [
+            [(number, rules.pull(role, other)) for number, other in enumerate(self.roles)]
+            for role in self.roles
+        ]
+        self._pulls = [[(number, pull) for number, pull in pulls if pull] for pulls in self._pulls]
+        self._heaps: list[list[_Entry]] = [[] for _ in self.roles]
+        self._read: list[int] = [0] * len(self.roles)
+        self._log: list[int] = []
+        #: Per bucket: tasks by role, load, and how often it changed.
+        self._counts: list[list[int]] = []
+        self._loads: list[int] = []
+        self._versions: list[int] = []
+
+    def new_bucket(self) -> int:
+        """Open an empty bucket; returns its index."""
+        self.members.append([])
+        self._counts.append([0] * len(self.roles))
+        self._loads.append(0)
+        self._versions.append(0)
+        return len(self.members) - 1
+
+    def put(self, bucket: int, pod: Pod, load: int) -> None:
+        """Add a task to a bucket."""
+        self.members[bucket].append(pod)
+        self._counts[bucket][self._number[pod.role]] += 1
+        self._loads[bucket] += load
+        self._versions[bucket] += 1
+        self._log.append(bucket)
+
+    def best(self, role: str) -> int | None:
+        """The bucket that a task of this role joins; None when it needs a new one."""
+        number = self._number[role]
+        heap = self._heaps[number]
+        changed = set(self._log[self._read[number] :])
+        self._read[number] = len(self._log)
+        if len(changed) > len(heap):
+            heap.extend(self._entry(number, bucket) for bucket in changed)
+            heapify(heap)
+        else:
+            for bucket in changed:
+                heappush(heap, self._entry(number, bucket))
+        while heap:
+            repulsion, _, bucket, version = heap[0]
+            if version == self._versions[bucket]:
+                return bucket if repulsion <= 0 else None
+            heappop(heap)
+        return None
+
+    def _entry(self, role: int, bucket: int) -> _Entry:
+        counts = self._counts[bucket]
+        repulsion = 0
+        for other, pull in self._pulls[role]:
+            repulsion -= pull * counts[other]
+        return repulsion, self._loads[bucket], bucket, self._versions[bucket]

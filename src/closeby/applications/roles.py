@@ -1,0 +1,215 @@
+"""What a gang's annotations say about the roles of its pods (Volcano task-topology).
+
+Three annotations are Volcano's: which roles belong together, which apart, and which come first. The fourth is
+closeby's: how much roles say to each other (the design's second future improvement). Any mistake in any of
+them drops all of that gang's task-topology, with a condition for each.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from math import isfinite
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from closeby.objects.decoding.errors import field_path
+from closeby.objects.dialects.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
+from closeby.objects.groups import PodGroup
+from closeby.objects.reasons import Condition, Reason
+
+#: Two roles in alphabetical order; a role with itself stands for the pods of that role among each other.
+Pair = tuple[str, str]
+
+#: What makes a role go earlier: the greatest that holds for it counts.
+_SELF_ANTI_AFFINITY: Final = 4
+_INTER_AFFINITY: Final = 3
+_SELF_AFFINITY: Final = 2
+_INTER_ANTI_AFFINITY: Final = 1
+
+_DROPPED: Final = "until then the gang is placed without task-topology"
+
+
+class RoleRules(Struct, frozen=True, kw_only=True):
+    """How the roles of one gang belong together."""
+
+    affinity: frozenset[Pair] = frozenset()
+    anti_affinity: frozenset[Pair] = frozenset()
+    #: Roles that come first, in this order; the others follow.
+    order: tuple[str, ...] = ()
+    #: How much two pods of these roles say to each other; pairs that are not in it say nothing.
+    traffic: Mapping[Pair, float] = {}
+
+    def rank(self, role: str) -> int:
+        """Self-anti-affinity 4, affinity to others 3, self-affinity 2, anti-affinity to others 1, else 0."""
+        ranks = [
+            (self.anti_affinity, _SELF_ANTI_AFFINITY, _INTER_ANTI_AFFINITY),
+            (self.affinity, _SELF_AFFINITY, _INTER_AFFINITY),
+        ]
+        found = [
+            to_itself if one == other else to_others
+            for pairs, to_itself, to_others in ranks
+            for one, other in pairs
+            if role in (one, other)
+        ]
+        return max(found, default=0)
+
+    def place(self, role: str) -> int:
+        """Place in ``order``; roles that are not in it share the last one."""
+        return self.order.index(role) if role in self.order else len(self.order)
+
+    def pull(self, one: str, other: str) -> int:
+        """How two pods of these roles draw each other: 1, -1, or 0 when nothing or both is said."""
+        pair = _pair(one, other)
+        return int(pair in self.affinity) - int(pair in self.anti_affinity)
+
+    def by_traffic(self, sizes: Mapping[str, int]) -> "RoleRules":
+        """The rules with what traffic adds where the annotations leave something open.
+
+        Without affinity roles that talk belong together; without an order either, the role whose pod says
+        most goes first. ``sizes`` holds the number of pods of each role.
+        """
+        if not self.traffic or self.affinity:
+            return self
+        order = self.order or tuple(sorted(sizes, key=lambda role: (-self._said(role, sizes), role)))
+        return RoleRules(
+            affinity=frozenset(self.traffic),
+            anti_affinity=self.anti_affinity,
+            order=order,
+            traffic=self.traffic,
+        )
+
+    def _said(self, role: str, sizes: Mapping[str, int]) -> float:
+        """What one pod of a role says to all others."""
+        return sum(
+            self.traffic.get(_pair(role, other), 0.0) * (count - (role == other))
+            for other, count in sizes.items()
+        )
+
+
+class RoleReading(NamedTuple):
+    """``rules`` is None when nothing is asked for, or when something is wrong with it."""
+
+    rules: RoleRules | None
+    conditions: tuple[Condition, ...] = ()
+
+
+def asks_for_rules(group: PodGroup) -> bool:
+    """Whether a gang has any annotation about roles."""
+    annotations = group.annotations
+    return bool(annotations) and any(
+        annotations.get(key, "").strip()
+        for key in (TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC)
+    )
+
+
+def read_rules(group: PodGroup, roles: Collection[str]) -> RoleReading:
+    """The rules of a gang whose pods have these roles."""
+    if not asks_for_rules(group):
+        return RoleReading(None)
+    reader = _Reader(group, roles)
+    rules = RoleRules(
+        affinity=reader.pairs(TASK_AFFINITY),
+        anti_affinity=reader.pairs(TASK_ANTI_AFFINITY),
+        order=reader.group(TASK_ORDER, group.annotations.get(TASK_ORDER, "")),
+        traffic=reader.traffic(),
+    )
+    conditions = tuple(dict.fromkeys(reader.conditions))
+    return RoleReading(None if conditions else rules, conditions)
+
+
+class _Reader:
+    """Reads one gang's annotations and gathers what is wrong with them."""
+
+    def __init__(self, group: PodGroup, roles: Collection[str]) -> None:
+        self._group = group
+        self._roles = frozenset(roles)
+        self.conditions: list[Condition] = []
+
+    def pairs(self, key: str) -> frozenset[Pair]:
+        """Every pair inside each group; a group of one role is about that role's pods among each other."""
+        found: set[Pair] = set()
+        for text in self._group.annotations.get(key, "").split(";"):
+            roles = self.group(key, text)
+            if len(roles) == 1:
+                found.add(_pair(roles[0], roles[0]))
+            found.update(_pair(one, other) for i, one in enumerate(roles) for other in roles[:i])
+        return frozenset(found)
+
+    def group(self, key: str, text: str) -> tuple[str, ...]:
+        """The roles of one comma-separated list; blank entries are passed over."""
+        roles = [role for role in (part.strip() for part in text.split(",")) if role]
+        for role in dict.fromkeys(roles):
+            if role not in self._roles:
+                self._unknown(key, role)
+            if roles.count(role) > 1:
+                self._wrong(key, f"role {role!r} stands twice in {text.strip()!r}", "name it once")
+        return tuple(dict.fromkeys(roles))
+
+    def traffic(self) -> dict[Pair, float]:
+        """Weights of ``one-other=weight`` entries; blank entries are passed over."""
+        found: dict[Pair, float] = {}
+        for entry in self._group.annotations.get(TASK_TRAFFIC, "").split(","):
+            if not entry.strip():
+                continue
+            names, _, number = entry.rpartition("=")
+            pair, weight = self._named_pair(entry.strip(), names.strip()), _positive(number)
+            if weight is None:
+                self._wrong(
+                    TASK_TRAFFIC,
+                    f"{entry.strip()!r} gives no weight",
+                    "write ROLE-ROLE=NUMBER with a number greater than 0",
+                )
+            if pair is None or weight is None:
+                continue
+            if found.setdefault(pair, weight) != weight:
+                self._wrong(TASK_TRAFFIC, f"{'-'.join(pair)} has two weights", "give it one")
+        return found
+
+    def _named_pair(self, entry: str, names: str) -> Pair | None:
+        """The only way to read ``one-other`` as two roles, for names may have dashes themselves."""
+        ways = {
+            _pair(one, other) for one, other in _splits(names) if one in self._roles and other in self._roles
+        }
+        if len(ways) == 1:
+            return ways.pop()
+        if ways:
+            told = " or ".join(sorted(f"{one} and {other}" for one, other in ways))
+            self._wrong(TASK_TRAFFIC, f"{entry!r} may mean {told}", "rename one of these roles")
+        else:
+            known = ", ".join(sorted(self._roles)) or "none"
+            self._wrong(
+                TASK_TRAFFIC, f"{entry!r} names no two roles of the gang's pods", f"roles there are: {known}"
+            )
+        return None
+
+    def _unknown(self, key: str, role: str) -> None:
+        known = ", ".join(sorted(self._roles)) or "none"
+        self._wrong(key, f"no pod of the gang has the role {role!r}", f"roles there are: {known}")
+
+    def _wrong(self, key: str, message: str, remedy: str) -> None:
+        self.conditions.append(
+            Condition(
+                reason=Reason.INVALID_SPEC,
+                object=f"PodGroup/{self._group.key}",
+                field="metadata.annotations" + field_path((key,)),
+                message=f"{key}: {message}",
+                remedy=f"{remedy}; {_DROPPED}",
+            )
+        )
+
+
+def _pair(one: str, other: str) -> Pair:
+    return (one, other) if one <= other else (other, one)
+
+
+def _splits(names: str) -> Iterator[tuple[str, str]]:
+    for index, letter in enumerate(names):
+        if letter == "-":
+            yield names[:index].strip(), names[index + 1 :].strip()
+
+
+def _positive(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) and number > 0 else None

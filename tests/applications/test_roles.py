@@ -1,0 +1,144 @@
+"""What annotations say about roles (Volcano task-topology)."""
+
+import pytest
+
+from closeby.applications.roles import RoleRules, read_rules
+from closeby.objects.reasons import Reason
+from tests.applications.roles import KEYS, job, rules
+
+
+def complaints(roles: str = "ps worker", **annotations: str) -> list[str]:
+    reading = read_rules(job(**annotations), roles.split())
+    assert reading.rules is None
+    return [one.message.partition(": ")[2] for one in reading.conditions]
+
+
+class TestRules:
+    def test_a_group_of_one_role_is_about_its_pods_among_each_other(self) -> None:
+        found = rules(affinity="ps,worker", anti_affinity="ps")
+        assert found.affinity == {("ps", "worker")}
+        assert found.anti_affinity == {("ps", "ps")}
+
+    def test_a_larger_group_stands_for_every_pair_in_it(self) -> None:
+        found = rules(affinity="worker,chief,ps; evaluator")
+        assert found.affinity == {
+            ("chief", "ps"),
+            ("chief", "worker"),
+            ("ps", "worker"),
+            ("evaluator", "evaluator"),
+        }
+
+    def test_blanks_and_empty_entries_say_nothing(self) -> None:
+        assert rules(affinity=" ps , worker ;; ,", order=" ps ,, worker") == rules(
+            affinity="ps,worker", order="ps,worker"
+        )
+
+    def test_a_rule_given_twice_counts_once(self) -> None:
+        assert rules(affinity="ps,worker;worker,ps") == rules(affinity="ps,worker")
+
+    def test_nothing_asked_for_is_no_rules(self) -> None:
+        assert read_rules(job(), ["ps"]) == (None, ())
+        assert read_rules(job(affinity=" "), ["ps"]) == (None, ())
+
+    def test_ranks(self) -> None:
+        found = rules("a b c d e f", affinity="b,c;d", anti_affinity="a;d;e,c")
+        assert {role: found.rank(role) for role in "abcdef"} == {
+            "a": 4,  # apart from its own
+            "b": 3,  # with others
+            "c": 3,  # with others, which wins over apart from others
+            "d": 4,  # apart from and with its own
+            "e": 1,  # apart from others
+            "f": 0,
+        }
+        assert rules(affinity="ps").rank("ps") == 2
+
+    def test_an_order_alone_gives_no_rank(self) -> None:
+        found = rules(order="worker,ps")
+        assert [found.place(role) for role in ("worker", "ps", "chief")] == [0, 1, 2]
+        assert found.rank("worker") == 0
+
+    def test_affinity_and_anti_affinity_of_one_pair_cancel_out(self) -> None:
+        found = rules(affinity="ps;ps,worker", anti_affinity="ps;chief,worker")
+        assert found.pull("ps", "ps") == 0
+        assert found.pull("worker", "ps") == 1
+        assert found.pull("worker", "chief") == -1
+        assert found.pull("chief", "ps") == 0
+
+
+class TestTraffic:
+    def test_weights_of_pairs(self) -> None:
+        assert rules(traffic="ps-worker=10, worker-worker=0.5").traffic == {
+            ("ps", "worker"): 10.0,
+            ("worker", "worker"): 0.5,
+        }
+
+    def test_role_names_may_have_dashes(self) -> None:
+        found = rules("a a-b b-c", traffic="a-b-b-c=1,a-b-c=2")
+        assert found.traffic == {("a-b", "b-c"): 1.0, ("a", "b-c"): 2.0}
+
+    def test_two_readings_of_equal_meaning_are_one(self) -> None:
+        assert rules("a a-a", traffic="a-a-a=1").traffic == {("a", "a-a"): 1.0}
+
+    def test_two_readings_of_different_meaning_are_refused(self) -> None:
+        [complaint] = complaints("a a-b b-c c", traffic="a-b-c=1")
+        assert complaint == "'a-b-c=1' may mean a and b-c or a-b and c"
+
+    @pytest.mark.parametrize("weight", ["0", "-1", "inf", "nan", "much", ""])
+    def test_a_weight_is_a_number_above_zero(self, weight: str) -> None:
+        assert complaints(traffic=f"ps-worker={weight}") == [f"'ps-worker={weight}' gives no weight"]
+
+    def test_an_entry_without_a_weight(self) -> None:
+        assert "'ps-worker' gives no weight" in complaints(traffic="ps-worker")
+
+    def test_unknown_roles(self) -> None:
+        assert complaints(traffic="ps-chief=1") == ["'ps-chief=1' names no two roles of the gang's pods"]
+
+    def test_one_pair_with_two_weights(self) -> None:
+        assert complaints(traffic="ps-worker=1,worker-ps=2") == ["ps-worker has two weights"]
+        assert rules(traffic="ps-worker=1,worker-ps=1").traffic == {("ps", "worker"): 1.0}
+
+    def test_without_affinity_those_who_talk_belong_together_and_who_says_most_goes_first(self) -> None:
+        """A ps says 4 x 10 to the workers; a worker 2 x 10 to the ps and 3 to the other workers."""
+        found = rules(traffic="ps-worker=10,worker-worker=1").by_traffic({"worker": 4, "ps": 2, "chief": 1})
+        assert found.affinity == {("ps", "worker"), ("worker", "worker")}
+        assert found.order == ("ps", "worker", "chief")
+
+    def test_the_annotations_have_the_last_word(self) -> None:
+        sizes = {"worker": 4, "ps": 2}
+        given = rules(affinity="worker", traffic="ps-worker=10")
+        assert given.by_traffic(sizes) == given
+        ordered = rules(order="worker", anti_affinity="ps", traffic="ps-worker=10").by_traffic(sizes)
+        assert ordered.order == ("worker",)
+        assert ordered.anti_affinity == {("ps", "ps")}
+
+    def test_without_traffic_nothing_is_added(self) -> None:
+        assert RoleRules().by_traffic({"ps": 2}) == RoleRules()
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("name", ["affinity", "anti_affinity", "order"])
+    def test_a_role_that_no_pod_has(self, name: str) -> None:
+        [condition] = read_rules(job(**{name: "ps,wroker"}), ["worker", "ps"]).conditions
+        assert condition.reason is Reason.INVALID_SPEC
+        assert condition.object == "PodGroup/default/job"
+        assert condition.field == f'metadata.annotations["{KEYS[name]}"]'
+        assert condition.message == f"{KEYS[name]}: no pod of the gang has the role 'wroker'"
+        assert condition.remedy == (
+            "roles there are: ps, worker; until then the gang is placed without task-topology"
+        )
+        assert not condition.blocking
+
+    @pytest.mark.parametrize("name", ["affinity", "anti_affinity", "order"])
+    def test_a_role_twice_in_one_group(self, name: str) -> None:
+        assert complaints(**{name: "ps,worker, ps"}) == ["role 'ps' stands twice in 'ps,worker, ps'"]
+
+    def test_one_mistake_drops_all_and_all_are_told(self) -> None:
+        assert complaints(affinity="ps,worker", anti_affinity="x", order="y", traffic="z") == [
+            "no pod of the gang has the role 'x'",
+            "no pod of the gang has the role 'y'",
+            "'z' names no two roles of the gang's pods",
+            "'z' gives no weight",
+        ]
+
+    def test_an_order_has_no_groups(self) -> None:
+        assert complaints(order="ps;worker") == ["no pod of the gang has the role 'ps;worker'"]
