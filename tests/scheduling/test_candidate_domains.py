@@ -115,6 +115,17 @@ class TestUnequalPods:
         drawn.run(gang(min_member=5), members=[*unequal, *more])
         assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
 
+    def test_a_topology_is_only_blamed_where_the_cluster_would_hold_them(self) -> None:
+        unequal = [
+            *pods("train", 1, spec(gpu=4), prefix="big"),
+            *pods("train", 3, spec(gpu=2), prefix="small"),
+        ]
+        drawing = "zone-a rack-1 : a1=4\nzone-a rack-2 : b1=4"
+        drawn = world(drawing).run(gang(min_member=4, required="rack"), members=unequal)
+        assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+        drawn = world(f"{drawing} b2=2").run(gang(min_member=4, required="rack"), members=unequal)
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
     def test_a_search_too_large_says_so_instead(self) -> None:
         # All sizes are multiples of 7, so that no node takes more than 98 of its 100; they need 8 x 98 + 7.
         sizes = [14, 28, 14, 35, 21, 14, 28, 35, 35, 14, 14, 42, 42, 14, 35]

@@ -100,10 +100,12 @@ class TestUnequalSiblings:
         assert drawn.used("a") == drawn.used("b") == {"a1": 1, "a2": 1}
 
     def test_a_no_is_only_said_when_every_way_was_tried(self) -> None:
-        drawn = world("zone-a rack-1 : a1=4 a2=4")
         groups = [subgroup("a", 2, required="rack"), subgroup("b", 1, required="rack")]
         both = [*pods("train", 2, spec(gpu=3), "a"), *pods("train", 1, spec(gpu=2), "b")]
-        drawn.run(gang(subgroups=groups), members=both)
+        drawn = world("zone-a rack-1 : a1=4 a2=4").run(gang(subgroups=groups), members=both)
+        assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+        # Here it is the racks that stand in the way, not the nodes.
+        drawn = world("zone-a rack-1 : a1=4\nzone-a rack-2 : b1=5").run(gang(subgroups=groups), members=both)
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
 
 
@@ -246,6 +248,21 @@ class TestMinima:
         assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
         drawn.tell(NodeAdded(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 1}))).run()
         assert drawn.used() == {"a1": 3, "a2": 1}
+
+    def test_a_domain_is_left_where_the_gang_cannot_reach_its_own_minimum(self) -> None:
+        # By their minimum alone both groups would go to rack-1, which has the most room to grow.
+        drawn = world("zone-a rack-1 : a1=3\nzone-a rack-2 : b1=2")
+        groups = [subgroup("a", 1, required="rack"), subgroup("b", 1, required="rack")]
+        everybody = [*pods("train", 3, subgroup="a"), *pods("train", 3, subgroup="b")]
+        drawn.run(gang(min_member=5, subgroups=groups), members=everybody)
+        assert drawn.used() == {"a1": 3, "b1": 2}
+
+    def test_subgroups_that_need_nobody_go_where_there_is_room(self) -> None:
+        drawn = world("zone-a rack-1 : a1=0\nzone-a rack-2 : b1=4")
+        groups = [subgroup("a", 0), subgroup("b", 0)]
+        everybody = [*pods("train", 3, subgroup="a"), *pods("train", 3, subgroup="b")]
+        drawn.run(gang(min_member=2, required="rack", subgroups=groups), members=everybody)
+        assert drawn.used() == {"b1": 4}
 
     def test_members_beyond_a_subgroups_minimum_follow_if_they_can(self) -> None:
         drawn = world("zone-a rack-1 : a1=3\nzone-a rack-2 : b1=2")

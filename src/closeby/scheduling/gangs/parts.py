@@ -104,18 +104,19 @@ class SearchedPart:
         demand: Sequence[Share],
         table: ClassTable,
         capacity: int,
-        wanted: int,
     ) -> None:
+        """``demand``: the pods that must find a place; those that may where none must."""
         self.group = group
         self.name = part.name
         self.levels = part.levels
         self.scope = scope
         #: Pods that must find a place; how many there are in all, with those beyond the minimum.
-        self.needed = sum(len(share.pods) for share in demand)
-        self.wanted = wanted
+        self.needed = sum(len(leaf.core) for leaf in part.leaves())
+        self.wanted = self.needed + sum(len(leaf.extra) for leaf in part.leaves())
         #: Slots of members that already run.
         self.anchors = part.all_anchors()
         self._demand = demand
+        self._asked = sum(len(share.pods) for share in demand)
         self._table = table
         self._capacity = capacity
         self._counts: dict[tuple[str, int], DomainCounts] = {}
@@ -133,7 +134,7 @@ class SearchedPart:
             return self._level(tree, 0, level)
         room: Counts | None = None
         for index, share in enumerate(self._demand):
-            scaled = self._level(tree, index, level) * self.needed // len(share.pods)
+            scaled = self._level(tree, index, level) * self._asked // len(share.pods)
             room = scaled if room is None else np.minimum(room, scaled)
         return np.zeros(tree.count(level), dtype=np.int64) if room is None else room
 

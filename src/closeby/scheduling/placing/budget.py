@@ -4,6 +4,8 @@
 CANDIDATES = 4096
 #: Single pods taken back from a node, where unequal ones are tried one by one.
 BACKTRACKS = 2048
+#: Choices of domains of which it is tried whether the gang reaches its own minimum there.
+GROWTHS = 64
 #: Steps of the check whether siblings can share out the domains at all.
 STEPS = 100_000
 
@@ -11,11 +13,12 @@ STEPS = 100_000
 class Budget:
     """Counts down what is left. ``spent`` becomes True when something was left untried."""
 
-    __slots__ = ("backtracks", "candidates", "spent", "steps")
+    __slots__ = ("backtracks", "candidates", "growths", "spent", "steps")
 
     def __init__(self) -> None:
         self.candidates = CANDIDATES
         self.backtracks = BACKTRACKS
+        self.growths = GROWTHS
         self.steps = STEPS
         self.spent = False
 
@@ -33,6 +36,14 @@ class Budget:
             self.spent = True
             return False
         self.backtracks -= 1
+        return True
+
+    def take_growth(self) -> bool:
+        """One more choice of domains to grow in; False when that budget is used up."""
+        if self.growths <= 0:
+            self.spent = True
+            return False
+        self.growths -= 1
         return True
 
     def take_step(self) -> bool:

@@ -15,7 +15,7 @@ from closeby.scheduling.gangs.parts import Part, Scope
 from closeby.scheduling.gangs.rosters import Constraints, Roster, parts
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
-from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.placing.budget import BACKTRACKS, Budget
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState
@@ -53,6 +53,8 @@ class _GangCycle:
         self._explain = tools.explains(group.key)
         self._filler = tools.filler(self._statement, self._state, self._record if self._explain else None)
         self._budget = Budget()
+        #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
+        self._most = 0
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
         self._short: Share | None = None
 
@@ -72,7 +74,7 @@ class _GangCycle:
             return Attempt(refusal=refusal, domains=domains, explanations=explanations, tree=self._state.tree)
         leftover = self._place_extras(search, minimum) if len(self._state.placed) < len(waiting) else ()
         placed = tuple(self._state.placed)
-        refusal = self._too_few(placed) or self._tools.permit(self._state, placed)
+        refusal = self._tools.permit(self._state, placed)
         if refusal is not None:
             self._statement.discard()
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
@@ -112,7 +114,8 @@ class _GangCycle:
         judges = self._tools.profile.placement_scores
         compare = max((judge.placements_to_compare for judge in judges), default=1)
         best: _Way | None = None
-        for number, _ in enumerate(search.alternatives(part, Scope()), start=1):
+        ways = (None for _ in search.alternatives(part, Scope()) if self._grows_enough(search, part, budget))
+        for number, _ in enumerate(ways, start=1):
             if not judges:
                 return search
             way = self._way(search)
@@ -129,6 +132,22 @@ class _GangCycle:
         self._state.placed.extend(best.placed)
         search.chosen = dict(best.chosen)
         return search
+
+    def _grows_enough(self, search: Search, part: Part, budget: Budget) -> bool:
+        """Whether the gang reaches its own minimum, which may be more than its subgroups' together."""
+        before = len(self._state.placed)
+        missing = self._group.min_member - self._members.total_running
+        if before >= missing:
+            return True
+        if not budget.take_growth():
+            return False
+        mark = self._statement.checkpoint()
+        self._place_extras(search, part)
+        reached = len(self._state.placed)
+        self._statement.rollback(mark)
+        del self._state.placed[before:]
+        self._most = max(self._most, reached + self._members.total_running)
+        return reached >= missing
 
     def _way(self, search: Search) -> _Way:
         """The placement that is assumed right now, with its cost."""
@@ -160,7 +179,10 @@ class _GangCycle:
                 "no place was found before the search budget was spent; there may be one",
                 "ask for fewer subgroups, equal pods or a coarser level",
             )
-        if not self._constraints.required:
+        if self._most:
+            message = f"{self._most} of at least {self._group.min_member} members find a place"
+            return self._condition(Reason.GANG_DOES_NOT_FIT, message)
+        if not self._constraints.required or (len(demand) > 1 and self._fits_nowhere()):
             return self._condition(
                 Reason.GANG_DOES_NOT_FIT, "the pods fit one by one, but not all beside each other"
             )
@@ -184,14 +206,15 @@ class _GangCycle:
             message += f": the roomiest, {path}, takes {room}" + (f" ({lack})" if lack else "")
         return self._condition(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
 
-    def _too_few(self, placed: tuple[Placed, ...]) -> Condition | None:
-        """The gang's own minimum counts over all subgroups."""
-        total = len(placed) + self._members.total_running
-        if total >= self._group.min_member:
-            return None
-        return self._condition(
-            Reason.GANG_DOES_NOT_FIT, f"{total} of at least {self._group.min_member} members find a place"
-        )
+    def _fits_nowhere(self) -> bool:
+        """Whether unequal pods are known not to fit beside each other even without any topology."""
+        budget = Budget()
+        budget.backtracks = BACKTRACKS // 16
+        anywhere = parts(self._group, self._members, Constraints(levels={}), everyone=False)
+        found = self._search(anywhere, budget)
+        self._statement.discard()
+        self._state.placed.clear()
+        return found is None and not budget.spent
 
     def _place_extras(self, search: Search, minimum: Part) -> tuple[tuple[Pod, Reason, str], ...]:
         """Members beyond the minimum: near their subgroup, and in its domain where one is required."""

@@ -153,9 +153,15 @@ class Search:
     def candidates(self, part: Part, scope: Scope) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
         core = [pod for leaf in part.leaves() for pod in leaf.core]
-        wanted = sum(len(leaf.core) + len(leaf.extra) for leaf in part.leaves())
+        extra = [pod for leaf in part.leaves() for pod in leaf.extra]
         view = SearchedPart(
-            self._group, part, scope, self._table.shares(core), self._table, self._cluster.capacity, wanted
+            self._group,
+            part,
+            scope,
+            # Where nothing is needed, the room for those that would like to come orders the domains.
+            self._table.shares(core or extra),
+            self._table,
+            self._cluster.capacity,
         )
         for generator in self._generators:
             proposed = generator.placement_generate(self._state, view)
