@@ -101,12 +101,3 @@ def test_the_online_boutique() -> None:
     assert manifests.notices == ()
     frontend = next(one for one in manifests.workloads if one.name == "frontend")
     assert frontend.pod_sets[0].template.spec.requests == (("cpu", 100), ("memory", 64 * 1024**2))
-
-
-def test_app_groups_are_noted_as_not_used_yet() -> None:
-    manifests = read("network-aware/appGroup-example.yaml", "network-aware/networkTopology-example.yaml")
-    assert manifests.others == {"AppGroup": 1, "NetworkTopology": 1}
-    assert [notice.object for notice in manifests.notices] == [
-        "AppGroup/a1",
-        "NetworkTopology/default/net-topology-test",
-    ]

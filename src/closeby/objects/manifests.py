@@ -19,6 +19,7 @@ from closeby.objects.decoding.errors import ManifestError
 from closeby.objects.decoding.result import Manifests
 from closeby.objects.decoding.sources import STDIN, find_files, not_utf8, read_file
 from closeby.objects.decoding.splitting import Found, json_documents, value_documents
+from closeby.objects.decoding.yaml_remedies import yaml_remedy
 from closeby.objects.decoding.yaml_values import ValueBuilder, YamlError
 
 __all__ = ["ManifestError", "Manifests", "read_manifests"]
@@ -150,12 +151,13 @@ def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuil
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         tab = mark is not None and _at_tab(piece, mark)
+        remedy = yaml_remedy(error.problem, piece, mark.line, mark.column, line) if mark else ""
         yield ManifestError(
             file=file,
             document=number,
             line=line + mark.line if mark else line,
             message=f"is not YAML: {'a tab indents this line' if tab else error.problem}",
-            remedy="indent with spaces" if tab else "check the indentation and the quotes there",
+            remedy="indent with spaces" if tab else remedy,
         )
     except yaml.YAMLError as error:
         message = f"is not YAML: {' '.join(str(error).split())}"

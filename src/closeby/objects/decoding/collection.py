@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import FieldError, ManifestError, Path, field_path
 from closeby.objects.decoding.identity import object_id
@@ -14,12 +16,15 @@ from closeby.objects.decoding.registry import NOTED, OWN_GROUP, READERS, Record,
 from closeby.objects.decoding.result import Manifests
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology
 from closeby.objects.workloads import Workload
+
+_OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
 
 
 class _Kept(Struct, frozen=True):
@@ -74,6 +79,8 @@ class Collection:
             cluster_queues=tuple(one for one in kept if isinstance(one, ClusterQueue)),
             local_queues=tuple(one for one in kept if isinstance(one, LocalQueue)),
             workloads=tuple(one for one in kept if isinstance(one, Workload)),
+            app_groups=tuple(one for one in kept if isinstance(one, AppGroup)),
+            network_topologies=tuple(one for one in kept if isinstance(one, NetworkTopology)),
             others=dict(sorted(self._others.items())),
             notices=(
                 *self._reading.all_notices(),
@@ -124,8 +131,8 @@ class Collection:
 
 
 def _key(document: Document, record: Record) -> tuple[str, str, str]:
-    """What makes an object unique. Gangs and topologies of all dialects share one space of names: whoever
-    names one does not say the dialect.
+    """What makes an object unique. Gangs, topologies, app groups and network topologies of all dialects share
+    one space of names each: whoever names one does not say the dialect.
     """
     kind = document.kind
     if isinstance(record, Workload):
@@ -134,7 +141,7 @@ def _key(document: Document, record: Record) -> tuple[str, str, str]:
 
 
 def _same(one: Record, other: Record) -> bool:
-    if isinstance(one, PodGroup | Topology) and isinstance(other, PodGroup | Topology):
+    if isinstance(one, _OF_MANY_DIALECTS) and isinstance(other, _OF_MANY_DIALECTS):
         return one == msgspec.structs.replace(other, source=one.source)
     return one == other
 

@@ -106,6 +106,14 @@ class Owner:
         )
 
 
+def with_role(pods: PodSet) -> PodSet:
+    """The pods have the role that their set is called, unless their template names another."""
+    if pods.template.role:
+        return pods
+    template = msgspec.structs.replace(pods.template, role=pods.name)
+    return msgspec.structs.replace(pods, template=template)
+
+
 def count(number: int | None, path: Path, default: int = 1) -> int:
     """A number of pods.
 

@@ -6,8 +6,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.decoding.bandwidth import read_bandwidth_limits
 from closeby.objects.decoding.documents import Document
-from closeby.objects.decoding.errors import FieldError, Path
+from closeby.objects.decoding.errors import FieldError, Path, field_path
 from closeby.objects.decoding.identity import namespace_of
 from closeby.objects.decoding.podspecs import PodSpecWire
 from closeby.objects.decoding.reading import Reading
@@ -31,6 +32,14 @@ _INDEX_KEYS: Final = (
     "apps.kubernetes.io/pod-index",
     "training.kubeflow.org/replica-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
+)
+#: Where a pod's role stands: what Volcano writes, closeby's own label, and what other controllers write.
+_ROLE_LABELS: Final = (
+    TASK_SPEC,
+    ROLE,
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    "jobset.sigs.k8s.io/replicatedjob-name",
 )
 _LONGEST_NUMBER: Final = 10
 
@@ -109,6 +118,10 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
     hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels) if wish.hard]
     if hard:
         spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
+    limits = None
+    if annotations:
+        part = field_path((*path[:-1], "metadata", "annotations"))
+        limits = read_bandwidth_limits(annotations, spec.requests, reading, identity.called, part)
     return Pod(
         namespace=identity.namespace,
         name=identity.name,
@@ -125,6 +138,7 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
         rank=_number(labels.get(RANK)),
         owner=meta.controller,
         role=_role(labels, annotations),
+        bandwidth_limits=limits,
     )
 
 
@@ -137,7 +151,8 @@ def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | N
 
 
 def _role(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    return annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or labels.get(ROLE) or ""
+    role = annotations.get(TASK_SPEC)
+    return role or next((labels[key] for key in _ROLE_LABELS if labels.get(key)), "")
 
 
 def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:

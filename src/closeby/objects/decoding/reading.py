@@ -54,7 +54,7 @@ class Reading:
 
     def unheeded(self, field: str, owner: str) -> None:
         """Notes a soft constraint that nothing here heeds; said once per field, with one object's name."""
-        self._note(
+        self.note(
             field,
             Condition(
                 reason=Reason.UNSUPPORTED,
@@ -67,7 +67,7 @@ class Reading:
 
     def unread(self, wish: Wish, owner: str, part: str) -> None:
         """Notes a key of another scheduler; said once per key and value."""
-        self._note(f"{wish.key}={wish.value}", wish_condition(wish, owner, part))
+        self.note(f"{wish.key}={wish.value}", wish_condition(wish, owner, part))
 
     def all_notices(self) -> tuple[Condition, ...]:
         """Everything noted, in a fixed order."""
@@ -79,7 +79,8 @@ class Reading:
         ]
         return tuple(sorted([*self.notices, *counted], key=lambda one: (one.object, one.field, one.message)))
 
-    def _note(self, key: str, condition: Condition) -> None:
+    def note(self, key: str, condition: Condition) -> None:
+        """Keeps a condition that many objects may share: said once per ``key``, with one object's name."""
         first, count = self._unheeded.get(key, (condition, 0))
         if condition.object < first.object:
             first = condition

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.nodes import read_node
 from closeby.objects.decoding.pods import read_pod
@@ -12,7 +13,16 @@ from closeby.objects.decoding.priorities import read_priority_class
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.topologies import read_own_topology, read_topology
 from closeby.objects.decoding.workloads import read_job, read_replicated, read_stateful_set
-from closeby.objects.dialects import closeby, coscheduling, kai, kueue, upstream, volcano
+from closeby.objects.dialects import (
+    app_groups,
+    closeby,
+    coscheduling,
+    kai,
+    kueue,
+    network_topologies,
+    upstream,
+    volcano,
+)
 from closeby.objects.dialects.jobset import read_job_set
 from closeby.objects.dialects.kubeflow import KINDS as TRAINING_KINDS
 from closeby.objects.dialects.kubeflow import read_training_job
@@ -20,6 +30,7 @@ from closeby.objects.dialects.leaderworkerset import read_leader_worker_set
 from closeby.objects.dialects.volcano_jobs import read_volcano_job
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
@@ -27,7 +38,17 @@ from closeby.objects.topologies import Topology
 from closeby.objects.workloads import Workload
 
 Record = (
-    Node | Pod | PodGroup | Topology | PriorityClass | ResourceFlavor | ClusterQueue | LocalQueue | Workload
+    Node
+    | Pod
+    | PodGroup
+    | Topology
+    | PriorityClass
+    | ResourceFlavor
+    | ClusterQueue
+    | LocalQueue
+    | Workload
+    | AppGroup
+    | NetworkTopology
 )
 
 #: closeby's own API group, whose schema is strict.
@@ -70,6 +91,12 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("kueue.x-k8s.io", "ResourceFlavor"): Entry(kueue.read_flavor, _KUEUE_VERSIONS),
     ("kueue.x-k8s.io", "ClusterQueue"): Entry(kueue.read_cluster_queue, _KUEUE_VERSIONS),
     ("kueue.x-k8s.io", "LocalQueue"): Entry(kueue.read_local_queue, _KUEUE_VERSIONS),
+    ("scheduling.sigs.k8s.io", "AppGroup"): Entry(app_groups.read_kep, ("v1alpha1",)),
+    ("appgroup.diktyo.x-k8s.io", "AppGroup"): Entry(app_groups.read_published, ("v1alpha1",)),
+    ("scheduling.sigs.k8s.io", "NetworkTopology"): Entry(network_topologies.read_kep, ("v1alpha1",)),
+    ("networktopology.diktyo.x-k8s.io", "NetworkTopology"): Entry(
+        network_topologies.read_published, ("v1alpha1",)
+    ),
 }
 
 _LATER: Final = "is not used yet"
@@ -77,10 +104,6 @@ _LATER: Final = "is not used yet"
 NOTED: Final[dict[tuple[str, str], str]] = {
     ("apps", "DaemonSet"): "makes one pod a node by itself; only pods of it that exist are counted",
     ("batch", "CronJob"): "is a template; only jobs of it that exist are placed",
-    ("scheduling.sigs.k8s.io", "AppGroup"): _LATER,
-    ("appgroup.diktyo.x-k8s.io", "AppGroup"): _LATER,
-    ("scheduling.sigs.k8s.io", "NetworkTopology"): _LATER,
-    ("networktopology.diktyo.x-k8s.io", "NetworkTopology"): _LATER,
     ("topology.volcano.sh", "HyperNode"): _LATER,
     ("resource.k8s.io", "ResourceClaim"): _LATER,
     ("resource.k8s.io", "ResourceClaimTemplate"): _LATER,

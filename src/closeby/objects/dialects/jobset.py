@@ -3,7 +3,7 @@
 import msgspec
 
 from closeby.objects.decoding.documents import Document
-from closeby.objects.decoding.owners import ConditionWire, Owner, at_most, count, finished
+from closeby.objects.decoding.owners import ConditionWire, Owner, at_most, count, finished, with_role
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
 from closeby.objects.decoding.workloads import JobSpecWire, pods_of_job
@@ -71,5 +71,5 @@ def read_job_set(document: Document, reading: Reading) -> Workload:
             (*path, "template", "spec", "template"),
             inherited=template.meta.annotation_map,
         )
-        pod_sets.append(msgspec.structs.replace(pods, indexed=True))
+        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True))
     return owner.workload(pod_sets, suspended=bool(spec.suspend))

@@ -7,7 +7,15 @@ import msgspec
 from msgspec import field
 
 from closeby.objects.decoding.documents import Document
-from closeby.objects.decoding.owners import ConditionWire, Owner, at_most, count, finished, numbered
+from closeby.objects.decoding.owners import (
+    ConditionWire,
+    Owner,
+    at_most,
+    count,
+    finished,
+    numbered,
+    with_role,
+)
 from closeby.objects.decoding.pods import TemplateWire
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
@@ -94,7 +102,7 @@ def read_training_job(document: Document, reading: Reading) -> Workload:
         replicas = count(replica_spec.replicas, (*path, "replicas"))
         names = numbered(f"{owner.name}-{role.lower()}", 0 if over else replicas)
         pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
-        pod_sets.append(msgspec.structs.replace(pods, indexed=True))
+        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", field_name))
     policy = spec.run_policy or RunPolicyWire()
     gang = _gang(document, owner, pod_sets, policy.scheduling_policy)

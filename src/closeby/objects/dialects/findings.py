@@ -1,0 +1,44 @@
+"""Collects what is wrong with one object, as conditions that name its fields."""
+
+import msgspec
+
+from closeby.objects.reasons import Condition, Reason
+
+
+class Findings:
+    """The conditions of one object under construction, in the order in which they were found."""
+
+    def __init__(self, owner: str) -> None:
+        """``owner`` is ``Kind/namespace/name``, as conditions name it."""
+        self._owner = owner
+        self._found: dict[tuple[str, str], tuple[Condition, int]] = {}
+
+    def add(
+        self, field: str, message: str, remedy: str, *, blocking: bool = False, kind: str | None = None
+    ) -> None:
+        """Notes one thing. Of those of one ``kind`` the first is said, with how many more there are: a list
+        of a million entries may hold a million times the same slip.
+        """
+        key = (kind or field, "" if kind else message)
+        found = self._found.get(key)
+        if found is not None:
+            self._found[key] = found[0], found[1] + 1
+            return
+        condition = Condition(
+            reason=Reason.INVALID_SPEC,
+            object=self._owner,
+            field=field,
+            message=message,
+            remedy=remedy,
+            blocking=blocking,
+        )
+        self._found[key] = condition, 1
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that was found."""
+        return tuple(
+            one
+            if count == 1
+            else msgspec.structs.replace(one, message=f"{one.message} (and {count - 1} more like it)")
+            for one, count in self._found.values()
+        )
