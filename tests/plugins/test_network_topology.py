@@ -232,6 +232,16 @@ class TestInTheEngine:
         drawn = racks().run(gang(min_member=2), members=[*running, *pods("train", 3)])
         assert drawn.used(by="rack") == {"rack2": 3}
 
+    def test_a_plain_pod_with_the_same_needs_changes_nothing(self) -> None:
+        """Equal pods share what is known of the nodes, but only members of a gang are drawn to anybody."""
+        configuration = read_configuration(SNIPPET)
+        engine = Engine(lambda handle: profile_for(configuration, handle))
+        nodes = [node(f"n{index}", {"rack": f"r{index // 2}"}, {GPU: 2}) for index in range(6)]
+        drawn = World(engine, nodes).run(members=pods(None, 1))
+        running = pods("train", 1, prefix="old", on="n4")
+        drawn.run(gang(min_member=1), members=[*running, *pods("train", 3)])
+        assert drawn.used("train", by="rack") == {"r2": 3}
+
     def test_a_finished_first_task_draws_nobody(self) -> None:
         drawn = racks()
         [old] = pods("train", 1, prefix="old", on="b1", created=1.0)

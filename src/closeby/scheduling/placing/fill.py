@@ -63,7 +63,7 @@ class Filler:
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree
         mark = self._mark()
-        if any(self._must_go_pod_by_pod(share.pod_class) for share in demand):
+        if any(self._must_go_pod_by_pod(share) for share in demand):
             if self._pod_by_pod(pods, candidate, inside, strategy, tree):
                 return True
             self._back_to(mark)
@@ -248,14 +248,15 @@ class Filler:
         mask = inside.allowed(self._cluster.capacity)
         return allowed if mask is None else allowed & mask
 
-    def _must_go_pod_by_pod(self, pod_class: PodClass) -> bool:
-        if pod_class.blind_filters:
+    def _must_go_pod_by_pod(self, share: Share) -> bool:
+        if share.pod_class.blind_filters:
             return True
+        # The pods themselves are asked: their class may have been made for a pod of no gang or of another.
         return any(
             weight
             and plugin.score_scope is Scope.PER_PLACEMENT
             and not plugin.honoured_by_descent
-            and plugin.scores(pod_class.pod)
+            and any(plugin.scores(pod) for pod in share.pods)
             for plugin, weight in self._scorers
         )
 
