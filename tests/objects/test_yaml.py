@@ -103,6 +103,7 @@ def test_anchors_and_merge_keys() -> None:
         ("{<<: plain}", "line 5: << needs a mapping or a list of mappings"),
         ("{a: !secret x}", "line 5: tag !secret can't be used here; take the tag out"),
         ("{a: !!int x}", "line 5: tag !!int can't be used here"),
+        ("a: b: c", "is not YAML: mapping values are not allowed in this context; put the value in quotes"),
         ("{a: b", "is not YAML: did not find expected ',' or '}'"),
         ("{a: \x01}", "is not YAML"),
         ("[" * 300, "line 5: is nested more than 200 levels deep"),

@@ -15,6 +15,7 @@ BANDWIDTH: Final = "network.aware.com/bandwidth"
 #: Read by the bandwidth plugin of the node's network (CNI).
 INGRESS: Final = "kubernetes.io/ingress-bandwidth"
 EGRESS: Final = "kubernetes.io/egress-bandwidth"
+LIMITS: Final = frozenset({INGRESS, EGRESS})
 
 #: Kubernetes refuses limits beyond these.
 LEAST_LIMIT: Final = 10**3
@@ -40,8 +41,6 @@ def bandwidth_limits(
     annotations: Mapping[str, str],
 ) -> tuple[BandwidthLimits | None, dict[str, QuantityError]]:
     """The limits that make sense (None where there are none), and by key what is wrong with the others."""
-    if INGRESS not in annotations and EGRESS not in annotations:
-        return None, {}
     wrong = {}
     found: dict[str, int] = {}
     for key in (INGRESS, EGRESS):

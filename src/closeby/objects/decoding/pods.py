@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.objects.decoding.bandwidth import read_bandwidth_limits
+from closeby.objects.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import FieldError, Path, field_path
 from closeby.objects.decoding.identity import namespace_of
@@ -41,6 +41,7 @@ _ROLE_LABELS: Final = (
     "training.kubeflow.org/job-role",
     "jobset.sigs.k8s.io/replicatedjob-name",
 )
+_ROLE_KEYS: Final = frozenset(_ROLE_LABELS)
 _LONGEST_NUMBER: Final = 10
 
 
@@ -119,7 +120,7 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
     if hard:
         spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
     limits = None
-    if annotations:
+    if annotations and not LIMITS.isdisjoint(annotations):
         part = field_path((*path[:-1], "metadata", "annotations"))
         limits = read_bandwidth_limits(annotations, spec.requests, reading, identity.called, part)
     return Pod(
@@ -152,7 +153,9 @@ def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | N
 
 def _role(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     role = annotations.get(TASK_SPEC)
-    return role or next((labels[key] for key in _ROLE_LABELS if labels.get(key)), "")
+    if role or _ROLE_KEYS.isdisjoint(labels):
+        return role or ""
+    return next((labels[key] for key in _ROLE_LABELS if labels.get(key)), "")
 
 
 def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from closeby.objects.dialects import kai, kueue
 from closeby.objects.dialects.asks import Ask
-from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, wish_conditions
+from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, wish_conditions
 from closeby.objects.dialects.kueue import QUEUE_NAME, Queues
 from closeby.objects.dialects.podgroups import STRATEGY_FIELD, with_condition, with_strategy
 from closeby.objects.flavors import ResourceFlavor
@@ -191,6 +191,7 @@ def _is_gang(workload: Workload, queue: str | None) -> bool:
     return (
         workload.gang is not None
         or kai.BATCH_MIN_MEMBER in workload.annotations
+        or any(key in workload.annotations for key in ROLE_TOPOLOGY)
         or (queue is not None and whole)
     )
 

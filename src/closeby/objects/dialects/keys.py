@@ -29,6 +29,8 @@ _OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY, R
 TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"
 TASK_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
 TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
+#: Annotations of a gang that say how its roles are to lie to each other.
+ROLE_TOPOLOGY: Final = (TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC)
 #: Role of a pod in its job, as annotation and label.
 TASK_SPEC: Final = "volcano.sh/task-spec"
 
