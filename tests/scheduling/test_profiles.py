@@ -108,6 +108,7 @@ def test_the_built_in_profile() -> None:
         "NodeAffinity",
         "NodeResourcesFit",
         "NodePorts",
+        "CheckRiskNodeBandwidth",
         "network-topology",
         "topology",
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from closeby.objects.configuration import Configuration
+from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.plugins.node_name import NodeName
@@ -26,12 +27,16 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodeResourcesFit,
     NodePorts,
+    CheckRiskNodeBandwidth,
     NetworkTopology,
     TopologyPlacement,
 )
 
-#: All built-in plugins by name.
-BUILT_IN: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in DEFAULT_PLUGINS}
+#: All built-in plugins by name, and by the other name that a design gives one.
+BUILT_IN: Mapping[str, type[Plugin]] = {
+    **{plugin.name: plugin for plugin in DEFAULT_PLUGINS},
+    "CheckRiskNodebandwidth": CheckRiskNodeBandwidth,
+}
 
 
 def profile_for(configuration: Configuration, handle: Handle) -> Profile:

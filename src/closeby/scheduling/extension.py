@@ -87,6 +87,10 @@ class Plugin:
         """
         return type(self).class_key is Plugin.class_key
 
+    def conditions(self) -> tuple[Condition, ...]:
+        """What is noteworthy about the plugin's own input, given the nodes that are there now."""
+        return ()
+
 
 class PreEnqueue(Plugin):
     """May keep a pod out of the queue."""

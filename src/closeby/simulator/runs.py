@@ -115,6 +115,7 @@ def simulate(
         *expansion.conditions,
         *label_conditions,
         *(condition for topology in engine.topologies for condition in topology.conditions),
+        *(condition for plugin in engine.profile.plugins for condition in plugin.conditions()),
         *_homeless(engine),
         *_overcommitted(engine),
     )

@@ -1,0 +1,179 @@
+"""Bandwidth from Prometheus: one instant query per direction and figure, over its HTTP API.
+
+Names of recorded metrics differ between monitoring bundles, so the default queries use what every
+node_exporter offers, and each can be replaced. All must give bits/s. A host is what the label ``node`` says,
+else ``instance``.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct, field
+
+from closeby.metrics.bandwidth import BandwidthReadings, Operator, Sample, Unavailable, problem, readings_of
+from closeby.metrics.fetching import TIMEOUT, address_of, fetch
+
+#: Links whose traffic passes a physical one too (bonds, bridges, VLANs, tunnels, pods' ends), and loopback.
+_NOT_PHYSICAL = (
+    "lo|bond.*|team.*|br.*|docker.*|virbr.*|veth.*|cali.*|cilium.*|lxc.*|cni.*|flannel.*|vxlan.*|"
+    "geneve.*|genev_.*|tunl.*|wg.*|kube-.*|ovn.*|ovs-.*|nodelocaldns|dummy.*|.*[.].*"
+)
+_RATE = 'sum by (node, instance) (8 * rate({metric}{{device!~"' + _NOT_PHYSICAL + '"}}[5m]))'
+_SENT = _RATE.format(metric="node_network_transmit_bytes_total")
+_RECEIVED = _RATE.format(metric="node_network_receive_bytes_total")
+_WINDOW = "[15m:1m]"
+
+#: Seconds since the last scrape after which a host's measurement no longer counts.
+STALE_AFTER = 300.0
+
+
+class Queries(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """PromQL that gives bits/s per host; an empty one is not asked. By default over the last 15 minutes."""
+
+    transmit_average: str = field(name="transmitAverage", default=f"avg_over_time({_SENT}{_WINDOW})")
+    receive_average: str = field(name="receiveAverage", default=f"avg_over_time({_RECEIVED}{_WINDOW})")
+    transmit_deviation: str = field(name="transmitDeviation", default=f"stddev_over_time({_SENT}{_WINDOW})")
+    receive_deviation: str = field(name="receiveDeviation", default=f"stddev_over_time({_RECEIVED}{_WINDOW})")
+    #: When each host was last scraped, in seconds since the epoch; empty: staleness is not looked at.
+    last_sample: str = field(
+        name="lastSample",
+        default="max by (node, instance) (timestamp(node_network_transmit_bytes_total))",
+    )
+
+
+class _Answer(Struct, frozen=True):
+    status: str
+    error: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Series(Struct, frozen=True):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Vector(Struct, frozen=True):
+    kind: str = field(name="resultType")
+    series: msgspec.Raw = field(name="result")
+
+
+class Vector(NamedTuple):
+    """An instant vector by host, and what could not be used of it."""
+
+    #: The greatest value where several series name one host.
+    values: Mapping[str, float]
+    #: When the query was evaluated, seconds since the epoch; None for an empty vector.
+    evaluated: float | None
+    #: Hosts with a value that is not finite.
+    bad: tuple[str, ...] = ()
+    #: Series that name no host.
+    nameless: int = 0
+
+
+class Prometheus:
+    """A Prometheus server by its address, such as ``http://prometheus:9090``."""
+
+    def __init__(
+        self,
+        address: str,
+        queries: Queries | None = None,
+        stale_after: float = STALE_AFTER,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """``stale_after`` and ``timeout`` (of each query) are in seconds."""
+        self._url = f"{address.rstrip('/')}/api/v1/query"
+        self._queries = Queries() if queries is None else queries
+        self._stale_after = stale_after
+        self._timeout = timeout
+
+    def read(self) -> BandwidthReadings | Unavailable:
+        """Ask all queries; the first that fails makes all unavailable."""
+        asked = msgspec.structs.asdict(self._queries)
+        vectors: dict[str, Vector] = {}
+        for name, query in asked.items():
+            if query:
+                vector = self._ask(query)
+                if isinstance(vector, Unavailable):
+                    return vector
+                vectors[name] = vector
+        return combine(address_of(self._url), vectors, self._stale_after)
+
+    def _ask(self, query: str) -> Vector | Unavailable:
+        answer = fetch(f"{self._url}?{urlencode({'query': query})}", self._timeout)
+        if isinstance(answer, Unavailable):
+            return answer
+        return parse_vector(answer.body, address_of(self._url), answer.status)
+
+
+def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector | Unavailable:
+    """The instant vector in an answer of ``/api/v1/query``; ``source`` and ``status`` are for messages."""
+    try:
+        answer = msgspec.json.decode(content, type=_Answer)
+        if answer.status != "success":
+            return Unavailable(f"{source} answers {status}: {answer.error}", "check the query")
+        vector = msgspec.json.decode(answer.data, type=_Vector)
+        if vector.kind != "vector":
+            return Unavailable(f"{source} answers a {vector.kind}", "write a query that gives a vector")
+        series = msgspec.json.decode(vector.series, type=tuple[_Series, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = str(error).replace("`", "")
+        return Unavailable(f"{source} answers {status}, not what Prometheus answers: {why}")
+    values: dict[str, float] = {}
+    bad: list[str] = []
+    nameless = 0
+    for one in series:
+        host = one.metric.get("node") or one.metric.get("instance")
+        value = _number(one.value[1])
+        if not host:
+            nameless += 1
+        elif value is None:
+            bad.append(host)
+        else:
+            values[host] = max(values.get(host, 0.0), value)
+    evaluated = max((one.value[0] for one in series), default=None)
+    return Vector(values, evaluated, tuple(bad), nameless)
+
+
+def combine(source: str, vectors: Mapping[str, Vector], stale_after: float) -> BandwidthReadings:
+    """Measurements from the vectors of ``Queries``, by its field names."""
+    operators: Mapping[str, Operator] = {
+        "transmit_average": "average",
+        "receive_average": "average",
+        "transmit_deviation": "deviation",
+        "receive_deviation": "deviation",
+    }
+    measured = max((one.evaluated for one in vectors.values() if one.evaluated is not None), default=None)
+    hosts = {host for name in operators if name in vectors for host in vectors[name].values}
+    stale: set[str] = set()
+    if "last_sample" in vectors and measured is not None:
+        seen = vectors["last_sample"].values
+        stale = {host for host in hosts if measured - seen.get(host, -math.inf) > stale_after}
+    samples = [
+        Sample(host, operator, bits)
+        for name, operator in operators.items()
+        if name in vectors
+        for host, bits in vectors[name].values.items()
+        if host not in stale
+    ]
+    bad = [host for vector in vectors.values() for host in vector.bad]
+    nameless = [name for name, vector in vectors.items() if vector.nameless]
+    problems = (
+        *problem(source, stale, f"hosts were not scraped for {stale_after:g} s", "they are left out"),
+        *problem(source, bad, "hosts have values that are no rates", "those values are left out"),
+        *problem(
+            source, nameless, "queries give series without the label node or instance", "those are left out"
+        ),
+    )
+    return readings_of(source, samples, measured, problems)
+
+
+def _number(text: str) -> float | None:
+    """A usable value; None for NaN, infinities, negative ones and what is no number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None

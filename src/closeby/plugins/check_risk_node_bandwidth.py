@@ -1,0 +1,324 @@
+"""CheckRiskNodeBandwidth: keeps pods off nodes whose links are, or may soon be, too busy for them.
+
+Source: the network-aware scheduling KEP. With all amounts in bits/s::
+
+    mu    = clamp01((average + request) / capacity)
+    sigma = clamp01(margin x clamp01(deviation / capacity) ^ (1 / sensitivity))
+    risk  = (mu + sigma) / 2
+
+A node whose risk is above the threshold is refused; risk equal to it passes (to within a billionth). Capacity
+is what the node offers of ``network.aware.com/bandwidth``, request what the pod asks of it.
+
+**What is used** on a measured node is the measured average, and on top what pods request that came since: the
+sum of requests now minus that of the pods that the measurement covers. It covers those that were bound when
+it was taken in, except pods created after its window. When more left than came the average counts as
+measured: what the pods that left had to do with it is unknown. On a node without measurements the sum of
+requests is used, and the deviation is 0. The pod's own request is counted once.
+"""
+
+import math
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import UNLIMITED
+from closeby.metrics.bandwidth import BandwidthProvider, BandwidthReadings, NodeBandwidth, Unavailable
+from closeby.metrics.fetching import TIMEOUT, is_url
+from closeby.metrics.load_watcher import LoadWatcher
+from closeby.metrics.prometheus import STALE_AFTER, Prometheus, Queries
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection
+from closeby.scheduling.node_columns import NodeChanges
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+
+#: Bits per second, as an extended resource of nodes and pods.
+BANDWIDTH = "network.aware.com/bandwidth"
+
+#: Risks that differ by less are equal: they come from sums of rounded numbers.
+ROUNDING = 1e-9
+
+#: Limits that no sum of requests exceeds, and that every one exceeds.
+_ENDLESS, _NOTHING = 1 << 62, -1
+
+_HOSTNAME = "kubernetes.io/hostname"
+#: Where the kubelet notes the addresses it was started with.
+_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+
+
+class BandwidthArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Names as in the KEP; ``watcherAddress`` is a URL or a file, and at most one source may be given."""
+
+    margin: float = field(name="safeVarianceMargin", default=1.0)
+    sensitivity: float = field(name="safeVarianceSensitivity", default=2.0)
+    threshold: float = field(name="RiskThreshold", default=0.75)
+    watcher: str = field(name="watcherAddress", default="")
+    prometheus: str = field(name="prometheusAddress", default="")
+    #: PromQL in place of the default queries; all give bits/s.
+    queries: Queries = field(name="prometheusQueries", default=Queries())
+    stale_after: float = field(name="staleAfterSeconds", default=STALE_AFTER)
+    timeout: float = field(name="timeoutSeconds", default=TIMEOUT)
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("safeVarianceMargin", self.margin),
+            ("safeVarianceSensitivity", self.sensitivity),
+        ):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be a number from 0 up, not {value:g}")
+        if not 0 <= self.threshold <= 1:
+            raise ValueError(f"RiskThreshold must lie between 0 and 1, not {self.threshold:g}")
+        for name, value in (("staleAfterSeconds", self.stale_after), ("timeoutSeconds", self.timeout)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a number above 0, not {value:g}")
+        if self.prometheus and not is_url(self.prometheus):
+            raise ValueError(
+                f"prometheusAddress must begin with http:// or https://, not {self.prometheus!r}"
+            )
+        if self.watcher and self.prometheus:
+            raise ValueError("watcherAddress and prometheusAddress are both given; keep one")
+
+    def provider(self) -> BandwidthProvider | None:
+        """Where measurements come from, None when nothing is measured."""
+        if self.watcher:
+            return LoadWatcher(self.watcher, self.timeout)
+        if self.prometheus:
+            return Prometheus(self.prometheus, self.queries, self.stale_after, self.timeout)
+        return None
+
+
+def deviation_risk(deviation: float, capacity: float, margin: float, sensitivity: float) -> float:
+    """The KEP's sigma; ``capacity`` is above 0. Sensitivity 0 makes it 0."""
+    if sensitivity == 0:
+        return 0.0
+    return _clamped(margin * _clamped(deviation / capacity) ** (1 / sensitivity))
+
+
+def node_risk(average: float, request: float, capacity: float, sigma: float) -> float:
+    """The KEP's risk, from 0 to 1; amounts in bits/s, ``capacity`` above 0."""
+    return (_clamped((average + request) / capacity) + sigma) / 2
+
+
+class CheckRiskNodeBandwidth(Capacity):
+    """The KEP's plugin of that name. Counts how many equal pods fit until the threshold is exceeded.
+
+    Every pod is judged once there are measurements. Without any, the risk is at most 0.5, so that with a
+    threshold of 0.5 or more only pods that ask for bandwidth need to be (of nodes that offer none).
+    """
+
+    name = "CheckRiskNodeBandwidth"
+    reason = Reason.BANDWIDTH_RISK
+    Arguments = BandwidthArguments
+
+    def __init__(self, arguments: BandwidthArguments, handle: Handle) -> None:
+        """Reads the measurements.
+
+        Raises:
+            ValueError: they can't be read.
+        """
+        super().__init__(arguments, handle)
+        self._arguments = arguments
+        provider = arguments.provider()
+        readings = None if provider is None else provider.read()
+        if isinstance(readings, Unavailable):
+            argument = "watcherAddress" if arguments.watcher else "prometheusAddress"
+            raise ValueError(f"{argument}: {readings.sentence()}")
+        self._judges_all = readings is not None or arguments.threshold < 0.5
+        self._links = _Links(handle, arguments, readings)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return _request(pod.spec)
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return True
+
+    def concerns(self, pod: Pod) -> bool:
+        return self._judges_all or _request(pod.spec) > 0
+
+    def conditions(self) -> tuple[Condition, ...]:
+        return self._links.conditions()
+
+    def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
+        request = _request(pod.spec)
+        limits = self._links.limits()
+        index = nodes.index
+        if not request:
+            passes = nodes.requested(BANDWIDTH) <= limits.requested[index]
+            return np.where(passes & (limits.measured[index] >= 0), UNLIMITED, 0)
+        left: Counts = (limits.requested[index] - nodes.requested(BANDWIDTH)) // request
+        np.clip(left, 0, UNLIMITED, out=left)
+        left[request > limits.measured[index]] = 0
+        left[nodes.allocatable(BANDWIDTH) <= 0] = 0
+        return left
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        request = _request(pod.spec)
+        here = Nodes(self.handle.cluster, np.asarray([slot]))
+        capacity, requested = int(here.allocatable(BANDWIDTH)[0]), int(here.requested(BANDWIDTH)[0])
+        if capacity <= 0:
+            return Rejection(Reason.BANDWIDTH_RISK, f"{_bits(request)} bits/s asked, none offered")
+        use = self._links.use(slot, requested)
+        sigma = self._links.sigma(use.deviation, capacity)
+        risk = node_risk(use.average, request, capacity, sigma)
+        figures = f"{use.what} {_bits(use.average)} + {_bits(request)} of {_bits(capacity)} bits/s"
+        steadiness = f", deviation {_bits(use.deviation)}" if use.measured else ", not measured"
+        above = _above(risk, self._arguments.threshold)
+        return Rejection(Reason.BANDWIDTH_RISK, f"risk {above}: {figures}{steadiness}")
+
+
+class _Limits(NamedTuple):
+    """The most that may be in use on each slot, in whole bits/s, so that the risk stays within the threshold.
+
+    Shape (room,) each. Whole numbers make a count of pods exact: each pod placed leaves room for one fewer.
+    """
+
+    #: For the sum of requests, a pod's own included.
+    requested: NDArray[np.int64]
+    #: For what a pod asks beyond the measured average, which counts even when pods left.
+    measured: NDArray[np.int64]
+
+
+class _Use(NamedTuple):
+    """What a node's link carries, in bits/s."""
+
+    average: float
+    deviation: float
+    measured: bool
+
+    @property
+    def what(self) -> str:
+        return "average" if self.measured else "requested"
+
+
+class _Links:
+    """The limits of all nodes; follows the nodes' changes, not their use."""
+
+    def __init__(
+        self, handle: Handle, arguments: BandwidthArguments, readings: BandwidthReadings | None
+    ) -> None:
+        self._cluster = handle.cluster
+        self._arguments = arguments
+        self._readings = readings
+        self._changes = NodeChanges(handle.cluster)
+        self._limits = _Limits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        #: Name and measurement by slot, with the sum of requests that the measurement covers.
+        self._measured: dict[int, tuple[str, NodeBandwidth, int]] = {}
+
+    def limits(self) -> _Limits:
+        """The limits, up to date."""
+        changed = self._changes.take()
+        room = self._cluster.alive.shape[0]
+        if changed is None or room != len(self._limits.requested):
+            self._limits = _Limits(np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.int64))
+            self._write(range(self._cluster.capacity))
+        elif len(changed):
+            self._write(set(changed.tolist()))
+        return self._limits
+
+    def sigma(self, deviation: float, capacity: int) -> float:
+        """The part of the risk that comes from unsteady traffic."""
+        return deviation_risk(deviation, capacity, self._arguments.margin, self._arguments.sensitivity)
+
+    def use(self, slot: int, requested: int) -> _Use:
+        """What is used on a slot while its pods request so much."""
+        self.limits()
+        entry = self._measured.get(slot)
+        if entry is None:
+            return _Use(requested, 0.0, measured=False)
+        _, link, covered = entry
+        return _Use(link.average + max(requested - covered, 0), link.deviation, measured=True)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """What is odd about the measurements, on the nodes that are there now."""
+        if self._readings is None:
+            return ()
+        nodes = (node for node in self._cluster.nodes if node is not None)
+        return self._readings.of_nodes({node.name: _names(node) for node in nodes}).problems
+
+    def _write(self, slots: range | set[int]) -> None:
+        self._match(slots)
+        row = self._cluster.row_of.get(BANDWIDTH)
+        for slot in slots:
+            self._write_limits(slot, 0 if row is None else int(self._cluster.allocatable[row, slot]))
+
+    def _match(self, slots: range | set[int]) -> None:
+        """Find what was measured on nodes that are new in their slots."""
+        if self._readings is None:
+            return
+        new: dict[int, tuple[str, NodeBandwidth]] = {}
+        for slot in slots:
+            node, known = self._cluster.nodes[slot], self._measured.get(slot)
+            if node is None or (known is not None and known[0] == node.name):
+                continue
+            self._measured.pop(slot, None)
+            host = self._readings.host_of(_names(node))
+            if host is not None:
+                new[slot] = (node.name, self._readings.hosts[host])
+        covered = dict.fromkeys(new, 0)
+        for pod, slot in self._cluster.placed_pods() if new else ():
+            if slot in new and _was_measured(pod, new[slot][1]):
+                covered[slot] += _request(pod.spec)
+        self._measured.update({slot: (name, link, covered[slot]) for slot, (name, link) in new.items()})
+
+    def _write_limits(self, slot: int, capacity: int) -> None:
+        """Solves risk <= threshold for what is in use."""
+        entry = self._measured.get(slot)
+        average, deviation, covered = (0.0, 0.0, 0)
+        if entry is not None:
+            average, deviation, covered = entry[1].average, entry[1].deviation, entry[2]
+        share = 2 * (self._arguments.threshold + ROUNDING)
+        if capacity > 0:
+            share -= self.sigma(deviation, capacity)
+        if capacity <= 0 or share >= 1:  # Traffic alone makes a risk of at most 0.5.
+            requested = measured = _ENDLESS
+        elif share < 0:
+            requested = measured = _NOTHING
+        else:
+            most = share * capacity - average
+            requested, measured = math.floor(most + covered), math.floor(most)
+        self._limits.requested[slot] = max(requested, _NOTHING)
+        self._limits.measured[slot] = max(measured, _NOTHING)
+
+
+def _was_measured(pod: Pod, link: NodeBandwidth) -> bool:
+    """Whether a measurement covers a pod: it is bound, and not younger than the measurement."""
+    if pod.node_name is None:
+        return False
+    return pod.created is None or link.measured is None or pod.created <= link.measured
+
+
+def _request(spec: PodSpec) -> int:
+    return next((amount for resource, amount in spec.requests if resource == BANDWIDTH), 0)
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    """All that a metrics system may call a node, its own name first."""
+    addresses = node.annotations.get(_NODE_IP, "").split(",")
+    others = (node.labels.get(_HOSTNAME, ""), *(address.strip() for address in addresses))
+    return (node.name, *(name for name in others if name))
+
+
+def _clamped(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def _bits(amount: float) -> str:
+    """Bits/s with four digits and a unit, such as ``700M`` or ``1.5G``."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if amount >= size:
+            return f"{amount / size:.4g}{unit}"
+    return f"{amount:.4g}"
+
+
+def _above(risk: float, threshold: float) -> str:
+    """Both figures, with as many digits as it takes to tell them apart."""
+    shown = f"{risk:.3f}"
+    if float(shown) <= threshold:
+        shown = f"{risk:.9f}"
+    return f"{shown} above {threshold:g}"
