@@ -110,6 +110,7 @@ def test_the_built_in_profile() -> None:
         "NodePorts",
         "CheckRiskNodeBandwidth",
         "network-topology",
+        "NetworkMinCost",
         "topology",
     ]
     assert built_in.queue_sort.name == "PrioritySort"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from closeby.objects.configuration import Configuration
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
+from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.plugins.node_name import NodeName
@@ -11,8 +12,10 @@ from closeby.plugins.node_ports import NodePorts
 from closeby.plugins.node_resources_fit import NodeResourcesFit
 from closeby.plugins.node_unschedulable import NodeUnschedulable
 from closeby.plugins.priority_sort import PrioritySort
+from closeby.plugins.qos_sort import QOSSort
 from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
+from closeby.plugins.topological_sort import TopologicalSort
 from closeby.plugins.topology import TopologyPlacement
 from closeby.scheduling.extension import Handle, Plugin
 from closeby.scheduling.profile.profiles import Profile, build_profile
@@ -29,12 +32,16 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     NodePorts,
     CheckRiskNodeBandwidth,
     NetworkTopology,
+    NetworkMinCost,
     TopologyPlacement,
 )
 
+#: Taking part where a configuration names them.
+OTHER_PLUGINS: tuple[type[Plugin], ...] = (QOSSort, TopologicalSort)
+
 #: All built-in plugins by name, and by the other name that a design gives one.
 BUILT_IN: Mapping[str, type[Plugin]] = {
-    **{plugin.name: plugin for plugin in DEFAULT_PLUGINS},
+    **{plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *OTHER_PLUGINS)},
     "CheckRiskNodebandwidth": CheckRiskNodeBandwidth,
 }
 

@@ -5,18 +5,24 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
+    AppGroupChanged,
+    AppGroupRemoved,
     BindFailed,
     Event,
     GroupChanged,
     GroupRemoved,
+    NetworkTopologyChanged,
+    NetworkTopologyRemoved,
     NodeAdded,
     NodeRemoved,
     PodAdded,
@@ -27,7 +33,7 @@ from closeby.scheduling.events import (
     TopologyRemoved,
 )
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.intake.books import PLAIN, Books, item_key
+from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -56,8 +62,11 @@ class Engine:
         """
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
-        self.books = Books()
-        self.profile = build_profile(Handle(self.cluster, self.topologies, self.books.group_of))
+        self.applications = Applications()
+        self.books = Books(self.applications)
+        self.profile = build_profile(
+            Handle(self.cluster, self.topologies, self.books.group_of, self.applications)
+        )
         self._queue = WorkQueue(self.profile.queue_sort)
         tools = Tools(
             self.cluster,
@@ -90,18 +99,21 @@ class Engine:
                     self._node_removed(name)
                 case PodRemoved(uid):
                     self._pod_removed(uid, "deleted")
-                case GroupChanged(group):
-                    self.books.groups[group.key] = group
-                    self._consider(group.key)
-                case GroupRemoved(key):
-                    self.books.groups.pop(key, None)
-                    self._consider(key)
+                case GroupChanged() | GroupRemoved():
+                    self._group_event(event)
                 case TopologyChanged(topology, ignored):
                     self.topologies.declare(topology, ignored)
                     self._wake()
                 case TopologyRemoved(name):
                     self.topologies.withdraw(name)
                     self._wake()
+                case (
+                    AppGroupChanged()
+                    | AppGroupRemoved()
+                    | NetworkTopologyChanged()
+                    | NetworkTopologyRemoved()
+                ):
+                    self._application_event(event)
                 case PriorityClassChanged(priority_class):
                     self.books.set_priority_class(priority_class)
                 case BindFailed(uid, why, final):
@@ -123,11 +135,11 @@ class Engine:
         return self._queue.waiting
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
-        """All that was decided about one pod or gang (``namespace/name``), oldest first."""
-        return (*self._stories.of(key), *self._stories.of(f"{PLAIN}{key}"))
+        """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
+        return tuple(entry for kind in ("", PLAIN, APPLICATION) for entry in self._stories.of(f"{kind}{key}"))
 
     def outcome(self, key: str) -> Outcome | None:
-        """The newest decision about one pod or gang."""
+        """The newest decision about one pod, gang or application."""
         return next((entry.outcome for entry in reversed(self.story(key)) if entry.outcome is not None), None)
 
     def validate_state(self) -> None:
@@ -150,6 +162,11 @@ class Engine:
                 assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
         for key, pod in self.books.waiting_pods.items():
             assert not self._holds(pod.uid), f"{key} waits and holds a node"
+        for key, pods in self.books.waiting_apps.items():
+            assert pods, f"{key} is kept without a pod"
+            for uid, pod in pods.items():
+                assert self.books.item_key(pod) == key, f"{pod.key} waits with {key}, which is not its item"
+                assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
         for key in self.books.item_keys():
             assert key in self._news or self._queue.knows(key), f"{key} waits but is not queued"
         for node_name, lost in self.books.homeless.items():
@@ -174,9 +191,9 @@ class Engine:
             was_on = self._release(pod.uid)
             rank = self.books.rank(before)
             self.books.remove(pod.uid)
-            if item_key(before) != item_key(pod):
+            if self.books.item_key(before) != self.books.item_key(pod):
                 rank = None
-                self._lost_a_pod(item_key(before))
+                self._lost_a_pod(self.books.item_key(before))
             if on is None and before.node_name is None:
                 on = was_on  # Its binding is on the way: until that fails it keeps its node.
         if on is None:
@@ -184,7 +201,7 @@ class Engine:
             return
         self.books.add(pod, placed=True, rank=rank)
         self._settle_on(pod, on)
-        key = item_key(pod)
+        key = self.books.item_key(pod)
         if not self.books.waiting(key):
             self._queue.drop(key)
         elif was_on != on:
@@ -193,7 +210,7 @@ class Engine:
             self._wake()
 
     def _wait(self, pod: Pod) -> None:
-        key = item_key(pod)
+        key = self.books.item_key(pod)
         if pod.terminating:
             self._tell(key, f"{pod.key} is being deleted")
             self._lost_a_pod(key)
@@ -236,8 +253,8 @@ class Engine:
         pod = self.books.remove(uid)
         if pod is None:
             return
-        self._tell(item_key(pod), f"{pod.key} {why}")
-        self._lost_a_pod(item_key(pod))
+        self._tell(self.books.item_key(pod), f"{pod.key} {why}")
+        self._lost_a_pod(self.books.item_key(pod))
         if freed is not None:
             self._wake()
 
@@ -269,13 +286,48 @@ class Engine:
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
         self._release(uid)
-        self._tell(item_key(pod), f"binding of {pod.key} failed: {why}")
+        self._tell(self.books.item_key(pod), f"binding of {pod.key} failed: {why}")
         if final:
             self.books.remove(uid)
         else:
             self.books.add(pod, placed=False)
-            self._consider(item_key(pod))
+            self._consider(self.books.item_key(pod))
         self._wake()
+
+    def _group_event(self, event: GroupChanged | GroupRemoved) -> None:
+        match event:
+            case GroupChanged(group):
+                self.books.groups[group.key] = group
+                self._consider(group.key)
+            case GroupRemoved(key):
+                self.books.groups.pop(key, None)
+                self._consider(key)
+
+    def _topology_event(self, event: TopologyChanged | TopologyRemoved) -> None:
+        match event:
+            case TopologyChanged(topology, ignored):
+                self.topologies.declare(topology, ignored)
+            case TopologyRemoved(name):
+                self.topologies.withdraw(name)
+        self._wake()
+
+    def _application_event(
+        self, event: AppGroupChanged | AppGroupRemoved | NetworkTopologyChanged | NetworkTopologyRemoved
+    ) -> None:
+        match event:
+            case AppGroupChanged(app_group):
+                self._regroup(app_group.key, partial(self.applications.declare, app_group))
+            case AppGroupRemoved(key):
+                self._regroup(key, partial(self.applications.withdraw, key))
+            case NetworkTopologyChanged(network):
+                self.applications.declare_network(network)
+            case NetworkTopologyRemoved(key):
+                self.applications.withdraw_network(key)
+        self._wake()
+
+    def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
+        for key in self.books.regroup(app_key, change):
+            self._lost_a_pod(key)
 
     def _consider(self, key: str) -> None:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""

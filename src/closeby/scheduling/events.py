@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
@@ -60,6 +62,30 @@ class TopologyRemoved(Struct, frozen=True):
     name: str
 
 
+class AppGroupChanged(Struct, frozen=True):
+    """An application's graph appeared or changed."""
+
+    app_group: AppGroup
+
+
+class AppGroupRemoved(Struct, frozen=True):
+    """An application's graph was deleted; its pods are plain ones then."""
+
+    key: str
+
+
+class NetworkTopologyChanged(Struct, frozen=True):
+    """Network costs appeared or changed."""
+
+    network: NetworkTopology
+
+
+class NetworkTopologyRemoved(Struct, frozen=True):
+    """Network costs were deleted."""
+
+    key: str
+
+
 class PriorityClassChanged(Struct, frozen=True):
     """A priority class appeared or changed."""
 
@@ -90,6 +116,10 @@ Event = (
     | GroupRemoved
     | TopologyChanged
     | TopologyRemoved
+    | AppGroupChanged
+    | AppGroupRemoved
+    | NetworkTopologyChanged
+    | NetworkTopologyRemoved
     | PriorityClassChanged
     | BindFailed
     | Tick

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
@@ -57,9 +58,16 @@ class NoArguments(Struct, frozen=True, forbid_unknown_fields=True):
 class Handle:
     """What a plugin may read besides what it is asked about."""
 
-    def __init__(self, cluster: Cluster, topologies: Topologies, group_of: Callable[[Pod], PodGroup | None]):
+    def __init__(
+        self,
+        cluster: Cluster,
+        topologies: Topologies,
+        group_of: Callable[[Pod], PodGroup | None],
+        applications: Applications | None = None,
+    ) -> None:
         self.cluster = cluster
         self.topologies = topologies
+        self.applications = Applications() if applications is None else applications
         #: The gang of a pod, None for a plain pod.
         self.group_of = group_of
 

@@ -1,6 +1,7 @@
 """What comes out of the engine: decisions, and the record of what was decided about an item and why."""
 
 from collections.abc import Mapping
+from enum import Enum
 
 from msgspec import Struct
 
@@ -80,11 +81,33 @@ class Place(Struct, frozen=True, kw_only=True):
     span: Mapping[str, int]
 
 
+class ItemKind(Enum):
+    """What a work item is."""
+
+    GANG = "gang"
+    APPLICATION = "application"
+    POD = "pod"
+
+
+class Improvement(Struct, frozen=True, kw_only=True):
+    """What was gained by placing an application as a whole rather than pod by pod."""
+
+    #: Cost of the talk among the pods placed together and with those placed before: at first, and in the end.
+    greedy: float
+    final: float
+    #: Moves and swaps that were evaluated.
+    evaluated: int
+    #: True when the search ended because its budget was spent.
+    spent: bool
+    #: Least possible cost, from a solver; None when it was not asked for or is too large for one.
+    optimum: float | None = None
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """All that was decided about one work item in one cycle."""
 
     key: str
-    is_gang: bool
+    kind: ItemKind
     assigned: tuple[Assignment, ...] = ()
     #: Pods that wait for the item's own reason, and pods that wait for a reason of their own.
     refused: tuple[Pod, ...] = ()
@@ -99,6 +122,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     explanations: tuple[PodExplanation, ...] = ()
     #: Members of a gang that belong on one node, as pod names in the order the sets were made; None without.
     buckets: tuple[tuple[str, ...], ...] | None = None
+
+    #: How an application's placement was improved; None when its pods do not talk.
+    improvement: Improvement | None = None
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether the item is a gang."""
+        return self.kind is ItemKind.GANG
 
     @property
     def leftover(self) -> tuple[Leftover, ...]:

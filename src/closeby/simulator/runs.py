@@ -17,8 +17,10 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    AppGroupChanged,
     Event,
     GroupChanged,
+    NetworkTopologyChanged,
     NodeAdded,
     PodAdded,
     PriorityClassChanged,
@@ -27,7 +29,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
-from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome, Place, Report
+from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome, Place, Report
 from closeby.simulator.expansion import expand
 from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import read_network_labels
@@ -45,8 +47,9 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     pods: tuple[Pod, ...]
     #: All gangs, by namespace and natural name.
     groups: tuple[PodGroup, ...]
-    #: Newest decision about each gang and each plain pod, by ``namespace/name``.
+    #: Newest decision about each gang, application and plain pod, by ``namespace/name``.
     gang_outcomes: Mapping[str, Outcome] = {}
+    app_outcomes: Mapping[str, Outcome] = {}
     pod_outcomes: Mapping[str, Outcome] = {}
     #: By pod uid: the node it got in this run, or why it got none.
     assignments: Mapping[str, Assignment] = {}
@@ -108,6 +111,7 @@ def simulate(
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
     groups = sorted(expansion.groups, key=_by_name)
     label_conditions = _take_in_places(engine, manifests)
+    _take_in_applications(engine, manifests)
     engine.handle(*_gang_events(manifests, groups))
     engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is not None))
     before = (
@@ -115,6 +119,7 @@ def simulate(
         *expansion.conditions,
         *label_conditions,
         *(condition for topology in engine.topologies for condition in topology.conditions),
+        *(condition for network in manifests.network_topologies for condition in network.conditions),
         *(condition for plugin in engine.profile.plugins for condition in plugin.conditions()),
         *_homeless(engine),
         *_overcommitted(engine),
@@ -128,6 +133,7 @@ def simulate(
         pods=tuple(pods),
         groups=tuple(groups),
         gang_outcomes=gathered.gang_outcomes,
+        app_outcomes=gathered.app_outcomes,
         pod_outcomes=gathered.pod_outcomes,
         assignments=gathered.assignments,
         leftovers=gathered.leftovers,
@@ -145,6 +151,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self.gang_outcomes: dict[str, Outcome] = {}
+        self.app_outcomes: dict[str, Outcome] = {}
         self.pod_outcomes: dict[str, Outcome] = {}
         self.assignments: dict[str, Assignment] = {}
         self.leftovers: dict[str, Leftover] = {}
@@ -159,7 +166,12 @@ class _Gathered:
         return placed
 
     def _note(self, outcome: Outcome) -> None:
-        (self.gang_outcomes if outcome.is_gang else self.pod_outcomes)[outcome.key] = outcome
+        outcomes = {
+            ItemKind.GANG: self.gang_outcomes,
+            ItemKind.APPLICATION: self.app_outcomes,
+            ItemKind.POD: self.pod_outcomes,
+        }
+        outcomes[outcome.kind][outcome.key] = outcome
         for assignment in outcome.assigned:
             self.assignments[assignment.pod.uid] = assignment
             self.leftovers.pop(assignment.pod.uid, None)
@@ -178,6 +190,16 @@ def _take_in_places(engine: Engine, manifests: Manifests) -> tuple[Condition, ..
         *(TopologyChanged(one) for one in sorted(manifests.topologies, key=lambda one: one.name)),
     )
     return network.conditions
+
+
+def _take_in_applications(engine: Engine, manifests: Manifests) -> None:
+    engine.handle(
+        *(
+            NetworkTopologyChanged(one)
+            for one in sorted(manifests.network_topologies, key=lambda one: one.key)
+        ),
+        *(AppGroupChanged(one) for one in sorted(manifests.app_groups, key=lambda one: one.key)),
+    )
 
 
 def _gang_events(manifests: Manifests, groups: Sequence[PodGroup]) -> Iterator[Event]:

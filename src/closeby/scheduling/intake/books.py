@@ -1,8 +1,9 @@
 """Which pods and gangs exist, and who belongs to whom. The one owner of that knowledge."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
+from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
@@ -15,6 +16,8 @@ MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 
 #: Begins the key of a plain pod's work item. No namespace holds a colon, so no gang has such a key.
 PLAIN = "pod:"
+#: Begins the key of an application's work item.
+APPLICATION = "app:"
 
 
 class Members:
@@ -75,13 +78,16 @@ class Members:
 class Books:
     """Pods, gangs and priorities as last heard of."""
 
-    def __init__(self) -> None:
+    def __init__(self, applications: Applications) -> None:
+        self.applications = applications
         #: uid -> pod, for all pods that are not finished.
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
         self.members: dict[str, Members] = {}
         #: Plain pods that wait, by item key.
         self.waiting_pods: dict[str, Pod] = {}
+        #: Pods of applications that wait, by item key and uid.
+        self.waiting_apps: dict[str, dict[str, Pod]] = {}
         #: uid -> why a pod is kept out of the queue.
         self.held: dict[str, Condition] = {}
         #: node name -> pods that hold a node which is not there (yet, or any more), by uid.
@@ -102,20 +108,27 @@ class Books:
         """Note a pod that waits or holds a node; ``rank`` is what it was given if it carries none yet."""
         self.pods[pod.uid] = pod
         if pod.group is None:
+            key = self.item_key(pod)
             if placed:
                 self._waits_no_more(pod)
+            elif key.startswith(APPLICATION):
+                self.waiting_apps.setdefault(key, {})[pod.uid] = pod
             else:
-                self.waiting_pods[item_key(pod)] = pod
+                self.waiting_pods[key] = pod
             return
-        members = self.members.get(item_key(pod))
+        key = gang_key(pod)
+        members = self.members.get(key)
         if members is None:
-            members = self.members[item_key(pod)] = Members()
+            members = self.members[key] = Members()
         members.add(pod, placed, rank if pod.rank is None else pod.rank)
 
     def settle(self, key: str, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
         """Pods of a work item got their nodes, those of a gang also their ranks."""
         if key in self.waiting_pods:
             del self.waiting_pods[key]
+        elif key in self.waiting_apps:
+            for pod in pods:
+                self._waits_no_more(pod)
         else:
             self.members[key].settle(pods, ranks)
 
@@ -126,15 +139,34 @@ class Books:
         self.found(uid)
         if pod is None:
             return None
-        key = item_key(pod)
         if pod.group is None:
             self._waits_no_more(pod)
-        elif key in self.members:
+            return pod
+        key = gang_key(pod)
+        if key in self.members:
             members = self.members[key]
             members.remove(uid)
             if not members.waiting and not members.placed:
                 del self.members[key]
         return pod
+
+    def regroup(self, app_key: str, change: Callable[[], None]) -> tuple[str, ...]:
+        """Carry out a change of an AppGroup; pods that name it and wait go to the work item they then have.
+
+        Returns the keys of the items that lost pods or got some.
+        """
+        waiting = [
+            *self.waiting_pods.values(),
+            *self.waiting_apps.get(f"{APPLICATION}{app_key}", {}).values(),
+        ]
+        pods = [pod for pod in waiting if app_group_key(pod) == app_key]
+        touched = [self.item_key(pod) for pod in pods]
+        for pod in pods:
+            self._waits_no_more(pod)
+        change()
+        for pod in pods:
+            self.add(pod, placed=False)
+        return tuple(dict.fromkeys([*touched, *(self.item_key(pod) for pod in pods)]))
 
     def lose(self, pod: Pod, node_name: str) -> None:
         """A pod holds a node that is not there."""
@@ -156,10 +188,15 @@ class Books:
         return uid in self._lost
 
     def waiting(self, key: str) -> tuple[Pod, ...]:
-        """The pods of a work item that look for a node, in the order of their index, else of their names."""
+        """The pods of a work item that look for a node: those of a gang in the order of their index, else of
+        their names, those of an application by its order, then by age.
+        """
         pod = self.waiting_pods.get(key)
         if pod is not None:
             return (pod,)
+        pods = self.waiting_apps.get(key)
+        if pods is not None:
+            return self._application_order(key, pods.values())
         members = self.members.get(key)
         return () if members is None else members.in_order()
 
@@ -170,7 +207,7 @@ class Books:
 
     def rank(self, pod: Pod) -> int | None:
         """The rank that a pod carries or was given."""
-        members = self.members.get(item_key(pod)) if pod.group is not None else None
+        members = self.members.get(gang_key(pod)) if pod.group is not None else None
         return pod.rank if members is None else members.ranks.get(pod.uid, pod.rank)
 
     def ranks(self, key: str) -> Mapping[str, int]:
@@ -202,14 +239,39 @@ class Books:
     def item_keys(self) -> Iterator[str]:
         """Keys of all work items with pods that wait."""
         yield from self.waiting_pods
+        yield from self.waiting_apps
         yield from (key for key, members in self.members.items() if members.waiting)
 
     def _waits_no_more(self, pod: Pod) -> None:
-        """Forget a plain pod that waited; a newer pod of the same name goes on waiting."""
-        key = item_key(pod)
+        """Forget a pod without a gang that waited; a newer pod of the same name goes on waiting."""
+        key = self.item_key(pod)
+        app = self.waiting_apps.get(key)
+        if app is not None:
+            app.pop(pod.uid, None)
+            if not app:
+                del self.waiting_apps[key]
+            return
         waiting = self.waiting_pods.get(key)
         if waiting is not None and waiting.uid == pod.uid:
             del self.waiting_pods[key]
+
+    def item_key(self, pod: Pod) -> str:
+        """The work item a pod belongs to: its gang, else its application, else itself."""
+        if pod.group is not None:
+            return gang_key(pod)
+        application = self.applications.of(pod)
+        return f"{PLAIN}{pod.key}" if application is None else f"{APPLICATION}{application.key}"
+
+    def _application_order(self, key: str, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+        application = self.applications.get(key.removeprefix(APPLICATION))
+        index = {} if application is None else application.index
+
+        def place(pod: Pod) -> tuple[object, ...]:
+            workload = None if application is None else application.workload_of(pod)
+            age = inf if pod.created is None else pod.created
+            return inf if workload is None else index[workload], age, *member_order(pod), pod.uid
+
+        return tuple(sorted(pods, key=place))
 
     def _group_priority(self, group: PodGroup | None, pods: tuple[Pod, ...]) -> int:
         if group is not None and group.priority is not None:
@@ -229,9 +291,9 @@ class Books:
         return max(defaults, default=0)
 
 
-def item_key(pod: Pod) -> str:
-    """The work item a pod belongs to: its gang, else itself."""
-    return f"{PLAIN}{pod.key}" if pod.group is None else f"{pod.namespace}/{pod.group}"
+def gang_key(pod: Pod) -> str:
+    """The key of the gang that a pod names."""
+    return f"{pod.namespace}/{pod.group}"
 
 
 def member_order(pod: Pod) -> MemberOrder:

@@ -9,8 +9,9 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
 from closeby.scheduling.gangs.rosters import constraints_of, missing, roster, unassigned
-from closeby.scheduling.intake.books import PLAIN, Books
-from closeby.scheduling.outcomes import Assignment, Bind, Leftover, Outcome
+from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
+from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome
+from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.pod_cycle import place_pod
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
@@ -39,6 +40,9 @@ class Decider:
                 if pod.uid in held
             ]
             ready = tuple(pod for pod in waiting if pod.uid not in held)
+        if key.startswith(APPLICATION):
+            attempt = place_application(self._tools, key.removeprefix(APPLICATION), ready)
+            return self._settle(key, ready, refused, attempt, ())
         if waiting[0].group is None:
             attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
             return self._settle(key, ready, refused, attempt, ())
@@ -135,12 +139,13 @@ class Decider:
         conditions: tuple[Condition, ...],
     ) -> tuple[Outcome, list[Bind]]:
         """Write an attempt into the books and say it as one outcome."""
-        is_gang = not key.startswith(PLAIN)
+        kind = _kind(key)
+        is_gang = kind is ItemKind.GANG
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
         reason, message = None, None
         if attempt.refusal is not None:
             reason, message = attempt.refusal.reason, attempt.refusal.sentence()
-        elif refused and not is_gang:  # A gated or unsupported plain pod is its own refusal.
+        elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, message = refused[0].reason, refused[0].message
         running = self._running(key) if is_gang else []
         place = None
@@ -154,8 +159,8 @@ class Decider:
             numbers = ranks(tree, set(taken.values()), unknown, attempt.placed)
         assigned, bindings = self._assign(key, attempt.placed, numbers, () if place is None else place.path)
         outcome = Outcome(
-            key=key.removeprefix(PLAIN),
-            is_gang=is_gang,
+            key=key.removeprefix(PLAIN).removeprefix(APPLICATION),
+            kind=kind,
             assigned=assigned,
             refused=() if attempt.refusal is None else ready,
             left=tuple(left),
@@ -165,6 +170,7 @@ class Decider:
             domains=attempt.domains,
             conditions=conditions,
             explanations=attempt.explanations,
+            improvement=attempt.improvement,
         )
         return outcome, bindings
 
@@ -201,6 +207,12 @@ class Decider:
 
     def _binder(self, pod: Pod, node: str) -> str | None:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)
+
+
+def _kind(key: str) -> ItemKind:
+    if key.startswith(PLAIN):
+        return ItemKind.POD
+    return ItemKind.APPLICATION if key.startswith(APPLICATION) else ItemKind.GANG
 
 
 def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:

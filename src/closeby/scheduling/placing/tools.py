@@ -7,9 +7,10 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.outcomes import DomainFit, PodExplanation
+from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.profile.profiles import Profile
@@ -31,6 +32,7 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     domains: tuple[DomainFit, ...] = ()
     explanations: tuple[PodExplanation, ...] = ()
     tree: Tree | None = None
+    improvement: Improvement | None = None
 
 
 class Tools:
@@ -82,6 +84,11 @@ class Tools:
     def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
         """The first PreFilter plugin's refusal."""
         answers = (plugin.pre_filter(state, pods) for plugin in self.profile.pre_filters)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
+        """What talk among the pods costs, by the first plugin that knows."""
+        answers = (plugin.traffic(state, pods) for plugin in self.profile.traffic_costs)
         return next((answer for answer in answers if answer is not None), None)
 
     def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:

@@ -1,0 +1,127 @@
+"""The applications and networks of a cluster as last heard of, and to which of them a pod belongs."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from closeby.applications.sorts import TopologyOrder, topology_order
+from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.pods import Pod
+
+
+class Edge(Struct, frozen=True, kw_only=True):
+    """One workload needs another; names are those of the graph."""
+
+    caller: str
+    callee: str
+    weight: float
+    #: Greatest network cost allowed between two replicas; None means no limit.
+    limit: int | None
+
+
+class Application(Struct, frozen=True, kw_only=True, eq=False):
+    """An AppGroup with what follows from it."""
+
+    group: AppGroup
+    order: TopologyOrder
+    #: Index of each workload in the order, from 1.
+    index: Mapping[str, int]
+    edges: tuple[Edge, ...]
+    #: Edges at either end of each workload.
+    edges_of: Mapping[str, tuple[Edge, ...]]
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.group.key
+
+    def workload_of(self, pod: Pod) -> str | None:
+        """The workload a pod belongs to, by its label, else by its own name; None for one nobody declares."""
+        name = pod.labels.get(WORKLOAD_LABEL, pod.name)
+        return name if name in self.index else None
+
+
+def application(group: AppGroup) -> Application:
+    """Work out what follows from an AppGroup."""
+    order = topology_order(group)
+    edges = tuple(
+        Edge(
+            caller=workload.name,
+            callee=need.workload,
+            weight=need.weight,
+            limit=need.max_network_cost,
+        )
+        for workload in group.workloads
+        for need in workload.dependencies
+    )
+    edges_of: dict[str, list[Edge]] = {name: [] for name in order.names}
+    for edge in edges:
+        for end in dict.fromkeys((edge.caller, edge.callee)):
+            edges_of[end].append(edge)
+    return Application(
+        group=group,
+        order=order,
+        index=order.index,
+        edges=edges,
+        edges_of={name: tuple(found) for name, found in edges_of.items()},
+    )
+
+
+def app_group_key(pod: Pod) -> str | None:
+    """``namespace/name`` of the AppGroup that a pod names, whether there is one or not."""
+    name = pod.labels.get(APP_GROUP_LABEL)
+    return None if name is None else f"{pod.namespace}/{name}"
+
+
+class Applications:
+    """Owner of the AppGroups and NetworkTopologies. Unusable ones are kept, so that they can be reported."""
+
+    def __init__(self) -> None:
+        self._applications: dict[str, Application] = {}
+        self._networks: dict[str, NetworkTopology] = {}
+        #: Grows with every change.
+        self.version = 0
+
+    def declare(self, group: AppGroup) -> None:
+        """Add or replace an AppGroup."""
+        self._applications[group.key] = application(group)
+        self.version += 1
+
+    def withdraw(self, key: str) -> None:
+        """Remove an AppGroup; unknown keys are fine."""
+        if self._applications.pop(key, None) is not None:
+            self.version += 1
+
+    def declare_network(self, network: NetworkTopology) -> None:
+        """Add or replace a NetworkTopology."""
+        self._networks[network.key] = network
+        self.version += 1
+
+    def withdraw_network(self, key: str) -> None:
+        """Remove a NetworkTopology; unknown keys are fine."""
+        if self._networks.pop(key, None) is not None:
+            self.version += 1
+
+    def __len__(self) -> int:
+        return len(self._applications)
+
+    def __iter__(self) -> Iterator[Application]:
+        return iter(sorted(self._applications.values(), key=lambda one: one.key))
+
+    def get(self, key: str) -> Application | None:
+        """The usable application of that key."""
+        found = self._applications.get(key)
+        return found if found is not None and found.group.usable else None
+
+    def of(self, pod: Pod) -> Application | None:
+        """The usable application that a pod names."""
+        if not self._applications:
+            return None
+        key = app_group_key(pod)
+        return None if key is None else self.get(key)
+
+    @property
+    def networks(self) -> tuple[NetworkTopology, ...]:
+        """The usable networks, by key."""
+        return tuple(one for _, one in sorted(self._networks.items()) if one.usable)

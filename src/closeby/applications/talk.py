@@ -1,0 +1,101 @@
+"""What the talk of an application costs, given where its replicas are and how far nodes are apart."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.applications.registry import Application, Edge
+from closeby.topology.network_costs import Located
+
+Costs = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+
+#: Replicas of one workload: how many are on each slot.
+Replicas = Mapping[int, int]
+_NOBODY: Replicas = {}
+
+
+class Network(Struct, frozen=True, kw_only=True, eq=False):
+    """The distances of a cluster's nodes, with a number for those that nobody knows."""
+
+    #: Location of each slot, (capacity,).
+    locations: Ints
+    #: Cost between different nodes by location, (L, L); ``unknown`` marks what was filled in.
+    between: Costs
+    unknown: Bools
+
+    def over(self, limit: float) -> Costs:
+        """1 where two different nodes are farther from each other than a limit, by location; (L, L)."""
+        return ((self.between > limit) | self.unknown).astype(np.float64)
+
+
+class EdgeCost(Struct, frozen=True, kw_only=True):
+    """What one edge costs now."""
+
+    edge: Edge
+    #: Pairs of placed replicas, and what their talk costs, the edge's weight counted.
+    pairs: int
+    cost: float
+    #: Pairs of which the cost is not known (the substitute is in ``cost``), and pairs beyond the limit.
+    unknown: int
+    over: int
+
+
+def network_of(located: Located, unknown_cost: float) -> Network:
+    """The distances of located nodes; ``unknown_cost`` stands for each that is not known."""
+    unknown = np.isnan(located.between)
+    return Network(
+        locations=located.locations,
+        between=np.where(unknown, unknown_cost, located.between),
+        unknown=unknown,
+    )
+
+
+def around(network: Network, by_location: Costs, replicas: Replicas) -> Costs:
+    """What each slot has to do with some replicas: the sum of ``by_location`` over them; shape (capacity,).
+
+    A replica on the slot itself counts as nothing. ``by_location`` has shape (L, L).
+    """
+    slots = np.fromiter(replicas.keys(), dtype=np.intp, count=len(replicas))
+    counts = np.fromiter(replicas.values(), dtype=np.float64, count=len(replicas))
+    homes = network.locations[slots]
+    total = counts @ by_location[homes]
+    found: Costs = total[network.locations]
+    # The slots of one workload's replicas are distinct, so that this subtracts from each once.
+    found[slots] -= counts * by_location[homes, homes]
+    return found
+
+
+def edge_costs(
+    network: Network, application: Application, replicas: Mapping[str, Replicas]
+) -> tuple[EdgeCost, ...]:
+    """What each edge costs; ``replicas`` maps workloads to where their placed replicas are."""
+    return tuple(
+        _edge_cost(network, edge, replicas.get(edge.caller, _NOBODY), replicas.get(edge.callee, _NOBODY))
+        for edge in application.edges
+    )
+
+
+def _edge_cost(network: Network, edge: Edge, callers: Replicas, callees: Replicas) -> EdgeCost:
+    if not callers or not callees:
+        return EdgeCost(edge=edge, pairs=0, cost=0.0, unknown=0, over=0)
+    own = edge.caller == edge.callee
+    share = 0.5 if own else 1.0
+    slots = np.fromiter(callers.keys(), dtype=np.intp, count=len(callers))
+    counts = np.fromiter(callers.values(), dtype=np.float64, count=len(callers))
+
+    def summed(by_location: Costs) -> float:
+        return float(counts @ around(network, by_location, callees)[slots]) * share
+
+    total = sum(callers.values())
+    limit = np.inf if edge.limit is None else float(edge.limit)
+    return EdgeCost(
+        edge=edge,
+        pairs=total * (total - 1) // 2 if own else total * sum(callees.values()),
+        cost=edge.weight * summed(network.between),
+        unknown=round(summed(network.unknown.astype(np.float64))),
+        over=0 if edge.limit is None else round(summed(network.over(limit))),
+    )

@@ -1,0 +1,357 @@
+"""NetworkMinCost: pods of an application go where talking to the others costs least (network-aware KEP).
+
+The cost of a node is the sum, over the replicas that were placed of every workload at the other end of an
+edge, of the network cost to their nodes. Edges count both ways by default: counted one way, callers that are
+placed first would find nothing to be near to. Nodes of one location cost the same but for those that hold a
+replica themselves, so that costs are worked out by location.
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.applications.registry import Application, Edge, app_group_key
+from closeby.applications.talk import EdgeCost, Network, around, edge_costs, network_of
+from closeby.objects.applications import WORKLOAD_LABEL
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import (
+    Filter,
+    Handle,
+    NormalizeScore,
+    Rejection,
+    Reserve,
+    Scope,
+    Traffic,
+    TrafficCost,
+    Undo,
+)
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+from closeby.topology.network_costs import ALGORITHMS, NetworkCosts, choose, locate, network_costs
+
+Scores = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """All have defaults."""
+
+    #: ``name`` or ``namespace/name``; needed where the cluster has more than one NetworkTopology.
+    network_topology_name: str = ""
+    #: Which of its weight sets; by default ``UserDefined``, else the first.
+    weights_name: str = ""
+    #: ``Dijkstra`` or ``BellmanFord``; by default what the NetworkTopology says.
+    topology_algorithm: str = ""
+    #: What an unknown cost counts; by default the greatest known one + 1.
+    unknown_cost: float | None = None
+    #: ``dependencies`` draws a pod to what it needs only, as the KEP's sum does.
+    direction: Literal["both", "dependencies"] = "both"
+
+    def __post_init__(self) -> None:
+        if self.topology_algorithm and self.topology_algorithm not in ALGORITHMS:
+            known = " or ".join(ALGORITHMS)
+            raise ValueError(f"topologyAlgorithm must be {known}, not {self.topology_algorithm!r}")
+        if self.unknown_cost is not None and not 0 <= self.unknown_cost < np.inf:
+            raise ValueError(f"unknownCost must be a number of at least 0, not {self.unknown_cost}")
+
+
+class _Pull(NamedTuple):
+    """An edge as seen from one of its ends."""
+
+    other: str
+    edge: Edge
+
+
+class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
+    """Scores by cost, filters by ``maxNetworkCost``, and says what talk among unplaced pods would cost."""
+
+    name: ClassVar[str] = "NetworkMinCost"
+    Arguments = NetworkMinCostArguments
+    filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    reason: ClassVar[Reason | None] = Reason.NETWORK_COST_TOO_HIGH
+    #: As in the KEP's example, so that nearness goes before an even load.
+    default_weight: ClassVar[float] = 5.0
+
+    def __init__(self, arguments: NetworkMinCostArguments, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        self._arguments = arguments
+        self._applications = handle.applications
+        #: AppGroup key and workload -> slot -> placed replicas.
+        self._replicas: dict[tuple[str, str], dict[int, int]] = {}
+        self._costs: tuple[int, NetworkCosts | None] = (-1, None)
+        self._network: tuple[NetworkCosts, int, Network] | None = None
+        self._limits: tuple[int, bool] = (-1, False)
+
+    # Which pods
+
+    @property
+    def shares_by_spec(self) -> bool:
+        """As long as no edge has a limit nothing is cached by class."""
+        return not self._any_limits()
+
+    def class_key(self, pod: Pod) -> Hashable:
+        """The workload, where limits make it matter to the filter."""
+        application = self._applications.of(pod) if self._any_limits() else None
+        if application is None:
+            return None
+        return application.key, application.workload_of(pod), self._applications.version
+
+    def concerns(self, pod: Pod) -> bool:
+        """Pods at an edge with a limit."""
+        return any(pull.edge.limit is not None for pull in self._pulls_of(pod))
+
+    def scores(self, pod: Pod) -> bool:
+        """Pods at any edge."""
+        return bool(self._pulls_of(pod)) and self._known() is not None
+
+    # Filter and score
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        network = self._current()
+        application = self._applications.of(pod)
+        allowed = nodes.all(True)
+        if application is None:
+            return allowed
+        for other, edge in self._pulls_of(pod):
+            replicas = self._replicas.get((application.key, other))
+            if edge.limit is None or not replicas:
+                continue
+            if network is None:  # Nothing is known, so that everything but the node itself is too far.
+                allowed &= np.isin(nodes.slots, list(replicas)) & (len(replicas) == 1)
+            else:
+                over = around(network, network.over(edge.limit), replicas)
+                allowed &= over[nodes.index] < 0.5
+        return allowed
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        """The first edge whose limit the node breaks."""
+        application = self._applications.of(pod)
+        network = self._current()
+        for other, edge in self._pulls_of(pod) if application is not None else ():
+            replicas = self._replicas.get(("" if application is None else application.key, other), {})
+            far = None if edge.limit is None else self._too_far(network, edge.limit, slot, replicas)
+            if far is not None:
+                text = f"{far} to {other}, whose maxNetworkCost is {edge.limit}"
+                return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
+        return Rejection(Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod talks to")
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        """Minus the cost, so that higher is better."""
+        application, network = self._applications.of(pod), self._current()
+        if application is None or network is None:
+            return np.zeros(len(nodes))
+        total = self._cost(application, network, self._pulls_of(pod))
+        return np.zeros(len(nodes)) if total is None else -total[nodes.index]
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """``100 - 100 x (cost - min) / (max - min)``; 100 for all when all are equal."""
+        least, greatest = float(scores.min()), float(scores.max())
+        if greatest == least:
+            return np.full(len(scores), self.max_score)
+        found: Scores = self.max_score * (scores - least) / (greatest - least)
+        return found
+
+    # Books
+
+    def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
+        return self._note(pod, slot, 1)
+
+    def pod_forgotten(self, pod: Pod, slot: int) -> Undo | None:
+        return self._note(pod, slot, -1)
+
+    # The whole application
+
+    def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
+        network = self._current()
+        if network is None:
+            return None
+        kind_of: dict[tuple[str, str], int] = {}
+        kinds = []
+        for pod in pods:
+            application = self._applications.of(pod)
+            workload = None if application is None else application.workload_of(pod)
+            key = ("", "") if application is None or workload is None else (application.key, workload)
+            kinds.append(kind_of.setdefault(key, len(kind_of)))
+        size = len(kind_of)
+        weights, limits = np.zeros((size, size)), np.full((size, size), np.inf)
+        standing = np.zeros((size, len(network.locations)))
+        for (app_key, workload), kind in kind_of.items():
+            application = self._applications.get(app_key) if workload else None
+            if application is None:
+                continue
+            pulls = tuple(self._pulls(application, workload))
+            cost = self._cost(application, network, pulls)
+            standing[kind] = 0.0 if cost is None else cost
+            for other, edge in pulls:
+                if edge.limit is not None:
+                    replicas = self._replicas.get((app_key, other), {})
+                    over = around(network, network.over(edge.limit), replicas)
+                    standing[kind][over > 0.5] = np.inf
+            for edge in application.edges_of[workload]:
+                far = kind_of.get((app_key, edge.callee if edge.caller == workload else edge.caller))
+                # Each edge is met at both ends; it is written at the caller's.
+                if far is None or edge.caller != workload:
+                    continue
+                limit = np.inf if edge.limit is None else float(edge.limit)
+                for one, two in {(kind, far), (far, kind)}:
+                    weights[one, two] += edge.weight
+                    limits[one, two] = min(limits[one, two], limit)
+        if not weights.any() and np.isinf(limits).all() and not standing.any():
+            return None
+        return Traffic(
+            kinds=np.asarray(kinds, dtype=np.intp),
+            locations=network.locations,
+            between=network.between,
+            weights=weights,
+            limits=limits,
+            unknown=network.unknown,
+            standing=standing,
+        )
+
+    # For people
+
+    def edges(self, application: Application) -> tuple[EdgeCost, ...] | None:
+        """What each edge of an application costs now; None where nothing is known of the network."""
+        network = self._current()
+        if network is None:
+            return None
+        found = {name: self._replicas.get((application.key, name), {}) for name in application.index}
+        return edge_costs(network, application, found)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """What is wrong with the choice of the network, or noteworthy about its costs."""
+        found = tuple(self._choice_conditions())
+        costs = self._known()
+        return found if costs is None else (*found, *costs.conditions)
+
+    # Inside
+
+    def _pulls_of(self, pod: Pod) -> tuple[_Pull, ...]:
+        application = self._applications.of(pod)
+        workload = None if application is None else application.workload_of(pod)
+        if application is None or workload is None:
+            return ()
+        return tuple(self._pulls(application, workload))
+
+    def _pulls(self, application: Application, workload: str) -> Iterator[_Pull]:
+        for edge in application.edges_of[workload]:
+            if edge.caller == workload:
+                yield _Pull(edge.callee, edge)
+            elif self._arguments.direction == "both":
+                yield _Pull(edge.caller, edge)
+
+    def _cost(self, application: Application, network: Network, pulls: tuple[_Pull, ...]) -> Scores | None:
+        """Cost of each slot; None while nothing at the other ends is placed. Shape (capacity,)."""
+        total: Scores | None = None
+        for other, edge in pulls:
+            replicas = self._replicas.get((application.key, other))
+            if replicas:
+                cost = edge.weight * around(network, network.between, replicas)
+                total = cost if total is None else total + cost
+        return total
+
+    def _too_far(
+        self, network: Network | None, limit: float, slot: int, replicas: dict[int, int]
+    ) -> str | None:
+        names = self.handle.cluster.names
+        for other in sorted(replicas, key=lambda one: names[one] or ""):
+            if other == slot:
+                continue
+            if network is None:
+                return f"the cost from {names[other]} is not known"
+            here, there = network.locations[slot], network.locations[other]
+            if network.unknown[here, there]:
+                return f"the cost from {names[other]} is not known"
+            if network.between[here, there] > limit:
+                return f"{network.between[here, there]:g} from {names[other]} is too far"
+        return None
+
+    def _note(self, pod: Pod, slot: int, change: int) -> Undo | None:
+        app_key = app_group_key(pod)
+        if app_key is None:
+            return None
+        key = (app_key, pod.labels.get(WORKLOAD_LABEL, pod.name))
+        self._count(key, slot, change)
+        return lambda: self._count(key, slot, -change)
+
+    def _count(self, key: tuple[str, str], slot: int, change: int) -> None:
+        replicas = self._replicas.setdefault(key, {})
+        replicas[slot] = replicas.get(slot, 0) + change
+        if not replicas[slot]:
+            del replicas[slot]
+        if not replicas:
+            del self._replicas[key]
+
+    def _any_limits(self) -> bool:
+        version, found = self._limits
+        if version != self._applications.version:
+            found = any(edge.limit is not None for one in self._applications for edge in one.edges)
+            self._limits = (self._applications.version, found)
+        return found
+
+    def _chosen(self) -> NetworkTopology | None:
+        wanted = self._arguments.network_topology_name
+        networks = self._applications.networks
+        if wanted:
+            networks = tuple(one for one in networks if wanted in (one.name, one.key))
+        return networks[0] if len(networks) == 1 else None
+
+    def _known(self) -> NetworkCosts | None:
+        """The costs of the chosen network."""
+        version, costs = self._costs
+        if version == self._applications.version:
+            return costs
+        network = self._chosen()
+        weights = None if network is None else choose(network, self._arguments.weights_name)
+        costs = None
+        if network is not None and weights is not None:
+            costs = network_costs(network, weights, self._arguments.topology_algorithm)
+        self._costs = (self._applications.version, costs)
+        return costs
+
+    def _current(self) -> Network | None:
+        """The distances of the nodes as they are now."""
+        costs = self._known()
+        if costs is None:
+            return None
+        cluster = self.handle.cluster
+        cached = self._network
+        if cached is None or cached[0] is not costs or cached[1] != cluster.node_changes.cursor:
+            unknown = self._arguments.unknown_cost
+            located = locate(costs, cluster.names, cluster.labels)
+            network = network_of(located, costs.largest + 1 if unknown is None else unknown)
+            cached = self._network = (costs, cluster.node_changes.cursor, network)
+        return cached[2]
+
+    def _choice_conditions(self) -> Iterator[Condition]:
+        networks = self._applications.networks
+        wanted, weights = self._arguments.network_topology_name, self._arguments.weights_name
+        owner = f"Plugin/{self.name}"
+        chosen = self._chosen()
+        if chosen is None and (wanted or (len(networks) > 1 and len(self._applications))):
+            names = ", ".join(one.key for one in networks) or "none"
+            asked = (
+                f"not one NetworkTopology is {wanted}" if wanted else "it is not said which network counts"
+            )
+            yield Condition(
+                reason=Reason.INVALID_SPEC,
+                object=owner,
+                field="arguments.networkTopologyName",
+                message=f"{asked}; usable are: {names}",
+                remedy="name one of them; until then the network is not looked at",
+            )
+        if chosen is not None and choose(chosen, weights) is None:
+            names = ", ".join(one.name for one in chosen.weight_sets) or "none"
+            yield Condition(
+                reason=Reason.INVALID_SPEC,
+                object=owner,
+                field="arguments.weightsName",
+                message=f"{chosen.key} has no weight set {weights or 'at all'}; it has: {names}",
+                remedy="name one of them; until then the network is not looked at",
+            )

@@ -1,0 +1,182 @@
+"""Pods on sites with the cost of their talk, kept up to date move by move."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.scheduling.extension import Traffic
+from closeby.scheduling.placing.sites import Sites
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+Costs = NDArray[np.float64]
+
+#: A change that saves less than this saves nothing.
+EPSILON = 1e-9
+
+
+class Snapshot(NamedTuple):
+    """All that changes, to return to."""
+
+    at: Ints
+    left: NDArray[np.int64]
+    costs: Costs
+
+
+class Layout:
+    """Where the pods are. With P pods of K kinds on S sites.
+
+    ``costs[k, s]`` is what a pod of kind k would cost on site s as all pods lie now, itself included where it
+    talks to its own kind. A broken limit costs ``penalty``, more than all talk together.
+    """
+
+    def __init__(self, traffic: Traffic, sites: Sites, pods: Sequence[int]) -> None:
+        """``pods``: indices of the pods that take part, into the arrays of both."""
+        self.sites = sites
+        self.pods = np.asarray(pods, dtype=np.intp)
+        self.kinds: Ints = traffic.kinds[self.pods]
+        self.needs = sites.needs[self.pods]
+        self._allowed = sites.allowed[sites.class_of[self.pods]]
+        standing = traffic.standing[:, sites.slots]
+        self.locations = traffic.locations[sites.slots]
+        self._between = traffic.between
+        self._unknown = traffic.unknown
+        self._weights = traffic.weights
+        self._limits = traffic.limits
+        self._limited = np.isfinite(traffic.limits)
+        self._talks = (traffic.weights != 0) | self._limited
+        greatest = float(traffic.between.max(initial=0.0)) + 1.0
+        reach = np.where(np.isfinite(standing), standing, 0.0)
+        self.penalty = greatest * (float(traffic.weights.sum()) + 1.0) * (len(pods) + 1) ** 2
+        self.penalty += float(reach.max(initial=0.0)) * len(pods)
+        self._standing = np.where(np.isfinite(standing), standing, self.penalty)
+        self._fits_kind = np.isfinite(standing)
+        self.at: Ints = np.full(len(pods), -1, dtype=np.intp)
+        self.left = sites.free.copy()
+        self.costs: Costs = self._standing.copy()
+        self.evaluated = 0
+
+    # Changing
+
+    def place(self, pod: int, site: int) -> None:
+        """Put a pod that is nowhere on a site."""
+        self.at[pod] = site
+        self.left[:, site] -= self.needs[pod]
+        self._spread(int(self.kinds[pod]), site, 1.0)
+
+    def lift(self, pod: int) -> int:
+        """Take a pod from its site; returns that site."""
+        site = int(self.at[pod])
+        self.at[pod] = -1
+        self.left[:, site] += self.needs[pod]
+        self._spread(int(self.kinds[pod]), site, -1.0)
+        return site
+
+    def move(self, pod: int, site: int) -> None:
+        """Put a pod on another site."""
+        self.lift(pod)
+        self.place(pod, site)
+
+    def swap(self, pod: int, other: int) -> None:
+        """Let two pods change places."""
+        site, far = self.lift(pod), self.lift(other)
+        self.place(pod, far)
+        self.place(other, site)
+
+    def snapshot(self) -> Snapshot:
+        """The present state."""
+        return Snapshot(self.at.copy(), self.left.copy(), self.costs.copy())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to a former state."""
+        self.at[:], self.left[:], self.costs[:] = snapshot
+
+    # Asking
+
+    def cost(self) -> float:
+        """Cost of all talk, each pair once."""
+        own = self._standing[self.kinds, self.at]
+        return float((own + self.costs[self.kinds, self.at]).sum() / 2)
+
+    def room(self, pod: int) -> Bools:
+        """Sites that would take a pod; its own is among them only if it holds it twice. Shape (S,)."""
+        enough: Bools = (self.left >= self.needs[pod][:, None]).all(axis=0)
+        enough &= self._allowed[pod]
+        enough &= self._fits_kind[self.kinds[pod]]
+        return enough
+
+    def best_move(self, pod: int) -> tuple[float, int]:
+        """The change of cost by the best move of a pod, and the site; inf when it can't move."""
+        site = int(self.at[pod])
+        self.evaluated += len(self.locations)
+        row = self._without_itself(pod)
+        change = np.where(self.room(pod), row - row[site], np.inf)
+        change[site] = np.inf
+        best = int(np.argmin(change))
+        return float(change[best]), best
+
+    def best_swap(self, pod: int) -> tuple[float, int]:
+        """The change of cost by the best swap of a pod with another one, and the other; inf without one."""
+        site, far = int(self.at[pod]), self.at
+        self.evaluated += len(far)
+        kind, kinds = int(self.kinds[pod]), self.kinds
+        row = self._without_itself(pod)
+        distance = self._from(site)
+        pair = self._pair_costs(kind, kinds, distance[0][far], distance[1][far])
+        own = self._pair_costs(kinds, kinds, distance[0][far], distance[1][far])
+        there = self.costs[kinds, site] - own
+        change = row[far] - row[site] + there - self.costs[kinds, far] + 2 * pair
+        more = self.needs[pod] - self.needs
+        fits = (more <= self.left[:, far].T).all(axis=1) & (-more <= self.left[:, site]).all(axis=1)
+        fits &= self._allowed[pod][far] & self._allowed[:, site]
+        fits &= self._fits_kind[kind][far] & self._fits_kind[kinds, site]
+        fits &= (far != site) & ~self.sites.pinned[self.pods]
+        change = np.where(fits, change, np.inf)
+        best = int(np.argmin(change))
+        return float(change[best]), best
+
+    def tie(self, pod: int, others: Sequence[int]) -> float:
+        """How much a pod says to some others."""
+        return float(self._weights[self.kinds[pod], self.kinds[list(others)]].sum()) if others else 0.0
+
+    def row(self, pod: int) -> Costs:
+        """What a pod that is nowhere would cost on each site; shape (S,)."""
+        found: Costs = self.costs[self.kinds[pod]]
+        return found
+
+    # Inside
+
+    def _without_itself(self, pod: int) -> Costs:
+        """What a pod would cost on each site, not counting that it talks to itself."""
+        kind = int(self.kinds[pod])
+        found: Costs = self.costs[kind]
+        if self._talks[kind, kind]:
+            found = found - self._pair_costs(kind, kind, *self._from(int(self.at[pod])))
+        return found
+
+    def _spread(self, kind: int, site: int, sign: float) -> None:
+        """Add (or take away) what a pod of a kind on a site means to all kinds it talks to."""
+        related = np.flatnonzero(self._talks[kind])
+        if not len(related):
+            return
+        cost, unknown = self._from(site)
+        self.costs[related] += sign * self._weights[related, kind][:, None] * cost
+        for other in related[self._limited[related, kind]].tolist():
+            broken = (cost > self._limits[other, kind]) | unknown
+            self.costs[other] += sign * self.penalty * broken
+
+    def _from(self, site: int) -> tuple[Costs, Bools]:
+        """Cost from a site to each one, and where it is not known; shape (S,)."""
+        location = self.locations[site]
+        cost = self._between[location][self.locations]
+        unknown = self._unknown[location][self.locations]
+        cost[site], unknown[site] = 0.0, False
+        return cost, unknown
+
+    def _pair_costs(self, kind: int | Ints, kinds: int | Ints, cost: Costs, unknown: Bools) -> Costs:
+        limits = self._limits[kind, kinds]
+        broken = ((cost > limits) | unknown) & np.isfinite(limits)
+        found: Costs = self._weights[kind, kinds] * cost + self.penalty * broken
+        return found

@@ -1,0 +1,180 @@
+"""Improving where talking pods lie: several starts, moves and swaps, then shaken and improved again.
+
+The budget is a count of evaluated moves and the random numbers are always the same, so that results repeat.
+"""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.scheduling.extension import Traffic
+from closeby.scheduling.placing.layout import EPSILON, Layout
+from closeby.scheduling.placing.sites import Sites
+
+#: Moves and swaps that may be evaluated, and at least so many rounds over all of them.
+MOVES = 200_000
+ROUNDS = 6
+#: Starts from different locations.
+STARTS = 8
+#: Shakes without any gain after which the search ends.
+PATIENCE = 60
+SEED = 20211015
+
+
+class Searched(Struct, frozen=True, kw_only=True):
+    """The best that was found."""
+
+    #: Slot of each pod, None for those that had none before.
+    slots: tuple[int | None, ...]
+    cost_before: float
+    cost: float
+    evaluated: int
+    spent: bool
+
+
+def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None]) -> Searched:
+    """Lower the cost of talk among pods; ``before`` holds the slot of each, None for those without one."""
+    active = [pod for pod, slot in enumerate(before) if slot is not None]
+    search = _Search(Layout(traffic, sites, active))
+    at = {slot: site for site, slot in enumerate(sites.slots.tolist())}
+    return search.run([at[slot] for slot in before if slot is not None], len(before))
+
+
+class _Search:
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._movable = np.flatnonzero(~layout.sites.pinned[layout.pods]).tolist()
+        size = len(layout.pods)
+        self._budget = max(MOVES, ROUNDS * size * (size + len(layout.locations)))
+        self._random = random.Random(SEED)
+
+    @property
+    def _spent(self) -> bool:
+        return self._layout.evaluated >= self._budget
+
+    def run(self, start: Sequence[int], count: int) -> Searched:
+        """From a first placement to the best one found."""
+        layout = self._layout
+        for pod, site in enumerate(start):
+            layout.place(pod, site)
+        cost_before = layout.cost()
+        self._descend()
+        best, least = layout.snapshot(), layout.cost()
+        for site in self._first_sites():
+            if self._spent or least <= EPSILON:
+                break
+            if self._gather(site):
+                self._descend()
+                if layout.cost() < least - EPSILON:
+                    best, least = layout.snapshot(), layout.cost()
+            layout.restore(best)
+        idle = 0
+        while idle < PATIENCE and not self._spent and least > EPSILON and len(self._movable) > 1:
+            idle += 1
+            self._shake()
+            self._descend()
+            if layout.cost() < least - EPSILON:
+                best, least, idle = layout.snapshot(), layout.cost(), 0
+            else:
+                layout.restore(best)
+        layout.restore(best)
+        slots: list[int | None] = [None] * count
+        for pod, site in zip(layout.pods.tolist(), layout.at.tolist(), strict=True):
+            slots[pod] = int(layout.sites.slots[site])
+        return Searched(
+            slots=tuple(slots),
+            cost_before=cost_before,
+            cost=least,
+            evaluated=layout.evaluated,
+            spent=self._spent,
+        )
+
+    def _descend(self) -> None:
+        """Moves and swaps that save, until none is left."""
+        layout = self._layout
+        saved = True
+        while saved and not self._spent:
+            saved = False
+            for pod in self._movable:
+                change, site = layout.best_move(pod)
+                swapped, other = layout.best_swap(pod)
+                if min(change, swapped) >= -EPSILON:
+                    continue
+                saved = True
+                if change <= swapped:
+                    layout.move(pod, site)
+                else:
+                    layout.swap(pod, other)
+
+    def _first_sites(self) -> list[int]:
+        """The roomiest site of each of the locations with the most room."""
+        layout = self._layout
+        mean = layout.needs.mean(axis=0)
+        asked = mean > 0
+        room = (
+            (layout.sites.free[asked] / mean[asked][:, None]).min(axis=0)
+            if asked.any()
+            else layout.locations * 0.0
+        )
+        total = np.bincount(layout.locations, weights=room)
+        first = []
+        for location in np.argsort(-total, kind="stable")[:STARTS].tolist():
+            members = np.flatnonzero(layout.locations == location)
+            if len(members):
+                first.append(int(members[np.argmax(room[members])]))
+        return first
+
+    def _gather(self, site: int) -> bool:
+        """Place all anew around a site, the one that says most to those placed first; False if that fails."""
+        layout = self._layout
+        for pod in self._movable:
+            layout.lift(pod)
+        waiting = list(self._movable)
+        placed = [pod for pod in range(len(layout.pods)) if layout.at[pod] >= 0]
+        ties = {pod: layout.tie(pod, placed) for pod in waiting}
+        everyone = {pod: layout.tie(pod, waiting) for pod in waiting}
+        first = True
+        while waiting:
+            pod = max(waiting, key=lambda one: (ties[one], everyone[one], -one))
+            waiting.remove(pod)
+            room = layout.room(pod)
+            layout.evaluated += len(room)
+            if not room.any():
+                return False
+            costs = np.where(room, layout.row(pod), np.inf)
+            layout.place(pod, site if first and room[site] else int(np.argmin(costs)))
+            first = False
+            for other in waiting:
+                ties[other] += layout.tie(other, [pod])
+        return True
+
+    def _shake(self) -> None:
+        """Put a few pods somewhere else, or let the pods of two sites change places."""
+        layout, draw = self._layout, self._random
+        if draw.random() < 0.3 and self._exchange():
+            return
+        for pod in draw.sample(self._movable, min(len(self._movable), draw.randint(2, 5))):
+            home = layout.lift(pod)
+            choices = np.flatnonzero(layout.room(pod)).tolist()
+            layout.place(pod, draw.choice(choices) if choices else home)
+
+    def _exchange(self) -> bool:
+        """The pods of one site against those of another; False (and nothing changed) when they don't fit."""
+        layout, draw = self._layout, self._random
+        used = sorted(set(layout.at[self._movable].tolist()))
+        here, there = draw.choice(used), draw.randrange(len(layout.locations))
+        if here == there:
+            return False
+        before = layout.snapshot()
+        moving = [(pod, there) for pod in self._movable if layout.at[pod] == here]
+        moving += [(pod, here) for pod in self._movable if layout.at[pod] == there]
+        for pod, _ in moving:
+            layout.lift(pod)
+        for pod, site in moving:
+            if not layout.room(pod)[site]:
+                layout.restore(before)
+                return False
+            layout.place(pod, site)
+        return True
