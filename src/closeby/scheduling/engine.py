@@ -39,7 +39,7 @@ from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.outcomes import Decision, Outcome, Report, Retry
 from closeby.scheduling.placing.deciding import Decider
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.tools import LeastCost, Tools
 from closeby.scheduling.profile.profiles import Profile
 from closeby.topology.registry import Topologies
 
@@ -55,10 +55,12 @@ class Engine:
         *,
         explain: bool | Collection[str] = False,
         explain_everything: bool = False,
+        least_cost: LeastCost | None = None,
     ) -> None:
         """``explain`` records candidates, scores and refusals with every outcome, at a cost.
 
-        A collection names the gangs and plain pods (``namespace/name``) for which that is done.
+        A collection names the gangs, applications and plain pods (``namespace/name``) for which that is done.
+        ``least_cost`` is asked how cheap each application could have been.
         """
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
@@ -74,6 +76,7 @@ class Engine:
             self.profile,
             explain=explain,
             explain_everything=explain_everything,
+            least_cost=least_cost,
         )
         self._diagnosis = tools.diagnosis
         self._decider = Decider(tools, self.books)

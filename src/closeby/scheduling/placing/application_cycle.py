@@ -80,12 +80,18 @@ class _ApplicationCycle:
         before = {pod.uid: slot for pod, slot in self._state.placed}
         self._statement.rollback(0)
         self._state.placed.clear()
-        sites = sites_of(self._tools, traffic, pods, before.values())
+        sites = sites_of(self._tools.cluster, self._tools.table, traffic, pods, before.values())
         found = improve(traffic, sites, [before.get(pod.uid) for pod in pods])
         wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
         self._assume_again(wanted)
+        least_cost = self._tools.least_cost
         return Improvement(
-            greedy=found.cost_before, final=found.cost, evaluated=found.evaluated, spent=found.spent
+            greedy=found.cost_before,
+            final=found.cost,
+            evaluated=found.evaluated,
+            spent=found.spent,
+            # What is left out would make the rest cheaper than a placement of all of them.
+            optimum=None if least_cost is None or len(before) < len(pods) else least_cost(traffic, sites),
         )
 
     def _assume_again(self, wanted: Sequence[Placed]) -> None:

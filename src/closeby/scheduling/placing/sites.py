@@ -6,10 +6,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.judging.classes import Share
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.judging.classes import ClassTable, Share
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -36,13 +36,14 @@ class Sites(Struct, frozen=True, kw_only=True, eq=False):
     pinned: Bools
 
 
-def sites_of(tools: Tools, traffic: Traffic, pods: Sequence[Pod], keep: Iterable[int]) -> Sites:
+def sites_of(
+    cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod], keep: Iterable[int]
+) -> Sites:
     """The nodes worth looking at for pods of which none has a node now; ``keep`` are among them."""
-    shares = tools.table.shares(pods)
+    shares = table.shares(pods)
     class_of = {pod.uid: place for place, share in enumerate(shares) for pod in share.pods}
     fits = np.stack([share.pod_class.fits for share in shares])
     slots = _worth_looking_at(shares, traffic, len(pods), keep)
-    cluster = tools.cluster
     demands = [cluster.demand(pod.spec) for pod in pods]
     rows = sorted({row for demand in demands for row in demand.rows})
     column = {row: place for place, row in enumerate(rows)}

@@ -12,6 +12,7 @@ from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.sites import Sites
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.state import CycleState
@@ -35,6 +36,10 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     improvement: Improvement | None = None
 
 
+#: Least cost of the talk of some pods on some nodes, None where that is too large to work out.
+LeastCost = Callable[[Traffic, Sites], float | None]
+
+
 class Tools:
     """Shared by all cycles of one engine."""
 
@@ -46,6 +51,7 @@ class Tools:
         *,
         explain: bool | Collection[str],
         explain_everything: bool,
+        least_cost: LeastCost | None = None,
     ) -> None:
         self.cluster = cluster
         self.topologies = topologies
@@ -54,6 +60,8 @@ class Tools:
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything
+        #: Works out the least possible cost of an application's talk, where that is asked for.
+        self.least_cost = least_cost
 
     def statement(self) -> Statement:
         """An empty statement that tells the plugins what it does."""
