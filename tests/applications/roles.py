@@ -38,12 +38,11 @@ def task(name: str, role: str, needs: PodSpec | None = None, on: str | None = No
     )
 
 
-def job(min_member: int = 1, **annotations: str) -> PodGroup:
+def job(**annotations: str) -> PodGroup:
     """The gang ``job``; ``affinity="ps,worker"`` and so on give its annotations."""
     return PodGroup(
         namespace="default",
         name="job",
-        min_member=min_member,
         annotations={KEYS[name]: text for name, text in annotations.items()},
     )
 

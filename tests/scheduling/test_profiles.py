@@ -110,6 +110,7 @@ def test_the_built_in_profile() -> None:
         "NodePorts",
         "CheckRiskNodeBandwidth",
         "network-topology",
+        "task-topology",
         "NetworkMinCost",
         "topology",
     ]

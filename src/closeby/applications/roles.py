@@ -61,6 +61,14 @@ class RoleRules(Struct, frozen=True, kw_only=True):
         pair = _pair(one, other)
         return int(pair in self.affinity) - int(pair in self.anti_affinity)
 
+    def repels(self, one: str, other: str) -> bool:
+        """Whether pods of these roles are to lie apart."""
+        return _pair(one, other) in self.anti_affinity
+
+    def weight(self, one: str, other: str) -> float:
+        """How much two pods of these roles say to each other."""
+        return self.traffic.get(_pair(one, other), 0.0)
+
     def by_traffic(self, sizes: Mapping[str, int]) -> "RoleRules":
         """The rules with what traffic adds where the annotations leave something open.
 
@@ -79,10 +87,7 @@ class RoleRules(Struct, frozen=True, kw_only=True):
 
     def _said(self, role: str, sizes: Mapping[str, int]) -> float:
         """What one pod of a role says to all others."""
-        return sum(
-            self.traffic.get(_pair(role, other), 0.0) * (count - (role == other))
-            for other, count in sizes.items()
-        )
+        return sum(self.weight(role, other) * (count - (role == other)) for other, count in sizes.items())
 
 
 class RoleReading(NamedTuple):

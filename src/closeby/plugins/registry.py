@@ -15,6 +15,7 @@ from closeby.plugins.priority_sort import PrioritySort
 from closeby.plugins.qos_sort import QOSSort
 from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
+from closeby.plugins.task_topology import TaskTopology
 from closeby.plugins.topological_sort import TopologicalSort
 from closeby.plugins.topology import TopologyPlacement
 from closeby.scheduling.extension import Handle, Plugin
@@ -32,6 +33,7 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     NodePorts,
     CheckRiskNodeBandwidth,
     NetworkTopology,
+    TaskTopology,
     NetworkMinCost,
     TopologyPlacement,
 )

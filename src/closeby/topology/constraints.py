@@ -127,9 +127,9 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
     )
 
 
-def closest(tree: Tree) -> Levels:
-    """Prefer the tightest domain of a tree, for gangs that name no level."""
-    return Levels(tree=tree, preferred=tree.node_level, by_default=True)
+def closest(tree: Tree, several_nodes: bool = False) -> Levels:
+    """Prefer the tightest domain of a tree, for gangs that name no level; ``several_nodes``: above nodes."""
+    return Levels(tree=tree, preferred=tree.node_level - several_nodes, by_default=True)
 
 
 def _declared(tree: Tree) -> tuple[str, ...]:

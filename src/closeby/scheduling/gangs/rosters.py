@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.objects.dialects.keys import TASK_ANTI_AFFINITY
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -113,7 +114,8 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
         usable = topologies.declared_by_objects()
         tree = topologies.tree(usable[0]) if len(usable) == 1 else None
         if tree is not None:
-            levels[""] = closest(tree)
+            # Where members are to lie apart, one node is not what the gang wants, however well it holds all.
+            levels[""] = closest(tree, several_nodes=TASK_ANTI_AFFINITY in group.annotations)
     return Constraints(levels=levels, conditions=tuple(conditions))
 
 

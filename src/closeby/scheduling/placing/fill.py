@@ -1,6 +1,7 @@
 """Placing the pods of one part inside one candidate: by descent, by trial for unequal pods, or pod by pod."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,15 @@ class Filler:
         if not done:
             self._back_to(mark)
         return done
+
+    def in_turn(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
+        """Pods by class; only runs of equal ones, in the order given, where they must go pod by pod."""
+        shares = self._table.shares(pods)
+        if len(shares) < 2 or not any(self._must_go_pod_by_pod(share) for share in shares):
+            return shares
+        class_of = {pod.uid: share.pod_class for share in shares for pod in share.pods}
+        runs = groupby(pods, key=lambda pod: class_of[pod.uid])
+        return tuple(Share(pod_class, tuple(run)) for pod_class, run in runs)
 
     def ways(
         self,

@@ -235,7 +235,7 @@ class _GangCycle:
                     (pod, Reason.GANG_DOES_NOT_FIT, "its subgroup found no place") for pod in waiting
                 ]
                 continue
-            for share in self._tools.table.shares(waiting):
+            for share in self._filler.in_turn(waiting):
                 left = self._grow(search, leaf, chosen[1], share, anchors)
                 leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
         return tuple(leftover)
