@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from closeby.benchmarks import memory, placement, throughput
+from closeby.benchmarks import buckets, memory, placement, throughput
 from closeby.benchmarks.figures import Figure
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
@@ -11,6 +11,8 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "pod-by-pod": placement.pod_by_pod,
     "throughput": throughput.throughput,
     "refusal": throughput.refusals,
+    "buckets": buckets.buckets,
+    "by-buckets": buckets.placed_by_buckets,
     "memory": memory.memory,
 }
 
