@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.report.buckets_view import buckets_table
 from closeby.report.documents import ExplainEntry, SchedulingReport
 from closeby.report.layout import plain_table
 from closeby.report.words import Names, counts_text, path_text
@@ -33,7 +34,11 @@ def decision_views(report: SchedulingReport, names: Names) -> Iterator[Renderabl
             )
         else:
             title = Text(names.of(pod.namespace, pod.name), style="bold")
-        yield Group(title, *_tables(entry, pod.node))
+        buckets = []
+        if entry.buckets:
+            nodes = {one.name: one.node for one in report.pods if one.namespace == pod.namespace}
+            buckets = [Padding(buckets_table(entry.buckets, nodes), (0, 0, 1, 2))]
+        yield Group(title, *buckets, *_tables(entry, pod.node))
 
 
 def _tables(entry: ExplainEntry, node: str | None) -> Iterator[RenderableType]:

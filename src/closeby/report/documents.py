@@ -254,10 +254,16 @@ def _explain(run: Run) -> tuple[ExplainEntry, ...]:
         candidates.update({entry.pod.key: shared for entry in outcome.leftover})
         explained.update({one.pod: one for one in outcome.explanations})
     return tuple(
-        _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key))
+        _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key), buckets_of(run, pod))
         for pod in run.pods
         if pod.node_name is None
     )
+
+
+def buckets_of(run: Run, pod: Pod) -> tuple[tuple[str, ...], ...] | None:
+    """The buckets of a pod's gang, as pod names in the order they were made; None when it has none."""
+    outcome = None if pod.group is None else run.gang_outcomes.get(f"{pod.namespace}/{pod.group}")
+    return None if outcome is None else outcome.buckets
 
 
 def _candidate(fit: DomainFit) -> CandidateEntry:
@@ -274,10 +280,13 @@ def _counts(by_reason: Mapping[Reason, int]) -> dict[str, int]:
 
 
 def _explain_pod(
-    pod: Pod, candidates: tuple[CandidateEntry, ...], explained: PodExplanation | None
+    pod: Pod,
+    candidates: tuple[CandidateEntry, ...],
+    explained: PodExplanation | None,
+    buckets: tuple[tuple[str, ...], ...] | None,
 ) -> ExplainEntry:
     if explained is None:
-        return ExplainEntry(pod=pod.key, candidates=candidates, scores={}, rejected={}, buckets=None)
+        return ExplainEntry(pod=pod.key, candidates=candidates, scores={}, rejected={}, buckets=buckets)
     refused = sum(explained.rejected_by.values())
     return ExplainEntry(
         pod=pod.key,
@@ -287,6 +296,6 @@ def _explain_pod(
             node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
             for node, one in explained.rejected.items()
         },
-        buckets=None,
+        buckets=buckets,
         rejected_by=_counts(explained.rejected_by) if refused > len(explained.rejected) else UNSET,
     )

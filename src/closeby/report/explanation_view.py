@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.report.buckets_view import buckets_table
 from closeby.report.explanations import Explanation
 from closeby.report.layout import condition_line, plain_table
 from closeby.report.lines import DomainLine, NodeLine
@@ -24,6 +25,8 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
         yield Padding(Text(sentence, style=style if number == 0 else ""), (0, 0, 0, 2))
     if explanation.subgroups:
         yield from _block(_subgroups_table(explanation))
+    if explanation.buckets:
+        yield from _block(buckets_table(explanation.buckets, {pod.name: pod.node for pod in explanation.pods}))
     if explanation.domains:
         yield from _block(domains_table(explanation.domains))
     if explanation.nodes:

@@ -40,6 +40,8 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     gang: GroupEntry | None
     pods: tuple[PodEntry, ...]
     subgroups: tuple[PartLine, ...] = ()
+    #: Of a gang with task-topology: pods that belong on one node, in the order the buckets were made.
+    buckets: tuple[tuple[str, ...], ...] | None = None
     #: Best first; of a placed gang the taken ones and then the runner-up.
     domains: tuple[DomainLine, ...] = ()
     #: Of a single pod: the best first.
@@ -69,6 +71,7 @@ def _explain_gang(run: Run, key: str) -> Explanation:
         gang=entry,
         pods=tuple(pod_entry(run, pod) for pod in pods),
         subgroups=() if group is None else parts_of(run, group, pods),
+        buckets=None if outcome is None else outcome.buckets,
         domains=domains,
         conditions=entry.conditions,
     )
