@@ -104,6 +104,11 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         if int(part.room(tree, -1)[0]) >= part.needed:
             yield Candidate(tree=tree, domain=ROOT, fill_level=max(tree.node_level - 1, 0))
 
+    @property
+    def idle(self) -> bool:
+        """Without keys nobody is near to anybody."""
+        return not self._keys
+
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         """Note a member; the oldest running one, else the first placed one, is the job's first task."""
         if not self._keys or pod.group is None:

@@ -155,6 +155,11 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
 
     # The books
 
+    @property
+    def idle(self) -> bool:
+        """Only a gang with rules has books."""
+        return self._plan is None
+
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         """Count a task of the gang that is being placed; those that run already came with the members."""
         if self._plan is None or not self._plan.placements.awaits(pod):

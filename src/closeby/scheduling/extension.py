@@ -342,6 +342,11 @@ class NormalizeScore(Score):
 class Reserve(Plugin):
     """Keeps books about placed pods, undone exactly with the statement."""
 
+    @property
+    def idle(self) -> bool:
+        """True while it has nothing to note about the pods of the present cycle: it is told of none then."""
+        return False
+
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         """A pod took a slot. Returns how to undo what was noted (None: nothing was)."""
         raise NotImplementedError

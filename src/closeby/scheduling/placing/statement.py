@@ -36,6 +36,8 @@ class Statement:
         self._cluster.assume(batch)
         undos: list[Undo] = []
         for listener in self._listeners:
+            if listener.idle:
+                continue
             for pod, slot in zip(batch.pods, slots.tolist(), strict=True):
                 undo = listener.pod_assumed(pod, slot)
                 if undo is not None:
