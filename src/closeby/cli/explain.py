@@ -1,4 +1,4 @@
-"""`closeby explain`: why one pod or gang waits, or why it lies where it lies."""
+"""`closeby explain`: why one pod, gang or application waits, or why it lies where it lies."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 @click.command(name="explain")
-@click.argument("subject", metavar="POD|PODGROUP")
+@click.argument("subject", metavar="POD|PODGROUP|APPGROUP")
 @reads_manifests
 @output_option
 def command(*, subject: str, sources: Sources, output: str) -> None:
-    """Say why a pod or gang waits, or why it lies where it lies.
+    """Say why a pod or gang waits, or why it lies where it lies, and what an application's talk costs.
 
-    Names are NAME, NAMESPACE/NAME, pod/NAME or podgroup/NAME.
+    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME.
     """
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.output import emit

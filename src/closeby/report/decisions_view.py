@@ -33,7 +33,8 @@ def decision_views(report: SchedulingReport, names: Names) -> Iterator[Renderabl
                 (names.of(pod.namespace, pod.group), "bold"), (f"  as {pod.name} saw it", "dim")
             )
         else:
-            title = Text(names.of(pod.namespace, pod.name), style="bold")
+            together = f"  placed together with {pod.application}" if pod.application is not None else ""
+            title = Text.assemble((names.of(pod.namespace, pod.name), "bold"), (together, "dim"))
         buckets = []
         if entry.buckets:
             nodes = {one.name: one.node for one in report.pods if one.namespace == pod.namespace}

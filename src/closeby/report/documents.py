@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Reason
+from closeby.report.app_groups import AppGroupEntry, app_group_entries
+from closeby.report.conditions import ConditionEntry, condition_entries
 from closeby.scheduling.outcomes import DomainFit, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
 from closeby.topology.natural import natural_key
@@ -16,20 +18,6 @@ API_VERSION = "closeby.dev/v1alpha1"
 NODE_LEVEL = "hostname"
 
 DomainPath = tuple[str | None, ...]
-
-
-class ConditionEntry(Struct, frozen=True, kw_only=True):
-    """What is wrong with one object. ``object`` is ``Kind/namespace/name`` or ``Kind/name``."""
-
-    reason: str
-    object: str
-    #: Path of the field; empty when the whole object is meant.
-    field: str
-    message: str
-    #: What the user can do about it; empty when there is nothing to do.
-    remedy: str
-    #: True when it keeps something from being scheduled.
-    blocking: bool
 
 
 class PodEntry(Struct, frozen=True, kw_only=True):
@@ -46,6 +34,13 @@ class PodEntry(Struct, frozen=True, kw_only=True):
     rank: int | None
     reason: str | None
     message: str | None
+    #: Name of the AppGroup it belongs to; only there when it belongs to one.
+    app_group: str | UnsetType = field(default=UNSET, name="appGroup")
+
+    @property
+    def application(self) -> str | None:
+        """Name of the AppGroup it belongs to."""
+        return self.app_group if isinstance(self.app_group, str) else None
 
 
 class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,16 +59,6 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     span: Mapping[str, int]
     reason: str | None
     message: str | None
-    conditions: tuple[ConditionEntry, ...]
-
-
-class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One AppGroup. ``cost`` sums over dependency edges and placed replica pairs."""
-
-    namespace: str
-    name: str
-    topology_order: tuple[Mapping[str, str | int], ...]
-    cost: int | None
     conditions: tuple[ConditionEntry, ...]
 
 
@@ -134,25 +119,11 @@ def scheduling_report(run: Run, *, explain: bool = False, errors: Iterable[str] 
     return SchedulingReport(
         pods=tuple(pod_entry(run, pod) for pod in run.pods),
         groups=group_entries(run),
+        app_groups=app_group_entries(run),
         explain=_explain(run) if explain else UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
         unused=run.unused,
-    )
-
-
-def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, ...]:
-    """Conditions as the report shows them, each once."""
-    return tuple(
-        ConditionEntry(
-            reason=str(one.reason),
-            object=one.object,
-            field=one.field,
-            message=one.message,
-            remedy=one.remedy,
-            blocking=one.blocking,
-        )
-        for one in dict.fromkeys(conditions)
     )
 
 
@@ -171,6 +142,7 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         message = "it is being deleted and not scheduled any more"
     else:
         message = f"left to the scheduler {pod.spec.scheduler_name or DEFAULT_SCHEDULER}"
+    application = run.engine.applications.of(pod)
     return PodEntry(
         namespace=pod.namespace,
         name=pod.name,
@@ -181,6 +153,7 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         rank=pod.rank if assignment is None else assignment.rank,
         reason=reason,
         message=message,
+        app_group=UNSET if application is None else application.group.name,
     )
 
 
@@ -248,7 +221,7 @@ def _explain(run: Run) -> tuple[ExplainEntry, ...]:
     """One entry per pod that was to be scheduled."""
     explained: dict[str, PodExplanation] = {}
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}
-    for outcome in (*run.gang_outcomes.values(), *run.pod_outcomes.values()):
+    for outcome in run.outcomes():
         shared = tuple(_candidate(fit) for fit in outcome.domains)
         candidates.update({entry.pod.key: shared for entry in outcome.assigned})
         candidates.update({entry.pod.key: shared for entry in outcome.leftover})

@@ -7,11 +7,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.report.app_groups_view import edges_table
 from closeby.report.buckets_view import buckets_table
 from closeby.report.explanations import Explanation
 from closeby.report.layout import condition_line, plain_table
 from closeby.report.lines import DomainLine, NodeLine
 from closeby.report.words import counts_text, names_text, path_text, plural, runs_of
+from closeby.topology.natural import natural_key
 
 #: Lines of a table before it says how many more there are.
 LINES = 12
@@ -26,7 +28,11 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
     if explanation.subgroups:
         yield from _block(_subgroups_table(explanation))
     if explanation.buckets:
-        yield from _block(buckets_table(explanation.buckets, {pod.name: pod.node for pod in explanation.pods}))
+        yield from _block(
+            buckets_table(explanation.buckets, {pod.name: pod.node for pod in explanation.pods})
+        )
+    if explanation.app_group is not None and explanation.app_group.edges:
+        yield from _block(edges_table(explanation.app_group))
     if explanation.domains:
         yield from _block(domains_table(explanation.domains))
     if explanation.nodes:
@@ -107,7 +113,11 @@ def _rejected_table(explanation: Explanation) -> Table:
 def _pods_table(explanation: Explanation) -> Table:
     some_wait = any(pod.message for pod in explanation.pods)
     table = plain_table("pods", "node", *(["waits because"] if some_wait else []))
-    ordered = sorted(explanation.pods, key=lambda pod: (pod.rank is None, pod.rank or 0, pod.order or 0))
+    by_node = explanation.app_group is not None
+    ordered = sorted(
+        explanation.pods,
+        key=lambda pod: (natural_key(pod.node or "") if by_node else (), pod.rank or 0, pod.order or 0),
+    )
     rows = runs_of(((pod.node or "–") + "\0" + (pod.message or ""), pod.name) for pod in ordered)
     for key, names in rows[:LINES]:
         node, message = key.split("\0", 1)

@@ -6,9 +6,10 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
+from closeby.report.app_groups import AppGroupEntry, app_group_entries
+from closeby.report.conditions import ConditionEntry
 from closeby.report.documents import (
     API_VERSION,
-    ConditionEntry,
     GroupEntry,
     PodEntry,
     RejectionEntry,
@@ -18,8 +19,8 @@ from closeby.report.documents import (
 from closeby.report.lines import DomainLine, NodeLine, PartLine
 from closeby.report.parts import parts_of
 from closeby.report.prospects import prospect
-from closeby.report.sentences import gang_sentences, pod_sentences
-from closeby.report.subjects import GANG, POD, Subject
+from closeby.report.sentences import app_group_sentences, gang_sentences, pod_sentences
+from closeby.report.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.report.words import path_text
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
@@ -32,12 +33,13 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
 
     api_version: str = API_VERSION
     kind: str = "Explanation"
-    #: ``pod/namespace/name`` or ``podgroup/namespace/name``.
+    #: ``pod/namespace/name``, ``podgroup/namespace/name`` or ``appgroup/namespace/name``.
     subject: str
     #: What became of it, and why, in sentences.
     sentences: tuple[str, ...]
     reason: str | None
-    gang: GroupEntry | None
+    gang: GroupEntry | None = None
+    app_group: AppGroupEntry | None = None
     pods: tuple[PodEntry, ...]
     subgroups: tuple[PartLine, ...] = ()
     #: Of a gang with task-topology: pods that belong on one node, in the order the buckets were made.
@@ -51,8 +53,28 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def explain(run: Run, subject: Subject) -> Explanation:
-    """Explain one gang or pod of a run that recorded its explanation."""
-    return _explain_gang(run, subject.key) if subject.kind == GANG else _explain_pod(run, subject.key)
+    """Explain one gang, application or pod of a run that recorded its explanation."""
+    if subject.kind == GANG:
+        return _explain_gang(run, subject.key)
+    return _explain_app(run, subject.key) if subject.kind == APP_GROUP else _explain_pod(run, subject.key)
+
+
+def _explain_app(run: Run, key: str) -> Explanation:
+    entry = next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
+    pods = []
+    for pod in run.pods:
+        application = run.engine.applications.of(pod)
+        if application is not None and application.key == key:
+            pods.append(pod_entry(run, pod))
+    reasons = [pod.reason for pod in pods if pod.reason is not None]
+    return Explanation(
+        subject=f"{APP_GROUP}/{key}",
+        sentences=tuple(app_group_sentences(entry, pods)),
+        reason=reasons[0] if reasons else None,
+        app_group=entry,
+        pods=tuple(pods),
+        conditions=entry.conditions,
+    )
 
 
 def _explain_gang(run: Run, key: str) -> Explanation:
@@ -94,10 +116,23 @@ def _explain_pod(run: Run, key: str) -> Explanation:
         state = f"lies on {entry.node}{rank}" if entry.node else "waits" if shared else f"waits: {said}"
         sentences = [f"{key} is a member of gang {pod.namespace}/{pod.group} and {state}."]
         sentences += [one for one in whole.sentences if shared or one.rstrip(".") not in said]
+    application = run.engine.applications.of(pod)
+    if pod.group is None and application is not None:
+        outcome = run.app_outcomes.get(application.key)
     shown = next((one for one in outcome.explanations if one.pod == key), None) if outcome else None
     nodes = _nodes(shown)
     if pod.group is None:
         sentences = list(pod_sentences(entry, nodes))
+        if entry.application is not None and outcome is not None:
+            sentences = sentences[:1] if outcome.improvement is not None else sentences
+            sentences.append(
+                f"It was placed together with AppGroup {entry.application}, in the order of its graph"
+                + (
+                    ", and then where the talk of all its pods costs least."
+                    if outcome.improvement is not None
+                    else "."
+                )
+            )
     return Explanation(
         subject=f"{POD}/{key}",
         sentences=tuple(sentences),

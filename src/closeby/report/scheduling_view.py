@@ -8,11 +8,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.report.app_groups_view import app_groups_table, edges_tables
+from closeby.report.conditions import ConditionEntry
 from closeby.report.decisions_view import decision_views
-from closeby.report.documents import ConditionEntry, GroupEntry, PodEntry, SchedulingReport
+from closeby.report.documents import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.layout import plain_table, section, worth_knowing
 from closeby.report.lines import PartLine
 from closeby.report.words import Names, names_text, path_text, plural, runs_of, span_text
+from closeby.topology.natural import natural_key
 
 #: Lines that one gang or owner may take in the table of pods.
 LINES_PER_GANG = 8
@@ -22,16 +25,24 @@ def scheduling_views(
     report: SchedulingReport, parts: dict[str, tuple[PartLine, ...]]
 ) -> Iterator[RenderableType]:
     """All sections that have something to say; ``parts`` holds the subgroups of gangs that have some."""
-    names = Names({pod.namespace for pod in report.pods} | {group.namespace for group in report.groups})
+    names = Names(
+        {pod.namespace for pod in report.pods}
+        | {group.namespace for group in report.groups}
+        | {app_group.namespace for app_group in report.app_groups}
+    )
     yield _summary(report.pods)
     if report.groups:
         yield section("Gangs", _groups_table(report, names, parts))
+    if report.app_groups:
+        yield section("Applications", app_groups_table(report.app_groups, names))
     placed = [pod for pod in report.pods if pod.phase == "Scheduled"]
     if placed:
         yield section("Pods placed", _pods_table(placed, names))
     waiting = list(_waiting(report, names))
     if waiting:
         yield section("Waiting", Group(*waiting))
+    if isinstance(report.explain, tuple):
+        yield from edges_tables(report.app_groups, names)
     decisions = list(decision_views(report, names))
     if decisions:
         yield section("How it was decided", Group(*decisions))
@@ -45,6 +56,7 @@ def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:
     """Conditions that do not merely repeat why a gang waits."""
     for group in report.groups:
         yield from (one for one in group.conditions if one.message not in (group.message or ""))
+    yield from (one for group in report.app_groups for one in group.conditions)
     yield from report.conditions
 
 
@@ -112,12 +124,14 @@ def _over(group: GroupEntry) -> str:
 
 
 def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:
-    """Gangs first, then the pods that belong to none."""
-    by_owner: dict[tuple[bool, str], list[PodEntry]] = {}
+    """Gangs first, then applications, then the pods that belong to none."""
+    by_owner: dict[tuple[int, str], list[PodEntry]] = {}
     for pod in pods:
-        owner = names.of(pod.namespace, pod.group or "single pods")
-        by_owner.setdefault((pod.group is None, owner), []).append(pod)
-    table = plain_table("gang", "pods", "node")
+        owner = names.of(pod.namespace, pod.group or pod.application or "single pods")
+        kind = 0 if pod.group is not None else 1 if pod.application is not None else 2
+        by_owner.setdefault((kind, owner), []).append(pod)
+    applications = any(kind == 1 for kind, _ in by_owner)
+    table = plain_table("gang or application" if applications else "gang", "pods", "node")
     for (_, owner), members in sorted(by_owner.items(), key=lambda entry: entry[0][0]):
         rows = _rows(members)
         for number, (together, node) in enumerate(rows[:LINES_PER_GANG]):
@@ -132,9 +146,15 @@ def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:
 
 
 def _rows(members: Sequence[PodEntry]) -> list[tuple[list[str], str]]:
-    """Names per node, in the order of ranks: neighbours stay neighbours."""
-    ordered = sorted(members, key=lambda pod: (pod.rank is None, pod.rank or 0, pod.order or 0))
+    """Names per node: a gang's in the order of ranks, so that neighbours stay neighbours; else by node."""
+    ordered = sorted(members, key=_row_order)
     return [(together, node) for node, together in runs_of((pod.node or "", pod.name) for pod in ordered)]
+
+
+def _row_order(pod: PodEntry) -> tuple[object, ...]:
+    if pod.application is not None and pod.group is None:
+        return (natural_key(pod.node or ""), pod.order or 0)
+    return (pod.rank is None, pod.rank or 0, pod.order or 0)
 
 
 def _waiting(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:

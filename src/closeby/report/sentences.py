@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
+from closeby.report.app_groups import AppGroupEntry
 from closeby.report.documents import GroupEntry, PodEntry
 from closeby.report.lines import DomainLine, NodeLine
 from closeby.report.words import path_text, plural, plural_noun
@@ -107,6 +108,30 @@ def _rule(here: DomainLine, runner_up: DomainLine, group: PodGroup | None) -> st
     if strategy is Strategy.SPREAD and not tighter:
         return "Strategy spread takes the emptiest"
     return "Members that already run, or a tighter fit below, decided"
+
+
+def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Iterable[str]:
+    """What became of an application, and how near to each other its pods are."""
+    key = f"{entry.namespace}/{entry.name}"
+    if not pods:
+        yield f"{key} has no pods: none carries its name in the label appgroup.diktyo.x-k8s.io."
+        return
+    nodes = plural(len({pod.node for pod in pods if pod.node is not None}), "node")
+    count = f"{entry.scheduled} of {plural(len(pods), 'pod')}"
+    yield f"{count} of {key} {'lies' if len(pods) == 1 else 'lie'} on {nodes}."
+    if entry.cost is None:
+        yield "No NetworkTopology says what talk costs, so each pod went to the best node by itself."
+        return
+    yield f"Talk over its {plural(len(entry.edges), 'dependency')} costs {entry.cost}."
+    if entry.one_by_one is not None and entry.together is not None:
+        saved = "no better place was found" if entry.one_by_one == entry.together else "moved together"
+        yield (
+            f"One after another the pods placed now would have cost {entry.one_by_one}; {saved}, they "
+            f"cost {entry.together}."
+        )
+    if entry.optimum is not None:
+        gap = "" if entry.gap is None else f", {entry.gap:.1%} less than that" if entry.gap else ", just that"
+        yield f"The least possible is {entry.optimum}{gap}."
 
 
 def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine]) -> Iterable[str]:

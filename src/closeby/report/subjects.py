@@ -1,4 +1,4 @@
-"""Which pod or gang users mean by a name."""
+"""Which pod, gang or application users mean by a name."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -6,18 +6,29 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from closeby.objects.pods import Pod
 from closeby.simulator.runs import Run
 
-POD, GANG = "pod", "podgroup"
+POD, GANG, APP_GROUP = "pod", "podgroup", "appgroup"
 
 #: How kinds may be written.
 KINDS: Mapping[str, str] = MappingProxyType(
-    {"pod": POD, "pods": POD, "po": POD, "podgroup": GANG, "podgroups": GANG, "pg": GANG}
+    {
+        "pod": POD,
+        "pods": POD,
+        "po": POD,
+        "podgroup": GANG,
+        "podgroups": GANG,
+        "pg": GANG,
+        "appgroup": APP_GROUP,
+        "appgroups": APP_GROUP,
+        "ag": APP_GROUP,
+    }
 )
 
 
 class Subject(Struct, frozen=True):
-    """A pod or gang. ``item`` is what is decided with it: a member of a gang is decided with its gang."""
+    """A pod, gang or application. ``item`` is what is decided with it: a member is decided with its gang."""
 
     kind: str
     #: ``namespace/name``.
@@ -37,9 +48,9 @@ class Unclear(Struct, frozen=True):
 
 
 def find_subject(run: Run, name: str) -> Subject | Unclear:
-    """The pod or gang that users mean by a name.
+    """The pod, gang or application that users mean by a name.
 
-    Accepts ``name``, ``namespace/name``, and both after ``pod/`` or ``podgroup/``.
+    Accepts ``name``, ``namespace/name``, and both after ``pod/``, ``podgroup/`` or ``appgroup/``.
     """
     kind, _, rest = name.partition("/")
     wanted = KINDS.get(kind.lower()) if rest else None
@@ -50,18 +61,28 @@ def find_subject(run: Run, name: str) -> Subject | Unclear:
         return found[0]
     if found:
         return Unclear(f"{name!r} may mean several things", tuple(str(one) for one in found))
-    return Unclear(f"there is no pod or gang called {name!r}", _near(name if wanted is None else rest, known))
+    return Unclear(
+        f"there is no pod, gang or application called {name!r}",
+        _near(name if wanted is None else rest, known),
+    )
 
 
 def _subjects(run: Run) -> list[Subject]:
-    """Gangs, also those that only pods name, and then pods; each in the order of the run."""
+    """Gangs, also those that only pods name, then applications, then pods; each in the order of the run."""
     gangs = dict.fromkeys(group.key for group in run.groups)
     gangs.update(dict.fromkeys(f"{pod.namespace}/{pod.group}" for pod in run.pods if pod.group is not None))
-    pods = [
-        Subject(POD, pod.key, pod.key if pod.group is None else f"{pod.namespace}/{pod.group}")
-        for pod in run.pods
+    return [
+        *(Subject(GANG, key, key) for key in gangs),
+        *(Subject(APP_GROUP, one.key, one.key) for one in run.engine.applications),
+        *(Subject(POD, pod.key, _item(run, pod)) for pod in run.pods),
     ]
-    return [*(Subject(GANG, key, key) for key in gangs), *pods]
+
+
+def _item(run: Run, pod: Pod) -> str:
+    if pod.group is not None:
+        return f"{pod.namespace}/{pod.group}"
+    application = run.engine.applications.of(pod)
+    return pod.key if application is None else application.key
 
 
 def _named(subject: Subject, name: str) -> bool:

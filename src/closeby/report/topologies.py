@@ -8,7 +8,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.report.documents import API_VERSION, NODE_LEVEL, ConditionEntry, DomainPath, condition_entries
+from closeby.report.conditions import ConditionEntry, condition_entries
+from closeby.report.documents import API_VERSION, NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
 from closeby.topology.natural import natural_key
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree

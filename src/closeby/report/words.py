@@ -33,9 +33,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def plural_noun(noun: str) -> str:
-    """``nodes``, ``switches``, ``leaves``."""
+    """``nodes``, ``switches``, ``leaves``, ``dependencies``."""
     if noun.endswith("leaf"):
         return f"{noun[:-1]}ves"
+    if noun.endswith("ncy"):
+        return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 

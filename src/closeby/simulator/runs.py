@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from closeby.applications.talk import EdgeCost
 from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
 from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -62,6 +64,15 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     unused: Mapping[str, int] = {}
     #: What is wrong with objects other than gangs, and what was left aside.
     conditions: tuple[Condition, ...] = ()
+
+    #: What each edge of an application costs in the end, by ``namespace/name``; absent without a network.
+    app_edges: Mapping[str, tuple[EdgeCost, ...]] = {}
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """The newest decision about everything."""
+        yield from self.gang_outcomes.values()
+        yield from self.app_outcomes.values()
+        yield from self.pod_outcomes.values()
 
     def node_of(self, pod: Pod) -> str | None:
         """The node a pod holds after the run."""
@@ -137,6 +148,7 @@ def simulate(
         pod_outcomes=gathered.pod_outcomes,
         assignments=gathered.assignments,
         leftovers=gathered.leftovers,
+        app_edges=_app_edges(engine),
         unused=dict(sorted(manifests.others.items())),
         finished_groups=frozenset(
             f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
@@ -207,6 +219,14 @@ def _gang_events(manifests: Manifests, groups: Sequence[PodGroup]) -> Iterator[E
         PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)
     )
     yield from (GroupChanged(group) for group in groups)
+
+
+def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
+    plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
+    if plugin is None:
+        return {}
+    found = {one.key: plugin.edges(one) for one in engine.applications}
+    return {key: edges for key, edges in found.items() if edges is not None}
 
 
 def _is_ours(pod: Pod, scheduler_name: str | None) -> bool:

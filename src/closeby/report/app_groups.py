@@ -1,0 +1,134 @@
+"""What became of applications: their order, what their talk costs, and which limits it breaks."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from closeby.applications.registry import Application
+from closeby.applications.talk import EdgeCost
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.report.conditions import ConditionEntry, condition_entries
+from closeby.simulator.runs import Run
+
+#: Whole numbers are written without a fraction.
+Cost = int | float
+
+
+class EdgeEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One dependency. ``cost`` sums over pairs of placed replicas, ``weight`` counted."""
+
+    caller: str = field(name="from")
+    callee: str = field(name="to")
+    weight: Cost
+    max_network_cost: int | None
+    #: Pairs of placed replicas; those of which the cost is not known; those farther than the limit.
+    pairs: int
+    unknown: int
+    over: int
+    cost: Cost
+
+
+class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One AppGroup. ``cost`` sums over dependency edges and placed replica pairs."""
+
+    namespace: str
+    name: str
+    topology_order: tuple[Mapping[str, str | int], ...]
+    #: None where no NetworkTopology says what talk costs.
+    cost: Cost | None
+    conditions: tuple[ConditionEntry, ...]
+    edges: tuple[EdgeEntry, ...] = ()
+    #: Pods of it that hold a node, and all of them.
+    scheduled: int = 0
+    pods: int = 0
+    #: What its pods placed in this run would have cost one after another, and what they cost together.
+    one_by_one: Cost | None = None
+    together: Cost | None = None
+    #: The least possible for them and how far above it they lie (0.05 is 5 %), where that was worked out.
+    optimum: Cost | None = None
+    gap: float | None = None
+
+
+def app_group_entries(run: Run) -> tuple[AppGroupEntry, ...]:
+    """All AppGroups by namespace and name."""
+    pods: dict[str, list[Pod]] = {}
+    for pod in run.pods:
+        application = run.engine.applications.of(pod)
+        if application is not None:
+            pods.setdefault(application.key, []).append(pod)
+    return tuple(_entry(run, one, pods.get(one.key, [])) for one in run.engine.applications)
+
+
+def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupEntry:
+    group = application.group
+    edges = run.app_edges.get(application.key)
+    outcome = run.app_outcomes.get(application.key)
+    improvement = None if outcome is None else outcome.improvement
+    together = None if improvement is None else improvement.final
+    optimum = None if improvement is None else improvement.optimum
+    return AppGroupEntry(
+        namespace=group.namespace,
+        name=group.name,
+        topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
+        cost=None if edges is None else _number(sum(edge.cost for edge in edges)),
+        conditions=condition_entries(
+            (*group.conditions, *application.order.conditions, *_odd(application, pods))
+        ),
+        edges=() if edges is None else tuple(_edge(edge) for edge in edges),
+        scheduled=sum(run.node_of(pod) is not None for pod in pods),
+        pods=len(pods),
+        one_by_one=None if improvement is None else _number(improvement.greedy),
+        together=None if together is None else _number(together),
+        optimum=None if optimum is None else _number(optimum),
+        gap=None if optimum is None or together is None else _gap(together, optimum),
+    )
+
+
+def _edge(cost: EdgeCost) -> EdgeEntry:
+    return EdgeEntry(
+        caller=cost.edge.caller,
+        callee=cost.edge.callee,
+        weight=_number(cost.edge.weight),
+        max_network_cost=cost.edge.limit,
+        pairs=cost.pairs,
+        unknown=cost.unknown,
+        over=cost.over,
+        cost=_number(cost.cost),
+    )
+
+
+def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
+    """Pods of a workload that nobody declares, and pods that are missing."""
+    owner = f"AppGroup/{application.key}"
+    strangers = Counter(pod.name for pod in pods if application.workload_of(pod) is None)
+    if strangers:
+        names = ", ".join(sorted(strangers)[:3]) + (", …" if len(strangers) > 3 else "")
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=owner,
+            field="spec",
+            message=f"its pods include some of no workload it names: {names}",
+            remedy="label them appgroup.diktyo.x-k8s.io.workload with one of " + ", ".join(application.index),
+        )
+    wanted = application.group.num_members
+    if wanted is not None and len(pods) < wanted and application.group.usable:
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=owner,
+            field="spec.numMembers",
+            message=f"{len(pods)} of {wanted} members have appeared",
+            remedy="it is placed without the others",
+        )
+
+
+def _gap(cost: float, optimum: float) -> float | None:
+    if optimum:
+        return round(cost / optimum - 1, 6)
+    return 0.0 if cost == optimum else None
+
+
+def _number(value: float) -> Cost:
+    rounded = round(value, 6)
+    return int(rounded) if rounded == int(rounded) else rounded

@@ -1,0 +1,85 @@
+"""Applications as tables: one line each, and the edges of one."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.report.app_groups import AppGroupEntry
+from closeby.report.layout import plain_table, section
+from closeby.report.words import Names
+
+#: Workloads of an order, and edges, that are shown.
+NAMES = 6
+EDGES = 24
+
+
+def app_groups_table(app_groups: Sequence[AppGroupEntry], names: Names) -> Table:
+    """Pods placed, the cost of their talk, what moving them together saved, and the order."""
+    columns = ("placed", "cost", "one by one", "optimum")
+    solved = any(entry.optimum is not None for entry in app_groups)
+    shown = columns if solved else columns[:3]
+    table = plain_table("application", *shown, "order", right=shown)
+    for entry in app_groups:
+        style = "green" if entry.scheduled == entry.pods else "yellow"
+        figures = [
+            "–" if one is None else f"{one:,}" for one in (entry.cost, entry.one_by_one, entry.optimum)
+        ]
+        if entry.gap is not None and entry.gap > 0:
+            figures[2] += f" ({entry.gap:+.1%})"
+        table.add_row(
+            names.of(entry.namespace, entry.name),
+            Text(f"{entry.scheduled}/{entry.pods}", style=style),
+            *figures[: len(shown) - 1],
+            _order(entry),
+        )
+    return table
+
+
+def edges_tables(app_groups: Sequence[AppGroupEntry], names: Names) -> Iterator[RenderableType]:
+    """The edges of every application."""
+    bodies = [
+        Group(
+            Text(names.of(entry.namespace, entry.name), style="bold"),
+            Padding(edges_table(entry), (0, 0, 1, 2)),
+        )
+        for entry in app_groups
+        if entry.edges
+    ]
+    if bodies:
+        yield section("Who talks to whom", Group(*bodies))
+
+
+def edges_table(entry: AppGroupEntry) -> Table:
+    """The dearest edges first; broken limits stand out."""
+    weighted = any(edge.weight != 1 for edge in entry.edges)
+    limited = any(edge.max_network_cost is not None for edge in entry.edges)
+    figures = (*(("weight",) if weighted else ()), "pairs", "cost", *(("limit",) if limited else ()))
+    table = plain_table("from", "to", *figures, "", right=figures)
+    ordered = sorted(entry.edges, key=lambda edge: -edge.cost)
+    for edge in ordered[:EDGES]:
+        notes = []
+        if edge.over:
+            notes.append(f"{edge.over} beyond the limit")
+        if edge.unknown:
+            notes.append(f"{edge.unknown} of unknown cost")
+        limit = "" if edge.max_network_cost is None else f"{edge.max_network_cost:,}"
+        table.add_row(
+            edge.caller,
+            edge.callee,
+            *((f"{edge.weight:,}",) if weighted else ()),
+            f"{edge.pairs:,}",
+            f"{edge.cost:,}",
+            *((limit,) if limited else ()),
+            Text(", ".join(notes), style="red" if edge.over else "yellow"),
+        )
+    if len(ordered) > EDGES:
+        table.add_row(Text(f"{len(ordered) - EDGES} more (-o json)", style="dim"))
+    return table
+
+
+def _order(entry: AppGroupEntry) -> str:
+    found = [str(one["podName"]) for one in entry.topology_order]
+    return " → ".join(found[:NAMES]) + (f" → … ({len(found)} in all)" if len(found) > NAMES else "")

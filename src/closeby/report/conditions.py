@@ -1,0 +1,36 @@
+"""Conditions as the report shows them."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from closeby.objects.reasons import Condition
+
+
+class ConditionEntry(Struct, frozen=True, kw_only=True):
+    """What is wrong with one object. ``object`` is ``Kind/namespace/name`` or ``Kind/name``."""
+
+    reason: str
+    object: str
+    #: Path of the field; empty when the whole object is meant.
+    field: str
+    message: str
+    #: What the user can do about it; empty when there is nothing to do.
+    remedy: str
+    #: True when it keeps something from being scheduled.
+    blocking: bool
+
+
+def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, ...]:
+    """Conditions as the report shows them, each once."""
+    return tuple(
+        ConditionEntry(
+            reason=str(one.reason),
+            object=one.object,
+            field=one.field,
+            message=one.message,
+            remedy=one.remedy,
+            blocking=one.blocking,
+        )
+        for one in dict.fromkeys(conditions)
+    )

@@ -1,0 +1,140 @@
+"""Applications on the command line: their order, what their talk costs, broken limits, and why."""
+
+from typing import Any
+
+from tests.cli.calling import closeby, report, text
+
+#: Two zones of two nodes, one CPU each; the zones are 5 apart.
+ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
+
+
+def nodes(cpu: str = "1") -> list[dict[str, Any]]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone}},
+            "status": {"allocatable": {"cpu": cpu, "pods": "10"}},
+        }
+        for name, zone in ZONES.items()
+    ]
+
+
+def network(cost: int = 5) -> dict[str, Any]:
+    origin = {"origin": "a", "costList": [{"destination": "b", "networkCost": cost}]}
+    zones = {"topologyKey": "topology.kubernetes.io/zone", "originList": [origin]}
+    return {
+        "apiVersion": "networktopology.diktyo.x-k8s.io/v1alpha1",
+        "kind": "NetworkTopology",
+        "metadata": {"name": "net"},
+        "spec": {"configmapName": "costs", "weights": [{"name": "UserDefined", "topologyList": [zones]}]},
+    }
+
+
+def chain(**more: Any) -> dict[str, Any]:
+    """P1 calls P2, which calls P3 (the proposal's example)."""
+    pods = [
+        {"name": "P1", "type": "Pod", "dependencies": [{"name": "P2", "type": "Pod"}]},
+        {"name": "P2", "type": "Pod", "dependencies": [{"name": "P3", "type": "Pod"}]},
+        {"name": "P3", "type": "Pod"},
+    ]
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "AppGroup",
+        "metadata": {"name": "A1"},
+        "spec": {"numMembers": 3, "topologySortingAlgorithm": "KahnSort", "Pods": pods, **more},
+    }
+
+
+def pod(name: str, workload: str = "", cpu: str = "1", node: str = "") -> dict[str, Any]:
+    labels = {"appgroup.diktyo.x-k8s.io": "A1"}
+    if workload:
+        labels["appgroup.diktyo.x-k8s.io.workload"] = workload
+    requests = {"resources": {"requests": {"cpu": cpu}}}
+    spec: dict[str, Any] = {"containers": [{"name": "main", **requests}]}
+    if node:
+        spec["nodeName"] = node
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+APPLICATION = (*nodes(), network(), chain(), pod("p3-0", "P3"), pod("p1-0", "P1"), pod("p2-0", "P2"))
+
+
+def test_the_report_of_an_application() -> None:
+    """Three pods of one CPU on nodes of one CPU: two share a zone (1), one must cross (5)."""
+    found = report("simulate", "-f", "-", stdin=text(*APPLICATION))
+    [app] = found["appGroups"]
+    assert (app["namespace"], app["name"]) == ("default", "A1")
+    assert app["topologyOrder"] == [
+        {"podName": "P1", "index": 1},
+        {"podName": "P2", "index": 2},
+        {"podName": "P3", "index": 3},
+    ]
+    assert app["cost"] == 6
+    assert app["conditions"] == []
+    assert sorted(edge["cost"] for edge in app["edges"]) == [1, 5]
+    order = {entry["name"]: entry["order"] for entry in found["pods"]}
+    assert order == {"p1-0": 0, "p2-0": 1, "p3-0": 2}
+    assert {entry["appGroup"] for entry in found["pods"]} == {"A1"}
+
+
+def test_without_a_network_the_cost_is_not_known() -> None:
+    documents = [one for one in APPLICATION if one["kind"] != "NetworkTopology"]
+    [app] = report("simulate", "-f", "-", stdin=text(*documents))["appGroups"]
+    assert (app["cost"], app["edges"]) == (None, [])
+
+
+def test_pods_are_known_by_their_own_name_where_no_label_says_their_workload() -> None:
+    documents = (*nodes(), network(), chain(), pod("P1"), pod("P2", node="b1"))
+    found = report("simulate", "-f", "-", stdin=text(*documents))
+    where = {entry["name"]: entry["node"] for entry in found["pods"]}
+    assert where == {"P1": "b2", "P2": "b1"}
+
+
+def test_a_circle_and_pods_that_nobody_declares_are_conditions() -> None:
+    circular = chain(Pods=[{"name": "P1", "type": "Pod", "dependencies": [{"name": "P1", "type": "Pod"}]}])
+    [app] = report("simulate", "-f", "-", stdin=text(*nodes(), circular, pod("p9-0", "P9")))["appGroups"]
+    messages = [one["message"] for one in app["conditions"]]
+    assert "P1 needs itself" in messages
+    assert "its pods include some of no workload it names: p9-0" in messages
+    assert "1 of 3 members have appeared" in messages
+
+
+def limited(limit: int) -> dict[str, Any]:
+    """The chain as published, with a greatest cost between P1 and P2."""
+    needs = {"workload": {"kind": "Deployment", "name": "p2", "selector": "P2"}, "maxNetworkCost": limit}
+    first = {"workload": {"kind": "Deployment", "name": "p1", "selector": "P1"}, "dependencies": [needs]}
+    second = {"workload": {"kind": "Deployment", "name": "p2", "selector": "P2"}}
+    return {
+        "apiVersion": "appgroup.diktyo.x-k8s.io/v1alpha1",
+        "kind": "AppGroup",
+        "metadata": {"name": "A1"},
+        "spec": {"numMembers": 2, "topologySortingAlgorithm": "KahnSort", "workloads": [first, second]},
+    }
+
+
+def test_a_pod_beyond_its_limit_waits_and_says_how_far_it_is() -> None:
+    """P2 runs in zone a, where nothing is free; zone b is 5 away and 3 are allowed."""
+    full = [pod("p2-0", "P2", node="a1"), pod("other", "P2", node="a2")]
+    documents = (*nodes(), network(), limited(3), *full, pod("p1-0", "P1"))
+    found = report("simulate", "-f", "-", stdin=text(*documents))
+    [waiting] = [entry for entry in found["pods"] if entry["phase"] == "Pending"]
+    assert waiting["name"] == "p1-0"
+    assert waiting["reason"] in ("NetworkCostTooHigh", "InsufficientResources")
+    assert "NetworkCostTooHigh" in waiting["message"] or "too far" in waiting["message"]
+
+
+def test_the_tables_show_the_order_the_cost_and_the_edges() -> None:
+    shown = closeby("simulate", "-f", "-", "--explain", stdin=text(*APPLICATION)).stdout
+    assert "Applications" in shown
+    assert "P1 → P2 → P3" in shown
+    assert "Who talks to whom" in shown
+    assert "placed together with A1" in shown
+
+
+def test_explain_an_application_and_one_of_its_pods() -> None:
+    shown = closeby("explain", "appgroup/A1", "-f", "-", stdin=text(*APPLICATION)).stdout
+    assert "3 of 3 pods of default/A1 lie on 3 nodes." in shown
+    assert "Talk over its 2 dependencies costs 6." in shown
+    shown = closeby("explain", "pod/p2-0", "-f", "-", stdin=text(*APPLICATION)).stdout
+    assert "It was placed together with AppGroup A1" in shown
