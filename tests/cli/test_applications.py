@@ -120,8 +120,9 @@ def test_a_pod_beyond_its_limit_waits_and_says_how_far_it_is() -> None:
     found = report("simulate", "-f", "-", stdin=text(*documents))
     [waiting] = [entry for entry in found["pods"] if entry["phase"] == "Pending"]
     assert waiting["name"] == "p1-0"
-    assert waiting["reason"] in ("NetworkCostTooHigh", "InsufficientResources")
-    assert "NetworkCostTooHigh" in waiting["message"] or "too far" in waiting["message"]
+    assert "2 InsufficientResources, 2 NetworkCostTooHigh" in waiting["message"]
+    shown = closeby("simulate", "-f", "-", "--explain", stdin=text(*documents)).stdout
+    assert "b1: P2 on a1 is 5 away, and maxNetworkCost is 3 (NetworkMinCost)" in shown
 
 
 def test_the_tables_show_the_order_the_cost_and_the_edges() -> None:

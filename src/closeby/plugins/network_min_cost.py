@@ -137,7 +137,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             replicas = self._replicas.get(("" if application is None else application.key, other), {})
             far = None if edge.limit is None else self._too_far(network, edge.limit, slot, replicas)
             if far is not None:
-                text = f"{far} to {other}, whose maxNetworkCost is {edge.limit}"
+                text = f"{other} on {far}, and maxNetworkCost is {edge.limit}"
                 return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
         return Rejection(Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod talks to")
 
@@ -264,12 +264,12 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             if other == slot:
                 continue
             if network is None:
-                return f"the cost from {names[other]} is not known"
+                return f"{names[other]} is at an unknown distance"
             here, there = network.locations[slot], network.locations[other]
             if network.unknown[here, there]:
-                return f"the cost from {names[other]} is not known"
+                return f"{names[other]} is at an unknown distance"
             if network.between[here, there] > limit:
-                return f"{network.between[here, there]:g} from {names[other]} is too far"
+                return f"{names[other]} is {network.between[here, there]:g} away"
         return None
 
     def _note(self, pod: Pod, slot: int, change: int) -> Undo | None:
