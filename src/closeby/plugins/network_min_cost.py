@@ -43,13 +43,14 @@ class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, r
 
     #: ``name`` or ``namespace/name``; needed where the cluster has more than one NetworkTopology.
     network_topology_name: str = ""
-    #: Which of its weight sets; by default ``UserDefined``, else the first.
+    #: Which of its weight sets; by default ``UserDefined``, else that of the algorithm, else the first.
     weights_name: str = ""
     #: ``Dijkstra`` or ``BellmanFord``; by default what the NetworkTopology says.
     topology_algorithm: str = ""
     #: What an unknown cost counts; by default the greatest known one + 1.
     unknown_cost: float | None = None
     #: ``dependencies`` draws a pod to what it needs only, as the KEP's sum does.
+    #: Limits hold from both ends whatever this says.
     direction: Literal["both", "dependencies"] = "both"
 
     def __post_init__(self) -> None:
@@ -65,6 +66,14 @@ class _Pull(NamedTuple):
 
     other: str
     edge: Edge
+
+
+class _Limit(NamedTuple):
+    """How far a workload may be from another one."""
+
+    app_key: str
+    other: str
+    limit: int
 
 
 class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
@@ -104,7 +113,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     def concerns(self, pod: Pod) -> bool:
         """Pods at an edge with a limit."""
-        return any(pull.edge.limit is not None for pull in self._pulls_of(pod))
+        return bool(self._limits_of(pod))
 
     def scores(self, pod: Pod) -> bool:
         """Pods at any edge."""
@@ -114,30 +123,25 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         network = self._current()
-        application = self._applications.of(pod)
         allowed = nodes.all(True)
-        if application is None:
-            return allowed
-        for other, edge in self._pulls_of(pod):
-            replicas = self._replicas.get((application.key, other))
-            if edge.limit is None or not replicas:
+        for app_key, other, limit in self._limits_of(pod):
+            replicas = self._replicas.get((app_key, other))
+            if not replicas:
                 continue
             if network is None:  # Nothing is known, so that everything but the node itself is too far.
                 allowed &= np.isin(nodes.slots, list(replicas)) & (len(replicas) == 1)
             else:
-                over = around(network, network.over(edge.limit), replicas)
+                over = around(network, network.over(limit), replicas)
                 allowed &= over[nodes.index] < 0.5
         return allowed
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         """The first edge whose limit the node breaks."""
-        application = self._applications.of(pod)
         network = self._current()
-        for other, edge in self._pulls_of(pod) if application is not None else ():
-            replicas = self._replicas.get(("" if application is None else application.key, other), {})
-            far = None if edge.limit is None else self._too_far(network, edge.limit, slot, replicas)
+        for app_key, other, limit in self._limits_of(pod):
+            far = self._too_far(network, limit, slot, self._replicas.get((app_key, other), {}))
             if far is not None:
-                text = f"{other} on {far}, and maxNetworkCost is {edge.limit}"
+                text = f"{other} on {far}, and maxNetworkCost is {limit}"
                 return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
         return Rejection(Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod talks to")
 
@@ -185,14 +189,11 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             application = self._applications.get(app_key) if workload else None
             if application is None:
                 continue
-            pulls = tuple(self._pulls(application, workload))
-            cost = self._cost(application, network, pulls)
+            cost = self._cost(application, network, tuple(self._pulls(application, workload)))
             standing[kind] = 0.0 if cost is None else cost
-            for other, edge in pulls:
-                if edge.limit is not None:
-                    replicas = self._replicas.get((app_key, other), {})
-                    over = around(network, network.over(edge.limit), replicas)
-                    standing[kind][over > 0.5] = np.inf
+            for _, other, bound in _limits(application, workload):
+                over = around(network, network.over(bound), self._replicas.get((app_key, other), {}))
+                standing[kind][over > 0.5] = np.inf
             for edge in application.edges_of[workload]:
                 far = kind_of.get((app_key, edge.callee if edge.caller == workload else edge.caller))
                 # Each edge is met at both ends; it is written at the caller's.
@@ -240,11 +241,16 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         return tuple(self._pulls(application, workload))
 
     def _pulls(self, application: Application, workload: str) -> Iterator[_Pull]:
-        for edge in application.edges_of[workload]:
-            if edge.caller == workload:
-                yield _Pull(edge.callee, edge)
-            elif self._arguments.direction == "both":
-                yield _Pull(edge.caller, edge)
+        for pull in _pulls(application, workload):
+            if self._arguments.direction == "both" or pull.edge.caller == workload:
+                yield pull
+
+    def _limits_of(self, pod: Pod) -> tuple[_Limit, ...]:
+        application = self._applications.of(pod)
+        workload = None if application is None else application.workload_of(pod)
+        if application is None or workload is None:
+            return ()
+        return tuple(_limits(application, workload))
 
     def _cost(self, application: Application, network: Network, pulls: tuple[_Pull, ...]) -> Scores | None:
         """Cost of each slot; None while nothing at the other ends is placed. Shape (capacity,)."""
@@ -308,10 +314,11 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         if version == self._applications.version:
             return costs
         network = self._chosen()
-        weights = None if network is None else choose(network, self._arguments.weights_name)
+        algorithm = self._arguments.topology_algorithm
+        weights = None if network is None else choose(network, self._arguments.weights_name, algorithm)
         costs = None
         if network is not None and weights is not None:
-            costs = network_costs(network, weights, self._arguments.topology_algorithm)
+            costs = network_costs(network, weights, algorithm)
         self._costs = (self._applications.version, costs)
         return costs
 
@@ -355,3 +362,15 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
                 message=f"{chosen.key} has no weight set {weights or 'at all'}; it has: {names}",
                 remedy="name one of them; until then the network is not looked at",
             )
+
+
+def _pulls(application: Application, workload: str) -> Iterator[_Pull]:
+    """The edges of a workload, from both ends; one to itself once."""
+    for edge in application.edges_of[workload]:
+        yield _Pull(edge.callee if edge.caller == workload else edge.caller, edge)
+
+
+def _limits(application: Application, workload: str) -> Iterator[_Limit]:
+    for other, edge in _pulls(application, workload):
+        if edge.limit is not None:
+            yield _Limit(application.key, other, edge.limit)

@@ -91,7 +91,7 @@ class Plugin:
     def shares_by_spec(self) -> bool:
         """True when ``class_key`` looks at nothing but ``pod.spec`` and ``pod.node_name``.
 
-        Saves asking for every pod.
+        Saves asking for every pod. The answer may change between cycles, not within one.
         """
         return type(self).class_key is Plugin.class_key
 

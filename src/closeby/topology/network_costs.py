@@ -76,12 +76,17 @@ class Located(Struct, frozen=True, kw_only=True, eq=False):
     between: Costs
 
 
-def choose(topology: NetworkTopology, name: str = "") -> WeightSet | None:
-    """The weight set of that name; without a name ``UserDefined``, else the first. None if there is none."""
+def choose(topology: NetworkTopology, name: str = "", algorithm: str = "") -> WeightSet | None:
+    """The weight set of that name; without a name ``UserDefined``. None if there is none.
+
+    The KEP calls its sets by the algorithm: where there is no ``UserDefined`` the one of ``algorithm`` counts
+    (else of the one that the object names, else of Dijkstra's), else the first.
+    """
     by_name = {one.name: one for one in topology.weight_sets}
     if name:
         return by_name.get(name)
-    return by_name.get(USER_DEFINED) or next(iter(topology.weight_sets), None)
+    named = by_name.get(USER_DEFINED) or by_name.get(algorithm or topology.algorithm or DIJKSTRA)
+    return named or next(iter(topology.weight_sets), None)
 
 
 def network_costs(topology: NetworkTopology, weights: WeightSet, algorithm: str = "") -> NetworkCosts:

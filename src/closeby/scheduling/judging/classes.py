@@ -98,14 +98,17 @@ class ClassTable:
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
-        keyed = [p for p in plugins.values() if not _constant_key(p)]
-        self._keyed_by_spec = tuple(p for p in keyed if p.shares_by_spec)
-        self._keyed_by_pod = tuple(p for p in keyed if not p.shares_by_spec)
+        self._keyed = tuple(p for p in plugins.values() if not _constant_key(p))
+        #: Which of these look at the spec alone; that may change with what the cluster is told.
+        self._sharing: tuple[bool, ...] | None = None
+        self._keyed_by_spec: tuple[Plugin, ...] = ()
+        self._keyed_by_pod: tuple[Plugin, ...] = ()
         self._blank = CycleState()
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
+        self._notice_sharing()
         known = self._by_spec.get(id(pod.spec))
         if known is not None and known[0] is pod.spec:
             key = known[1]
@@ -122,6 +125,7 @@ class ClassTable:
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
+        self._notice_sharing()
         spec = pods[0].spec if pods else None
         if not self._keyed_by_pod and all(pod.spec is spec and pod.node_name is None for pod in pods):
             return (Share(self.of(pods[0]), tuple(pods)),) if pods else ()
@@ -192,6 +196,18 @@ class ClassTable:
         """Whether any cacheable or normalised scorer is active for this class."""
         scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
         return any(plugin.score_scope is not Scope.PER_PLACEMENT for plugin, _ in scorers)
+
+    def _notice_sharing(self) -> None:
+        sharing = tuple([plugin.shares_by_spec for plugin in self._keyed])
+        if sharing == self._sharing:
+            return
+        self._sharing = sharing
+        pairs = tuple(zip(self._keyed, sharing, strict=True))
+        self._keyed_by_spec = tuple(plugin for plugin, shares in pairs if shares)
+        self._keyed_by_pod = tuple(plugin for plugin, shares in pairs if not shares)
+        # Keys made before would stand for other questions now.
+        self._by_spec.clear()
+        self._by_key.clear()
 
     def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
         if nodes_changed:

@@ -10,9 +10,9 @@ import numpy as np
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.layout import talk_cost
 from closeby.scheduling.placing.local_search import improve
 from closeby.scheduling.placing.sites import sites_of
 from closeby.scheduling.placing.statement import Statement
@@ -45,13 +45,14 @@ class _ApplicationCycle:
         if refusal is not None:
             return Attempt(refusal=refusal)
         traffic = self._tools.traffic(self._state, pods)
-        left = self._one_by_one(pods)
+        left = self._one_by_one(pods, note=traffic is None)
         improvement = None
-        if traffic is not None and self._state.placed:
+        while traffic is not None and self._state.placed:
             improvement = self._together(pods, traffic)
-            left = self._one_by_one([pod for pod, _, _ in left])
-        elif self._explain:
-            self._assume_again(tuple(self._state.placed))
+            # Pods that moved may have made room; then the whole is more than what was looked at.
+            missing, left = len(pods) - len(self._state.placed), self._one_by_one(self._missing(pods))
+            if len(left) == missing:
+                break
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed) if placed else None
         if refusal is not None:
@@ -63,13 +64,21 @@ class _ApplicationCycle:
         explanations = tuple(self._explanations[pod.uid] for pod in pods if pod.uid in self._explanations)
         return Attempt(placed=placed, leftover=left, explanations=explanations, improvement=improvement)
 
-    def _one_by_one(self, pods: Sequence[Pod]) -> tuple[Left, ...]:
-        """Each pod to its best node; returns those that found none, with the reason."""
+    def _missing(self, pods: tuple[Pod, ...]) -> list[Pod]:
+        found = {pod.uid for pod, _ in self._state.placed}
+        return [pod for pod in pods if pod.uid not in found]
+
+    def _one_by_one(self, pods: Sequence[Pod], *, note: bool = False) -> tuple[Left, ...]:
+        """Each pod to its best node; returns those that found none, with the reason.
+
+        What is seen of the nodes is noted for pods that find none, with ``note`` for all.
+        """
         left: list[Left] = []
         for pod in pods:
             slot = self._filler.best_node(pod, None)
-            if slot is None:
+            if slot is None or note:
                 self._note(pod)
+            if slot is None:
                 left.append((pod, *self._tools.diagnosis.why_no_node(self._state, pod)))
             else:
                 self._assume(pod, slot)
@@ -77,43 +86,50 @@ class _ApplicationCycle:
 
     def _together(self, pods: tuple[Pod, ...], traffic: Traffic) -> Improvement:
         """Improve what is placed as a whole, and place it so."""
-        before = {pod.uid: slot for pod, slot in self._state.placed}
-        self._statement.rollback(0)
-        self._state.placed.clear()
-        sites = sites_of(self._tools.cluster, self._tools.table, traffic, pods, before.values())
-        found = improve(traffic, sites, [before.get(pod.uid) for pod in pods])
+        tools = self._tools
+        before = tuple(self._state.placed)
+        home = {pod.uid: slot for pod, slot in before}
+        self._clear()
+        sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), tools.topologies.flat())
+        found = improve(traffic, sites, [home.get(pod.uid) for pod in pods])
         wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
-        self._assume_again(wanted)
-        least_cost = self._tools.least_cost
+        final = found.cost
+        if not self._assume_again(wanted):
+            now = {pod.uid: slot for pod, slot in self._state.placed}
+            final = talk_cost(traffic, [now.get(pod.uid) for pod in pods])
+            if len(now) < len(before) or final > found.cost_before:
+                self._assume_again(before)
+                final = found.cost_before
+        least_cost = tools.least_cost
         return Improvement(
             greedy=found.cost_before,
-            final=found.cost,
+            final=final,
             evaluated=found.evaluated,
             spent=found.spent,
             # What is left out would make the rest cheaper than a placement of all of them.
             optimum=None if least_cost is None or len(before) < len(pods) else least_cost(traffic, sites),
         )
 
-    def _assume_again(self, wanted: Sequence[Placed]) -> None:
+    def _assume_again(self, wanted: Sequence[Placed]) -> bool:
         """Place pods on the nodes chosen for them, and look at each one's filters on the way.
 
-        A choice that a filter refuses now (the search cannot know all of them) is left to the best node.
+        A choice that a filter refuses now (the search cannot know all of them) is left to the best node, if
+        there is one; then the answer is False.
         """
-        self._statement.rollback(0)
-        self._state.placed.clear()
+        self._clear()
+        as_wanted = True
         for pod, slot in wanted:
             self._note(pod)
-            allowed = self._allows(pod, slot)
+            allowed = self._tools.allows(self._state, pod, slot)
+            as_wanted &= allowed
             chosen = slot if allowed else self._filler.best_node(pod, None)
             if chosen is not None:
                 self._assume(pod, chosen)
+        return as_wanted
 
-    def _allows(self, pod: Pod, slot: int) -> bool:
-        pod_class = self._tools.table.of(pod)
-        nodes = Nodes(self._tools.cluster, np.asarray([slot], dtype=np.intp))
-        return bool(pod_class.fits[slot] > 0) and all(
-            bool(plugin.filter(self._state, pod, nodes)[0]) for plugin in pod_class.blind_filters
-        )
+    def _clear(self) -> None:
+        self._statement.rollback(0)
+        self._state.placed.clear()
 
     def _note(self, pod: Pod) -> None:
         if self._explain:

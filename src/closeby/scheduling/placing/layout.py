@@ -12,9 +12,11 @@ from closeby.scheduling.placing.sites import Sites
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 Costs = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
-#: A change that saves less than this saves nothing.
-EPSILON = 1e-9
+#: A change that saves less than this saves nothing; or less than this part of the greatest cost there can be.
+LEAST_SAVING = 1e-9
+ROUNDING = 1e-13
 
 
 class Snapshot(NamedTuple):
@@ -23,13 +25,15 @@ class Snapshot(NamedTuple):
     at: Ints
     left: NDArray[np.int64]
     costs: Costs
+    broken: Counts
 
 
 class Layout:
     """Where the pods are. With P pods of K kinds on S sites.
 
     ``costs[k, s]`` is what a pod of kind k would cost on site s as all pods lie now, itself included where it
-    talks to its own kind. A broken limit costs ``penalty``, more than all talk together.
+    talks to its own kind, and ``broken[k, s]`` how many limits it would break there. A broken limit costs
+    ``penalty``, more than all talk together; kept apart, because talk would be lost in the rounding of that.
     """
 
     def __init__(self, traffic: Traffic, sites: Sites, pods: Sequence[int]) -> None:
@@ -47,15 +51,16 @@ class Layout:
         self._limits = traffic.limits
         self._limited = np.isfinite(traffic.limits)
         self._talks = (traffic.weights != 0) | self._limited
-        greatest = float(traffic.between.max(initial=0.0)) + 1.0
-        reach = np.where(np.isfinite(standing), standing, 0.0)
-        self.penalty = greatest * (float(traffic.weights.sum()) + 1.0) * (len(pods) + 1) ** 2
-        self.penalty += float(reach.max(initial=0.0)) * len(pods)
-        self._standing = np.where(np.isfinite(standing), standing, self.penalty)
         self._fits_kind = np.isfinite(standing)
+        reach = float(standing.max(initial=0.0, where=self._fits_kind))
+        greatest = (float(traffic.between.max(initial=0.0)) + 1.0) * (float(traffic.weights.sum()) + 1.0)
+        self.penalty = greatest * (len(pods) + 1) ** 2 + reach * len(pods)
+        self.epsilon = max(LEAST_SAVING, ROUNDING * (greatest * len(pods) + reach))
+        self._standing = np.where(self._fits_kind, standing, self.penalty)
         self.at: Ints = np.full(len(pods), -1, dtype=np.intp)
         self.left = sites.free.copy()
         self.costs: Costs = self._standing.copy()
+        self.broken: Counts = np.zeros(self.costs.shape, dtype=np.int64)
         self.evaluated = 0
 
     # Changing
@@ -64,14 +69,14 @@ class Layout:
         """Put a pod that is nowhere on a site."""
         self.at[pod] = site
         self.left[:, site] -= self.needs[pod]
-        self._spread(int(self.kinds[pod]), site, 1.0)
+        self._spread(int(self.kinds[pod]), site, 1)
 
     def lift(self, pod: int) -> int:
         """Take a pod from its site; returns that site."""
         site = int(self.at[pod])
         self.at[pod] = -1
         self.left[:, site] += self.needs[pod]
-        self._spread(int(self.kinds[pod]), site, -1.0)
+        self._spread(int(self.kinds[pod]), site, -1)
         return site
 
     def move(self, pod: int, site: int) -> None:
@@ -87,18 +92,19 @@ class Layout:
 
     def snapshot(self) -> Snapshot:
         """The present state."""
-        return Snapshot(self.at.copy(), self.left.copy(), self.costs.copy())
+        return Snapshot(self.at.copy(), self.left.copy(), self.costs.copy(), self.broken.copy())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return to a former state."""
-        self.at[:], self.left[:], self.costs[:] = snapshot
+        self.at[:], self.left[:], self.costs[:], self.broken[:] = snapshot
 
     # Asking
 
     def cost(self) -> float:
         """Cost of all talk, each pair once."""
-        own = self._standing[self.kinds, self.at]
-        return float((own + self.costs[self.kinds, self.at]).sum() / 2)
+        here = self.kinds, self.at
+        talk = float((self._standing[here] + self.costs[here]).sum())
+        return (talk + self.penalty * int(self.broken[here].sum())) / 2
 
     def room(self, pod: int) -> Bools:
         """Sites that would take a pod; its own is among them only if it holds it twice. Shape (S,)."""
@@ -111,8 +117,9 @@ class Layout:
         """The change of cost by the best move of a pod, and the site; inf when it can't move."""
         site = int(self.at[pod])
         self.evaluated += len(self.locations)
-        row = self._without_itself(pod)
-        change = np.where(self.room(pod), row - row[site], np.inf)
+        talk, broken = self._without_itself(pod)
+        row = (talk - talk[site]) + self.penalty * (broken - broken[site])
+        change = np.where(self.room(pod), row, np.inf)
         change[site] = np.inf
         best = int(np.argmin(change))
         return float(change[best]), best
@@ -122,12 +129,17 @@ class Layout:
         site, far = int(self.at[pod]), self.at
         self.evaluated += len(far)
         kind, kinds = int(self.kinds[pod]), self.kinds
-        row = self._without_itself(pod)
-        distance = self._from(site)
-        pair = self._pair_costs(kind, kinds, distance[0][far], distance[1][far])
-        own = self._pair_costs(kinds, kinds, distance[0][far], distance[1][far])
-        there = self.costs[kinds, site] - own
-        change = row[far] - row[site] + there - self.costs[kinds, far] + 2 * pair
+        talk, broken = self._without_itself(pod)
+        away, obscure = self._from(site)
+        cost, unknown = away[far], obscure[far]
+        pair_talk, pair_broken = self._pair(kind, kinds, cost, unknown)
+        own_talk, own_broken = self._pair(kinds, kinds, cost, unknown)
+        # Each looks at the other's place as if the other stayed there: twice the pair too little.
+        saved = talk[far] - talk[site] + 2 * pair_talk
+        saved = saved + (self.costs[kinds, site] - own_talk - self.costs[kinds, far])
+        mended = broken[far] - broken[site] + 2 * pair_broken
+        mended = mended + (self.broken[kinds, site] - own_broken - self.broken[kinds, far])
+        change = saved + self.penalty * mended
         more = self.needs[pod] - self.needs
         fits = (more <= self.left[:, far].T).all(axis=1) & (-more <= self.left[:, site]).all(axis=1)
         fits &= self._allowed[pod][far] & self._allowed[:, site]
@@ -143,20 +155,22 @@ class Layout:
 
     def row(self, pod: int) -> Costs:
         """What a pod that is nowhere would cost on each site; shape (S,)."""
-        found: Costs = self.costs[self.kinds[pod]]
+        kind = self.kinds[pod]
+        found: Costs = self.costs[kind] + self.penalty * self.broken[kind]
         return found
 
     # Inside
 
-    def _without_itself(self, pod: int) -> Costs:
-        """What a pod would cost on each site, not counting that it talks to itself."""
+    def _without_itself(self, pod: int) -> tuple[Costs, Counts]:
+        """What a pod would cost and break on each site, not counting that it talks to itself; shape (S,)."""
         kind = int(self.kinds[pod])
-        found: Costs = self.costs[kind]
+        talk, broken = self.costs[kind], self.broken[kind]
         if self._talks[kind, kind]:
-            found = found - self._pair_costs(kind, kind, *self._from(int(self.at[pod])))
-        return found
+            own_talk, own_broken = self._pair(kind, kind, *self._from(int(self.at[pod])))
+            talk, broken = talk - own_talk, broken - own_broken
+        return talk, broken
 
-    def _spread(self, kind: int, site: int, sign: float) -> None:
+    def _spread(self, kind: int, site: int, sign: int) -> None:
         """Add (or take away) what a pod of a kind on a site means to all kinds it talks to."""
         related = np.flatnonzero(self._talks[kind])
         if not len(related):
@@ -164,8 +178,7 @@ class Layout:
         cost, unknown = self._from(site)
         self.costs[related] += sign * self._weights[related, kind][:, None] * cost
         for other in related[self._limited[related, kind]].tolist():
-            broken = (cost > self._limits[other, kind]) | unknown
-            self.costs[other] += sign * self.penalty * broken
+            self.broken[other] += sign * ((cost > self._limits[other, kind]) | unknown)
 
     def _from(self, site: int) -> tuple[Costs, Bools]:
         """Cost from a site to each one, and where it is not known; shape (S,)."""
@@ -175,8 +188,25 @@ class Layout:
         cost[site], unknown[site] = 0.0, False
         return cost, unknown
 
-    def _pair_costs(self, kind: int | Ints, kinds: int | Ints, cost: Costs, unknown: Bools) -> Costs:
+    def _pair(self, kind: int | Ints, kinds: int | Ints, cost: Costs, unknown: Bools) -> tuple[Costs, Counts]:
+        """What pairs of pods cost and break when they are so far from each other."""
         limits = self._limits[kind, kinds]
-        broken = ((cost > limits) | unknown) & np.isfinite(limits)
-        found: Costs = self._weights[kind, kinds] * cost + self.penalty * broken
-        return found
+        talk: Costs = self._weights[kind, kinds] * cost
+        broken: Bools = ((cost > limits) | unknown) & np.isfinite(limits)
+        return talk, broken.astype(np.int64)
+
+
+def talk_cost(traffic: Traffic, slots: Sequence[int | None]) -> float:
+    """Cost of all talk among placed pods and with those placed before, each pair once.
+
+    ``slots`` has one entry per pod; None for one that has no place.
+    """
+    pods = np.asarray([pod for pod, slot in enumerate(slots) if slot is not None], dtype=np.intp)
+    at = np.asarray([slot for slot in slots if slot is not None], dtype=np.intp)
+    kinds, locations = traffic.kinds[pods], traffic.locations[at]
+    total = float(traffic.standing[kinds, at].sum())
+    for place in range(1, len(pods)):
+        cost = traffic.between[locations[place], locations[:place]]
+        cost[at[:place] == at[place]] = 0.0
+        total += float(traffic.weights[kinds[place], kinds[:place]] @ cost)
+    return total

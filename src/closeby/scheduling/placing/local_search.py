@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.layout import EPSILON, Layout
+from closeby.scheduling.placing.layout import Layout
 from closeby.scheduling.placing.sites import Sites
 
 #: Moves and swaps that may be evaluated, and at least so many rounds over all of them.
@@ -63,19 +63,19 @@ class _Search:
         self._descend()
         best, least = layout.snapshot(), layout.cost()
         for site in self._first_sites():
-            if self._spent or least <= EPSILON:
+            if self._spent or least <= layout.epsilon:
                 break
             if self._gather(site):
                 self._descend()
-                if layout.cost() < least - EPSILON:
+                if layout.cost() < least - layout.epsilon:
                     best, least = layout.snapshot(), layout.cost()
             layout.restore(best)
         idle = 0
-        while idle < PATIENCE and not self._spent and least > EPSILON and len(self._movable) > 1:
+        while idle < PATIENCE and not self._spent and least > layout.epsilon and len(self._movable) > 1:
             idle += 1
             self._shake()
             self._descend()
-            if layout.cost() < least - EPSILON:
+            if layout.cost() < least - layout.epsilon:
                 best, least, idle = layout.snapshot(), layout.cost(), 0
             else:
                 layout.restore(best)
@@ -100,7 +100,7 @@ class _Search:
             for pod in self._movable:
                 change, site = layout.best_move(pod)
                 swapped, other = layout.best_swap(pod)
-                if min(change, swapped) >= -EPSILON:
+                if min(change, swapped) >= -layout.epsilon:
                     continue
                 saved = True
                 if change <= swapped:
@@ -118,12 +118,13 @@ class _Search:
             if asked.any()
             else layout.locations * 0.0
         )
-        total = np.bincount(layout.locations, weights=room)
+        # By the first site of each: numbers of locations tell only which label was heard of first.
+        _, start, location_of = np.unique(layout.locations, return_index=True, return_inverse=True)
+        total = np.bincount(location_of, weights=room)
         first = []
-        for location in np.argsort(-total, kind="stable")[:STARTS].tolist():
-            members = np.flatnonzero(layout.locations == location)
-            if len(members):
-                first.append(int(members[np.argmax(room[members])]))
+        for location in np.lexsort((start, -total))[:STARTS].tolist():
+            members = np.flatnonzero(location_of == location)
+            first.append(int(members[np.argmax(room[members])]))
         return first
 
     def _gather(self, site: int) -> bool:

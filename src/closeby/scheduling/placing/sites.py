@@ -10,6 +10,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.topology.tree import Tree
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -24,7 +25,7 @@ TIMES_OVER = 2
 class Sites(Struct, frozen=True, kw_only=True, eq=False):
     """S nodes, P pods in C classes and R resources."""
 
-    #: (S,)
+    #: (S,), in natural order of the nodes' names.
     slots: Ints
     #: What is free, (R, S), and what each pod needs, (P, R).
     free: Amounts
@@ -37,13 +38,24 @@ class Sites(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def sites_of(
-    cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod], keep: Iterable[int]
+    cluster: Cluster,
+    table: ClassTable,
+    traffic: Traffic,
+    pods: Sequence[Pod],
+    keep: Iterable[int],
+    flat_tree: Tree,
 ) -> Sites:
-    """The nodes worth looking at for pods of which none has a node now; ``keep`` are among them."""
+    """The nodes worth looking at for pods of which none has a node now; ``keep`` are among them.
+
+    ``flat_tree`` knows the natural order of all nodes: slots are given out as nodes come and go, which must
+    not decide anything.
+    """
     shares = table.shares(pods)
     class_of = {pod.uid: place for place, share in enumerate(shares) for pod in share.pods}
     fits = np.stack([share.pod_class.fits for share in shares])
-    slots = _worth_looking_at(shares, traffic, len(pods), keep)
+    positions = flat_tree.position_of
+    slots = _worth_looking_at(shares, traffic, len(pods), keep, positions)
+    slots = slots[np.argsort(positions[slots], kind="stable")]
     demands = [cluster.demand(pod.spec) for pod in pods]
     rows = sorted({row for demand in demands for row in demand.rows})
     column = {row: place for place, row in enumerate(rows)}
@@ -61,19 +73,23 @@ def sites_of(
     )
 
 
-def _worth_looking_at(shares: Sequence[Share], traffic: Traffic, count: int, keep: Iterable[int]) -> Ints:
+def _worth_looking_at(
+    shares: Sequence[Share], traffic: Traffic, count: int, keep: Iterable[int], positions: Ints
+) -> Ints:
     fits = np.stack([share.pod_class.fits for share in shares])
     usable = np.flatnonzero((fits > 0).any(axis=0))
     kept = np.asarray(sorted(set(keep)), dtype=np.intp)
     if len(usable) <= ALL_UP_TO:
         return np.union1d(usable, kept)
-    near = np.where(np.isfinite(traffic.standing), traffic.standing, 0.0).sum(axis=0)
+    allowed = np.isfinite(traffic.standing)
+    farthest = float(traffic.standing.max(initial=0.0, where=allowed)) + 1.0
+    near = np.where(allowed, traffic.standing, farthest).sum(axis=0)
     chosen = [kept]
     for share in shares:
         room = share.pod_class.fits
         slots = np.flatnonzero(room > 0)
         locations = traffic.locations[slots]
-        order = np.lexsort((slots, -room[slots], near[slots], locations))
+        order = np.lexsort((positions[slots], -room[slots], near[slots], locations))
         slots, locations = slots[order], locations[order]
         held = np.cumsum(room[slots]) - room[slots]
         starts = np.flatnonzero(np.concatenate(([True], locations[1:] != locations[:-1])))

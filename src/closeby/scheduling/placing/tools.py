@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+import numpy as np
 from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
@@ -10,6 +11,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
+from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.sites import Sites
@@ -93,6 +95,14 @@ class Tools:
         """The first PreFilter plugin's refusal."""
         answers = (plugin.pre_filter(state, pods) for plugin in self.profile.pre_filters)
         return next((answer for answer in answers if answer is not None), None)
+
+    def allows(self, state: CycleState, pod: Pod, slot: int) -> bool:
+        """Whether all filters let a pod go to a slot now."""
+        pod_class = self.table.of(pod)
+        nodes = Nodes(self.cluster, np.asarray([slot], dtype=np.intp))
+        return bool(pod_class.fits[slot] > 0) and all(
+            bool(plugin.filter(state, pod, nodes)[0]) for plugin in pod_class.blind_filters
+        )
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
         """What talk among the pods costs, by the first plugin that knows."""
