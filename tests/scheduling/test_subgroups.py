@@ -83,6 +83,24 @@ class TestSiblings:
         assert drawn.used("a") == {"a1": 1}
 
 
+class TestPreferences:
+    def test_no_subgroup_is_parted_that_needs_not_be(self) -> None:
+        """Racks of 5 and 4: 2 and 3 go to the one, so that 4 that prefer a rack have the other."""
+        groups = [
+            subgroup("a", 2, required="rack"),
+            subgroup("b", 3, required="rack"),
+            subgroup("c", 4, preferred="rack"),
+        ]
+        drawn = placed("zone-a rack-1 : a1=5\nzone-a rack-2 : b1=4", *groups)
+        assert drawn.used("c") == {"b1": 4}
+
+    def test_a_preference_that_cannot_be_met_parts_its_subgroup_alone(self) -> None:
+        groups = [subgroup("a", 3, required="rack"), subgroup("c", 6, preferred="rack")]
+        drawn = placed("zone-a rack-1 : a1=5\nzone-a rack-2 : b1=4", *groups)
+        assert len(racks(drawn, "a")) == 1
+        assert sum(drawn.used("c").values()) == 6
+
+
 class TestUnequalSiblings:
     def test_a_sibling_leaves_the_only_big_node_to_the_one_that_needs_it(self) -> None:
         drawn = world("zone-a rack-1 : a1=4 a2=3")

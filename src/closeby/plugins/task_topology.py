@@ -175,11 +175,14 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
     # Traffic
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
-        """Weight of each pair of roles times the number of tree edges between the nodes of two pods."""
+        """Weight of each pair of roles times the number of tree edges between the nodes of two pods.
+
+        None where roles are to be kept apart too: scores weigh the one against the other, moves would not.
+        """
         plan = self._plan
         if plan is None or state.group is None or plan.group.key != state.group.key:
             return None
-        if not plan.rules.traffic:
+        if not plan.rules.traffic or plan.rules.anti_affinity:
             return None
         roles = sorted({role for pair in plan.rules.traffic for role in pair})
         kind_of = {role: kind for kind, role in enumerate(roles)}

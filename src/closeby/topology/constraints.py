@@ -73,7 +73,8 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {name!r} is not usable: {declared.conditions[0].message}"
         )
-        remedy = f"use one of the usable topologies ({known}) or create it"
+        mend = "create it" if declared is None else "mend it"
+        remedy = f"use one of the usable topologies ({known}) or {mend}"
         return Resolution(
             conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, f"{field}.topology", message, remedy, required),)
         )

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.topology.constraints import Levels
@@ -35,6 +37,28 @@ def entangled(part: Part, table: ClassTable) -> Mapping[str, Sequence[Tree]]:
             found[leaf.name] = tuple(trees.values())
         finest_later = max(finest_later, level)
     return found
+
+
+def with_preferences_required(part: Part) -> Part | None:
+    """The part with every preferred level of its subgroups required; None where that changes nothing.
+
+    What can be placed so has no subgroup in a coarser domain than it needs. Placed one after another, an
+    earlier one might take the very domain that a later one prefers.
+    """
+    if not part.children:
+        return None
+    asked = _tightened(part)
+    return None if asked is part else asked
+
+
+def _tightened(part: Part) -> Part:
+    children = tuple(_tightened(child) for child in part.children)
+    levels = part.levels
+    if levels is not None and levels.preferred is not None and not levels.by_default:
+        levels = replace(levels, required=levels.preferred, preferred=None)
+    if levels is part.levels and all(new is old for new, old in zip(children, part.children, strict=True)):
+        return part
+    return replace(part, levels=levels, children=children)
 
 
 def _in_order(part: Part, inherited: Levels | None) -> Iterator[tuple[Part, Levels | None]]:

@@ -223,6 +223,8 @@ def unassigned(group: PodGroup, waiting: Sequence[Pod]) -> tuple[Condition, ...]
             message=f"{len(lost)} pods name no leaf subgroup ({', '.join(lost[:3])}…)"
             if len(lost) > 3
             else f"pods without a leaf subgroup: {', '.join(lost)}",
-            remedy=f"label them closeby.dev/subgroup with one of {', '.join(sorted(leaves))}",
+            remedy=f"label them closeby.dev/subgroup with one of {', '.join(sorted(leaves))}"
+            if leaves
+            else "mend its subgroups: none of them can hold pods",
         ),
     )

@@ -9,14 +9,15 @@ from closeby.cluster.columns import Batch
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Candidate, Placement
-from closeby.scheduling.gangs.order import entangled
+from closeby.scheduling.extension import Candidate, Placement, Traffic
+from closeby.scheduling.gangs.order import entangled, with_preferences_required
 from closeby.scheduling.gangs.parts import Part, Scope
 from closeby.scheduling.gangs.rosters import Constraints, Roster, parts
 from closeby.scheduling.judging.classes import Share
-from closeby.scheduling.outcomes import DomainFit, PodExplanation
+from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.budget import BACKTRACKS, Budget
 from closeby.scheduling.placing.search import Search
+from closeby.scheduling.placing.together import Bools, move_together, used_domains
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Tree
@@ -63,6 +64,7 @@ class _GangCycle:
         refusal = self._tools.pre_filter(self._state, waiting)
         if refusal is not None:
             return Attempt(refusal=refusal, tree=self._state.tree)
+        traffic = self._tools.traffic(self._state, waiting)
         minimum = parts(self._group, self._members, self._constraints, everyone=False)
         demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         domains = self._survey(table.shares(waiting)) if self._explain else ()
@@ -73,6 +75,7 @@ class _GangCycle:
             self._tools.post_filter(self._state, waiting)
             return Attempt(refusal=refusal, domains=domains, explanations=explanations, tree=self._state.tree)
         leftover = self._place_extras(search, minimum) if len(self._state.placed) < len(waiting) else ()
+        improvement = None if traffic is None else self._move_together(traffic, waiting, search, minimum)
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed)
         if refusal is not None:
@@ -86,6 +89,30 @@ class _GangCycle:
             domains=self._chosen_first(domains, placed),
             explanations=explanations,
             tree=self._state.tree,
+            improvement=improvement,
+        )
+
+    def _move_together(
+        self, traffic: Traffic, waiting: tuple[Pod, ...], search: Search, minimum: Part
+    ) -> Improvement:
+        """Lower the cost of talk without leaving the domains that the search chose."""
+        slots = {pod.uid: slot for pod, slot in self._state.placed}
+        capacity = self._tools.cluster.capacity
+        confines: dict[str, Bools | None] = {}
+        for leaf in minimum.leaves():
+            own = [pod for pod in (*leaf.core, *leaf.extra) if pod.uid in slots]
+            chosen = search.chosen.get(leaf.name)
+            if own and chosen is not None:
+                taken = np.asarray([*leaf.anchors, *(slots[pod.uid] for pod in own)], dtype=np.intp)
+                mask = used_domains(*chosen, taken, capacity)
+                confines.update({pod.uid: mask for pod in own})
+        return move_together(
+            self._tools,
+            self._statement,
+            self._state,
+            traffic,
+            waiting,
+            lambda pod: confines.get(pod.uid),
         )
 
     def _find(self, minimum: Part, demand: Sequence[Share]) -> Search | None:
@@ -98,15 +125,21 @@ class _GangCycle:
             whole = parts(self._group, self._members, self._constraints, everyone=True)
             everybody = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
             if _short_of_room(everybody) is None:
-                search = self._search(whole, Budget())
+                search = self._close_or_any(whole, Budget())
                 if search is not None:
                     return search
-        search = self._search(minimum, self._budget)
+        search = self._close_or_any(minimum, self._budget)
         if search is None and not self._budget.spent and minimum.children:
             apart = entangled(minimum, self._tools.table)
             if apart:
                 search = self._search(minimum, self._budget, apart)
         return search
+
+    def _close_or_any(self, part: Part, budget: Budget) -> Search | None:
+        """With all preferences of subgroups met if that can be, else as near to them as it goes."""
+        close = with_preferences_required(part)
+        search = None if close is None else self._search(close, Budget())
+        return self._search(part, budget) if search is None else search
 
     def _search(self, part: Part, budget: Budget, apart: Mapping[str, Sequence[Tree]] = {}) -> Search | None:
         """The first way to place the part, or the cheapest of some when a plugin compares placements."""

@@ -68,7 +68,7 @@ def _imported(name: str, module_name: str, class_name: str) -> type[Plugin]:
 def _module(name: str, module_name: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             remedy = "is its folder on PYTHONPATH?"
