@@ -105,6 +105,18 @@ def test_traffic_alone_makes_buckets() -> None:
     assert len(found["explain"][0]["buckets"]) == 1
 
 
+def test_what_the_traffic_of_a_gang_costs_is_told() -> None:
+    """Two nodes of three: each ps and two of its workers on one, which leaves four pairs across."""
+    manifests = text(*nodes(a=3, b=3), job({TRAFFIC: "ps-worker=10"}))
+    [group] = report("simulate", "-f", "-", stdin=manifests)["groups"]
+    assert group["traffic"]["together"] <= group["traffic"]["oneByOne"]
+    assert group["traffic"]["together"] > 0
+    shown = closeby("explain", "podgroup/tf", "-f", "-", stdin=manifests).stdout
+    assert f"The talk of the pods placed now costs {group['traffic']['together']}" in shown
+    [silent] = report("simulate", "-f", "-", stdin=text(*CLUSTER, job(SEED)))["groups"]
+    assert "traffic" not in silent
+
+
 def test_explain_shows_the_buckets() -> None:
     manifests = text(*CLUSTER, job(SEED))
     assert report("explain", "tf", "-f", "-", stdin=manifests)["buckets"] == BUCKETS

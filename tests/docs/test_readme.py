@@ -1,4 +1,4 @@
-"""What the README shows is what the commands print."""
+"""What the README and the page about applications show is what the commands print."""
 
 import os
 import re
@@ -10,8 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+APPLICATIONS = (ROOT / "docs" / "applications.md").read_text()
 #: Console blocks that show output: (arguments, output).
-SHOWN = re.findall(r"```console\n\$ \.venv/bin/closeby ([^\n|]+)\n(.+?)```", README, re.DOTALL)
+COMMAND = re.compile(r"```console\n\$ \.venv/bin/closeby ([^\n|]+)\n(.+?)```", re.DOTALL)
+SHOWN = [*COMMAND.findall(README), *COMMAND.findall(APPLICATIONS)]
 
 
 def closeby(*arguments: str) -> str:
@@ -32,7 +34,7 @@ def test_commands_print_what_the_readme_shows(arguments: str, output: str) -> No
 
 
 def test_the_readme_shows_output() -> None:
-    assert len(SHOWN) == 2
+    assert len(COMMAND.findall(README)) == len(COMMAND.findall(APPLICATIONS)) == 2
 
 
 def test_the_demo_prints_what_the_readme_shows() -> None:

@@ -72,16 +72,16 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         namespace=group.namespace,
         name=group.name,
         topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
-        cost=None if edges is None else _number(sum(edge.cost for edge in edges)),
+        cost=None if edges is None else cost_of(sum(edge.cost for edge in edges)),
         conditions=condition_entries(
             (*group.conditions, *application.order.conditions, *_odd(application, pods))
         ),
         edges=() if edges is None else tuple(_edge(edge) for edge in edges),
         scheduled=sum(run.node_of(pod) is not None for pod in pods),
         pods=len(pods),
-        one_by_one=None if improvement is None else _number(improvement.greedy),
-        together=None if together is None else _number(together),
-        optimum=None if optimum is None else _number(optimum),
+        one_by_one=None if improvement is None else cost_of(improvement.greedy),
+        together=None if together is None else cost_of(together),
+        optimum=None if optimum is None else cost_of(optimum),
         gap=None if optimum is None or together is None else _gap(together, optimum),
     )
 
@@ -90,12 +90,12 @@ def _edge(cost: EdgeCost) -> EdgeEntry:
     return EdgeEntry(
         caller=cost.edge.caller,
         callee=cost.edge.callee,
-        weight=_number(cost.edge.weight),
+        weight=cost_of(cost.edge.weight),
         max_network_cost=cost.edge.limit,
         pairs=cost.pairs,
         unknown=cost.unknown,
         over=cost.over,
-        cost=_number(cost.cost),
+        cost=cost_of(cost.cost),
     )
 
 
@@ -129,6 +129,7 @@ def _gap(cost: float, optimum: float) -> float | None:
     return 0.0 if cost == optimum else None
 
 
-def _number(value: float) -> Cost:
+def cost_of(value: float) -> Cost:
+    """A cost as it is written."""
     rounded = round(value, 6)
     return int(rounded) if rounded == int(rounded) else rounded

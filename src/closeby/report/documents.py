@@ -6,9 +6,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.report.app_groups import AppGroupEntry, app_group_entries
+from closeby.report.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.conditions import ConditionEntry, condition_entries
-from closeby.scheduling.outcomes import DomainFit, Outcome, Place, PodExplanation
+from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
 from closeby.topology.natural import natural_key
 
@@ -43,6 +43,13 @@ class PodEntry(Struct, frozen=True, kw_only=True):
         return self.app_group if isinstance(self.app_group, str) else None
 
 
+class TrafficEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the talk of a gang's pods costs: placed pod by pod, and moved together."""
+
+    one_by_one: Cost
+    together: Cost
+
+
 class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One gang. ``scheduled`` counts the members that hold a node, running ones too."""
 
@@ -60,6 +67,8 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None
     message: str | None
     conditions: tuple[ConditionEntry, ...]
+    #: Only there for gangs whose roles talk.
+    traffic: TrafficEntry | UnsetType = UNSET
 
 
 class CandidateEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -191,7 +200,12 @@ def _group(run: Run, key: str, min_member: int | None, members: list[Pod]) -> Gr
         reason=reason,
         message=message,
         conditions=condition_entries(conditions),
+        traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),
     )
+
+
+def _traffic(improvement: Improvement) -> TrafficEntry:
+    return TrafficEntry(one_by_one=cost_of(improvement.greedy), together=cost_of(improvement.final))
 
 
 def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tuple[str | None, str | None]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
 from closeby.report.app_groups import AppGroupEntry
-from closeby.report.documents import GroupEntry, PodEntry
+from closeby.report.documents import GroupEntry, PodEntry, TrafficEntry
 from closeby.report.lines import DomainLine, NodeLine
 from closeby.report.words import path_text, plural, plural_noun
 from closeby.scheduling.outcomes import Outcome
@@ -38,6 +38,11 @@ def gang_sentences(
         if count[0] == "a"
         else (f"{count} pods of {key} lie {where}, on {nodes}.")
     )
+    if isinstance(entry.traffic, TrafficEntry):
+        moved = entry.traffic.together < entry.traffic.one_by_one
+        yield f"The talk of the pods placed now costs {entry.traffic.together}" + (
+            f"; placed pod by pod it would cost {entry.traffic.one_by_one}." if moved else "."
+        )
     if outcome is None:
         yield "They came with their nodes in the input; nothing had to be decided."
     elif domains:
