@@ -1,6 +1,7 @@
 """Networks drawn as text, and clusters whose nodes lie in them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
@@ -70,3 +71,17 @@ def replicas(
     labels = {"appgroup.diktyo.x-k8s.io": app, "appgroup.diktyo.x-k8s.io.workload": workload}
     prefix = workload.lower() if prefix is None else prefix
     return pods(group, count, spec(gpu=gpus), prefix=prefix, on=on, labels=labels, **fields)
+
+
+def distances(names: Sequence[str], costs: NetworkTopology) -> dict[tuple[str, str], float]:
+    """Shortest paths the slow way; unknown ones count as the greatest known one and one more."""
+    ends = [end for link in costs.weight_sets[0].node_costs for end in (link.origin, link.destination)]
+    places = dict.fromkeys([*names, *ends])
+    far = {(a, b): 0.0 if a == b else inf for a in places for b in places}
+    for link in costs.weight_sets[0].node_costs:
+        there, back = (link.origin, link.destination), (link.destination, link.origin)
+        far[there] = far[back] = min(far[there], link.cost)
+    for through in places:
+        far = {(a, b): min(cost, far[a, through] + far[through, b]) for (a, b), cost in far.items()}
+    unknown = max((cost for cost in far.values() if cost < inf), default=0) + 1
+    return {pair: unknown if cost == inf else cost for pair, cost in far.items()}

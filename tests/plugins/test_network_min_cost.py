@@ -23,6 +23,7 @@ from tests.applications.networks import (
     EIGHT_REGIONS,
     EIGHT_ZONES,
     FIVE_NODES,
+    distances,
     in_zones,
     network,
     replicas,
@@ -499,7 +500,7 @@ def test_costs_are_the_sum_over_replicas_of_every_edge(
 ) -> None:
     nodes, group, costs, placed = case
     asked = Asked(nodes, group, costs, placed=placed)
-    between = floyd_warshall(nodes, costs)
+    between = distances([node.name for node in nodes], costs)
     expected = [0.0] * len(nodes)
     for workload in group.workloads:
         for edge in workload.dependencies:
@@ -508,25 +509,10 @@ def test_costs_are_the_sum_over_replicas_of_every_edge(
                 if here == f"P{number}":
                     for one in placed.split():
                         if one.split("@")[0] == there:
-                            home = [node.name for node in nodes].index(one.split("@")[1])
+                            home = one.split("@")[1]
                             for slot in range(len(nodes)):
-                                expected[slot] += edge.weight * between[slot][home]
+                                expected[slot] += edge.weight * between[nodes[slot].name, home]
     np.testing.assert_allclose(asked.costs(f"P{number}"), expected)
-
-
-def floyd_warshall(nodes: list[Node], costs: NetworkTopology) -> list[list[float]]:
-    """Shortest paths the slow way; unknown ones count as the greatest known one and one more."""
-    names = [node.name for node in nodes]
-    far = [[0.0 if a == b else np.inf for b in names] for a in names]
-    for link in costs.weight_sets[0].node_costs:
-        a, b = names.index(link.origin), names.index(link.destination)
-        far[a][b] = far[b][a] = min(far[a][b], link.cost)
-    for through in range(len(names)):
-        for a in range(len(names)):
-            for b in range(len(names)):
-                far[a][b] = min(far[a][b], far[a][through] + far[through][b])
-    unknown = max(cost for row in far for cost in row if cost < np.inf) + 1
-    return [[unknown if cost == np.inf else cost for cost in row] for row in far]
 
 
 @given(drawn_cases(), st.integers(0, 3))

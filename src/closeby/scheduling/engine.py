@@ -139,7 +139,8 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
-        return tuple(entry for kind in ("", PLAIN, APPLICATION) for entry in self._stories.of(f"{kind}{key}"))
+        entries = [entry for kind in ("", PLAIN, APPLICATION) for entry in self._stories.of(f"{kind}{key}")]
+        return tuple(sorted(entries, key=_stimulus))
 
     def outcome(self, key: str) -> Outcome | None:
         """The newest decision about one pod, gang or application."""
@@ -380,3 +381,7 @@ class Engine:
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))
+
+
+def _stimulus(entry: StoryEntry) -> int:
+    return entry.stimulus
