@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from closeby.applications.registry import Application
 from closeby.applications.talk import EdgeCost
+from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.report.conditions import ConditionEntry, condition_entries
@@ -110,16 +111,17 @@ def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
             object=owner,
             field="spec",
             message=f"its pods include some of no workload it names: {names}",
-            remedy="label them appgroup.diktyo.x-k8s.io.workload with one of " + ", ".join(application.index),
+            remedy=f"label them {WORKLOAD_LABEL} with one of {', '.join(application.index)}",
         )
     wanted = application.group.num_members
     if wanted is not None and len(pods) < wanted and application.group.usable:
+        label = f"none carries the label {APP_GROUP_LABEL}: {application.group.name}"
         yield Condition(
-            reason=Reason.INVALID_SPEC,
+            reason=Reason.GANG_INCOMPLETE,
             object=owner,
             field="spec.numMembers",
             message=f"{len(pods)} of {wanted} members have appeared",
-            remedy="it is placed without the others",
+            remedy="those that are there are placed without the others" if pods else label,
         )
 
 
