@@ -306,6 +306,8 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         networks = self._applications.networks
         if wanted:
             networks = tuple(one for one in networks if wanted in (one.name, one.key))
+        elif len(networks) > 1:  # One that nobody has filled in yet is no choice.
+            networks = tuple(one for one in networks if one.weight_sets)
         return networks[0] if len(networks) == 1 else None
 
     def _known(self) -> NetworkCosts | None:
