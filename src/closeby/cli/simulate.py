@@ -23,6 +23,11 @@ STILL_PENDING = 3
     flag_value="some",
     help="Add candidates, scores and refusals: of all nodes up to 200, else of the best 20; or of all.",
 )
+@click.option(
+    "--optimum",
+    is_flag=True,
+    help="Add how cheap the talk of an application could have been, by a solver: up to 12 pods on 16 nodes.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
 def command(
@@ -30,6 +35,7 @@ def command(
     sources: Sources,
     output: str,
     explain: str | None,
+    optimum: bool,
     strict: bool,
     scheduler_name: str | None,
 ) -> None:
@@ -41,11 +47,14 @@ def command(
     Example:
       kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
     """
-    from closeby.cli.inputs import read_inputs, usable_configuration
+    from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.output import emit
     from closeby.report.documents import scheduling_report
+    from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import simulate
 
+    if optimum and not solver_is_here():
+        raise Unusable("--optimum needs a solver that this scipy lacks; pip install 'closeby[optimum]'")
     inputs = read_inputs(sources)
     with usable_configuration():
         run = simulate(
@@ -54,6 +63,7 @@ def command(
             scheduler_name=scheduler_name,
             explain=explain is not None,
             explain_everything=explain == "all",
+            optimum=optimum,
         )
     report = scheduling_report(run, explain=explain is not None, errors=inputs.errors)
 

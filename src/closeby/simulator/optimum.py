@@ -29,6 +29,15 @@ MOST_VARIABLES = 8_000
 TREE_NODES = 2_000
 
 
+def solver_is_here() -> bool:
+    """Whether this scipy can solve integer programs."""
+    try:
+        from scipy.optimize import milp
+    except ImportError:
+        return False
+    return callable(milp)
+
+
 def least_cost(traffic: Traffic, sites: Sites) -> float | None:
     """The least cost of placing all pods on the sites; pods that were placed before stay where they are.
 

@@ -33,6 +33,7 @@ from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome, Place, Report
 from closeby.simulator.expansion import expand
+from closeby.simulator.optimum import least_cost
 from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import read_network_labels
 from closeby.topology.tree import Tree
@@ -103,21 +104,25 @@ def simulate(
     schedule: bool = True,
     explain: bool | Collection[str] = False,
     explain_everything: bool = False,
+    optimum: bool = False,
 ) -> Run:
     """Take everything in and schedule until nothing changes.
 
     All pending pods are scheduled, whatever scheduler they name, unless ``scheduler_name`` is given.
     ``explain`` records candidates, scores and refusals, of all or of the gangs and plain pods it names.
     ``schedule=False`` stops before the first decision: the state as the manifests tell it.
+    ``optimum`` has a solver say how cheap small applications could have been.
 
     Raises:
         ConfigurationError: the configuration names what no plugin knows.
+        ImportError: ``optimum`` is asked for where there is no solver (``solver_is_here``).
     """
     expansion = expand(manifests)
     engine = Engine(
         lambda handle: profile_for(configuration, handle),
         explain=explain,
         explain_everything=explain_everything,
+        least_cost=least_cost if optimum else None,
     )
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
     groups = sorted(expansion.groups, key=_by_name)
