@@ -1,0 +1,126 @@
+"""What the API server says when it does not do what was asked: its ``Status``, as data."""
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+#: Tokens for requests of which no answer came: nobody was there, the connection broke, it took too long.
+UNREACHABLE: Final = "Unreachable"
+CUT: Final = "ConnectionCut"
+LATE: Final = "NoAnswerInTime"
+#: The server can't prove who it is.
+CERTIFICATE: Final = "CertificateRefused"
+#: Nobody could be named who asks.
+NO_CREDENTIALS: Final = "NoCredentials"
+#: The answer makes no sense.
+UNREADABLE: Final = "UnreadableAnswer"
+
+#: Of the body, for messages, where the answer is no Status (a proxy's page, say).
+_SHOWN: Final = 300
+
+
+class Cause(Struct, frozen=True):
+    """``details.causes[]``: one thing that is wrong, and the field."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(Struct, frozen=True, rename="camel"):
+    """``details``: the object meant, and what is wrong with it."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: float | None = None
+
+
+class ApiError(Struct, frozen=True):
+    """A request that was not carried out, or (``code`` None) of which no answer came: it may have been."""
+
+    #: HTTP's status; None when no answer came.
+    code: int | None
+    #: Kubernetes' own token, such as NotFound, Conflict or Expired; ours when no answer came.
+    reason: str
+    message: str
+    details: Details = Details()
+    #: Seconds that the server asks to wait.
+    retry_after: float | None = None
+    #: Whether the request certainly had no effect: refused by the server, or never sent.
+    unsent: bool = False
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.reason} ({self.code}): {self.message}" if self.code else f"{self.reason}: {self.message}"
+        )
+
+    @property
+    def expired(self) -> bool:
+        """Whether a resource version or a continue token is too old (410)."""
+        return self.code == 410 or self.reason in ("Expired", "Gone")
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the resource version is newer than all that the server has: it lost some of its memory."""
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.details.causes)
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed later, without anybody doing anything."""
+        if self.code is None:
+            return self.reason != CERTIFICATE
+        return self.code == 429 or self.code >= 500
+
+
+class _NullableDetails(Struct, rename="camel"):
+    name: str | None = None
+    group: str | None = None
+    kind: str | None = None
+    uid: str | None = None
+    causes: tuple[Cause, ...] | None = None
+    retry_after_seconds: float | None = None
+
+
+class _Status(Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _NullableDetails | None = None
+
+
+_decode = msgspec.json.Decoder(_Status).decode
+
+
+def read_error(code: int | None, body: bytes, retry_after: str | None = None) -> ApiError:
+    """The error in an answer with HTTP status ``code`` (in an ERROR event: None, the Status knows it)."""
+    try:
+        status = _decode(body)
+    except msgspec.DecodeError:
+        status = _Status(message=body[:_SHOWN].decode(errors="replace").strip())
+    given = status.details or _NullableDetails()
+    details = Details(
+        name=given.name or "",
+        group=given.group or "",
+        kind=given.kind or "",
+        uid=given.uid or "",
+        causes=given.causes or (),
+        retry_after_seconds=given.retry_after_seconds,
+    )
+    return ApiError(
+        code=code if code is not None else status.code,
+        reason=status.reason or f"HTTP{code or ''}",
+        message=status.message or "the server gives no reason",
+        details=details,
+        retry_after=_seconds(retry_after) or details.retry_after_seconds,
+        unsent=code == 429,
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    """``Retry-After`` in seconds; Kubernetes never gives a date."""
+    return float(text) if text is not None and text.isdecimal() else None
