@@ -1,4 +1,4 @@
-"""Instances of the Online Boutique: its real manifests, an AppGroup of its services, a cluster of three zones.
+"""Instances of the Online Boutique: its real manifests, an AppGroup of its services, three zones of nodes.
 
 Each seed draws other costs between the zones and other numbers of replicas. The nodes have little room, so
 that the services need several of them and no zone holds them alone.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from closeby.benchmarks import buckets, memory, placement, throughput
+from closeby.benchmarks import applications, buckets, memory, placement, throughput
 from closeby.benchmarks.figures import Figure
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
@@ -13,6 +13,9 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "refusal": throughput.refusals,
     "buckets": buckets.buckets,
     "by-buckets": buckets.placed_by_buckets,
+    "network-cost": applications.scoring,
+    "network-paths": applications.paths,
+    "applications": applications.placing,
     "memory": memory.memory,
 }
 
