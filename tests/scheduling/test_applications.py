@@ -185,6 +185,29 @@ def test_a_choice_that_another_filter_refuses_loses_no_pod() -> None:
     assert found.final == cost_of(app("a > b c\nb\nc"), network(PAIRS), placed) <= found.greedy
 
 
+def test_a_pod_is_not_crowded_out_by_another_one_that_a_filter_sent_away() -> None:
+    """Both would lie on b1, which alone holds c; but b1 is not to have more than one of them."""
+    bandwidth = "network.aware.com/bandwidth"
+    nodes = [node("a1", allocatable={bandwidth: 1000}), node("b1", allocatable={GPU: 9, bandwidth: 1000})]
+    [a], [c] = replicas("a", gpus=0), replicas("c")
+    a = replace(a, spec=replace(a.spec, requests=((bandwidth, 400),)))
+    c = replace(c, spec=replace(c.spec, requests=((GPU, 1), (bandwidth, 400))))
+    risk = PluginEntry(name="CheckRiskNodeBandwidth", arguments={"RiskThreshold": 0.3})
+    drawn = place(nodes, app("a > c\nc"), network(PAIRS), members=[a, c], plugins=[risk])
+    assert drawn.where == {"a-0": "a1", "c-0": "b1"}
+    assert (improvement(drawn).greedy, improvement(drawn).final) == (50, 50)
+
+
+def test_of_places_that_cost_the_same_the_first_by_name_is_taken() -> None:
+    """The greedy start strands a on a1; b1 with b2 would be as good as c1 with c2."""
+    costs = network("a1 b1 50\na1 c1 50\nb1 b2 1\nc1 c2 1")
+    nodes = rooms(a1=1, b1=1, b2=2, c1=1, c2=2)
+    for order in (nodes, nodes[::-1], [*nodes[3:], *nodes[:3]]):
+        drawn = place(order, app("a > b c\nb\nc"), costs, members=three())
+        assert set(drawn.where.values()) == {"b1", "b2"}
+        assert improvement(drawn).greedy > improvement(drawn).final == 1
+
+
 # Limits
 
 
