@@ -1,6 +1,6 @@
 """NodeResourcesFit: counts the pods that fit, and prefers emptier (or fuller) nodes."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -53,6 +53,10 @@ class _Scored(NamedTuple):
     weight: int
 
 
+#: Requests whose scored resources are remembered.
+REMEMBERED = 1 << 14
+
+
 class NodeResourcesFit(Capacity, Score):
     """Upstream's plugin of that name.
 
@@ -73,6 +77,8 @@ class NodeResourcesFit(Capacity, Score):
         self._prefers_free = strategy.type == "LeastAllocated"
         self._weights = tuple((resource.name, resource.weight) for resource in strategy.resources)
         self._offers = _Offers(handle)
+        #: Requests -> how many resources were known, and which of them are scored.
+        self._known: dict[Hashable, tuple[int, tuple[_Scored, ...]]] = {}
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.requests
@@ -106,12 +112,12 @@ class NodeResourcesFit(Capacity, Score):
         return Rejection(Reason.INSUFFICIENT_RESOURCES, "; ".join(lacking))
 
     def scores(self, pod: Pod) -> bool:
-        return any(True for _ in self._scored(pod))
+        return bool(self._scored(pod))
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         cluster, index = self.handle.cluster, nodes.index
         allocatable, requested = cluster.allocatable, cluster.requested
-        scored = tuple(self._scored(pod))
+        scored = self._scored(pod)
         self._offers.follow()
         total: Scores | None = None
         for row, amount, weight in scored:
@@ -130,16 +136,23 @@ class NodeResourcesFit(Capacity, Score):
         total /= self._offers.weights(scored)[index]
         return total
 
-    def _scored(self, pod: Pod) -> Iterator[_Scored]:
+    def _scored(self, pod: Pod) -> tuple[_Scored, ...]:
         """The scored resources that count for this pod and that some node may offer."""
-        requests = dict(pod.spec.requests)
-        requests["pods"] = 1
         row_of = self.handle.cluster.row_of
-        for name, weight in self._weights:
-            amount = requests.get(name, 0)
-            row = row_of.get(name)
-            if row is not None and (amount or name in NATIVE):
-                yield _Scored(row, amount, weight)
+        asked = pod.spec.requests
+        known = self._known.get(asked)
+        if known is not None and known[0] == len(row_of):
+            return known[1]
+        requests = {**dict(asked), "pods": 1}
+        scored = tuple(
+            _Scored(row_of[name], requests.get(name, 0), weight)
+            for name, weight in self._weights
+            if name in row_of and (requests.get(name, 0) or name in NATIVE)
+        )
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[asked] = len(row_of), scored
+        return scored
 
 
 def _shortage(resource: str, amount: int, free: int) -> str:

@@ -323,7 +323,11 @@ class Score(Plugin):
     honoured_by_descent: ClassVar[bool] = False
 
     def scores(self, pod: Pod) -> bool:
-        """False when every node would get the same score for this pod."""
+        """False when every node would get the same score for this pod.
+
+        Unless ``score_scope`` is per placement, the answer may depend on the pod's class and on Node objects
+        alone: it is kept with the scores.
+        """
         return True
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:

@@ -54,6 +54,7 @@ class PodClass:
         "ranked",
         "static",
         "static_filters",
+        "steady",
         "usage_cursor",
     )
 
@@ -77,6 +78,8 @@ class PodClass:
         #: Total of the cacheable scores where a pod fits, else -inf; None until somebody needs it.
         self.ranked: Scores | None = None
         self.counts: dict[str, DomainCounts] = {}
+        #: Cursor of the nodes' changes, and the scorers with cacheable scores that were active then.
+        self.steady: tuple[int, list[Weighted]] = (-1, [])
         self.usage_cursor = -1
         self.node_cursor = -1
 
@@ -95,6 +98,9 @@ class ClassTable:
         self._cluster = cluster
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
+        self._cacheable = tuple(entry for entry in self._scorers if cacheable(entry[0]))
+        #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
+        self.fleeting = tuple(entry for entry in self._scorers if not cacheable(entry[0]))
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
@@ -269,11 +275,10 @@ class ClassTable:
         return np.where(allowed, fits, 0)
 
     def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
-        scorers = [
-            entry
-            for entry in active_scorers(self._scorers, self._blank, pod_class.pod)
-            if cacheable(entry[0])
-        ]
+        cursor = self._cluster.node_changes.cursor
+        if pod_class.steady[0] != cursor:
+            pod_class.steady = cursor, active_scorers(self._cacheable, self._blank, pod_class.pod)
+        scorers = pod_class.steady[1]
         fits = pod_class.fits if slots is None else pod_class.fits[slots]
         nodes = Nodes(self._cluster, slots)
         total = np.zeros(len(nodes))

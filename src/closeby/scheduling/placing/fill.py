@@ -13,7 +13,7 @@ from closeby.scheduling.extension import Candidate, Scope
 from closeby.scheduling.gangs.parts import Scope as Confines
 from closeby.scheduling.gangs.parts import scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
-from closeby.scheduling.judging.scoring import Weighted, active_scorers, cacheable, total_scores
+from closeby.scheduling.judging.scoring import Weighted, active_scorers, total_scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.descent import MeanScores, descend
@@ -202,8 +202,8 @@ class Filler:
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
         pod_class = self._table.of(pod)
-        scorers = active_scorers(self._scorers, self._state, pod)
-        if allowed is None and not pod_class.blind_filters and all(cacheable(one) for one, _ in scorers):
+        alone = allowed is None and not pod_class.blind_filters
+        if alone and not active_scorers(self._table.fleeting, self._state, pod):
             ranked = self._table.ranked(pod_class)
             best = self._best(ranked, None) if len(ranked) else None
             return best if best is not None and ranked[best] > -np.inf else None
@@ -215,6 +215,7 @@ class Filler:
         slots = np.flatnonzero(feasible)
         if not len(slots):
             return None
+        scorers = active_scorers(self._scorers, self._state, pod)
         totals = total_scores(scorers, self._state, pod, Nodes(self._cluster, slots))
         return self._best(totals, slots)
 
