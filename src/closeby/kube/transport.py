@@ -150,7 +150,8 @@ class Transport:
     async def stream(
         self, path: str, query: Mapping[str, str], idle: float
     ) -> AsyncGenerator[bytes | ApiError, None]:
-        """An answer that goes on: its bytes as they come, and an error last if it did not end by itself.
+        """An answer that goes on: nothing when it begins, then its bytes as they come, and an error last if
+        it did not end by itself.
 
         It breaks off when nothing comes for ``idle`` seconds. Nothing is repeated. Close it (``aclosing``).
         """
@@ -164,6 +165,7 @@ class Transport:
                 if response.status != _OK:
                     yield await _refusal(response)
                     return
+                yield b""
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, OSError) as error:

@@ -1,0 +1,119 @@
+"""Live objects become the very same records as manifests."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from closeby.kube.changes import Upserted, read_event, read_page, upserted
+from closeby.kube.decoding import Decoded, Decoder
+from closeby.kube.resources import NODES, PODS, WATCHED, Resource
+from closeby.objects.decoding.registry import READERS
+from closeby.objects.groups import PodGroup
+from closeby.objects.manifests import read_manifests
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+
+POD_GROUPS = Resource(
+    group="closeby.dev", version="v1alpha1", kind="PodGroup", plural="podgroups", namespaced=True
+)
+
+
+def change(content: Mapping[str, object]) -> Upserted:
+    return upserted(msgspec.Raw(json.dumps(content).encode()))
+
+
+def pod(name: str, cpu: str = "1") -> dict[str, object]:
+    return {
+        "metadata": {"name": name, "namespace": "a", "uid": f"uid-{name}", "resourceVersion": "7"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_an_item_of_a_list_is_read_without_its_kind() -> None:
+    found = change(pod("p"))
+    assert (found.key, found.uid, found.version) == ("a/p", "uid-p", "7")
+    read = Decoder().read(PODS, found)
+    assert isinstance(read, Decoded)
+    assert isinstance(read.record, Pod)
+    assert (read.record.key, read.record.spec.requests) == ("a/p", (("cpu", 1000),))
+
+
+def test_live_and_manifest_give_the_same_record(tmp_path: Path) -> None:
+    content = {"apiVersion": "v1", "kind": "Pod", **pod("p")}
+    read = Decoder().read(PODS, change(content))
+    assert isinstance(read, Decoded)
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(content))
+    assert (read.record,) == read_manifests([str(file)]).pods
+
+
+def test_equal_specs_are_one_object() -> None:
+    decoder = Decoder()
+    one, other = (decoder.read(PODS, change(pod(name))) for name in ("p", "q"))
+    assert isinstance(one, Decoded) and isinstance(other, Decoded)
+    assert isinstance(one.record, Pod) and isinstance(other.record, Pod)
+    assert one.record.spec is other.record.spec
+
+
+def test_an_object_without_a_namespace() -> None:
+    found = change({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}})
+    assert found.key == "n"
+    read = Decoder().read(NODES, found)
+    assert isinstance(read, Decoded) and isinstance(read.record, Node)
+
+
+def test_what_is_wrong_with_an_object_is_told_as_a_condition() -> None:
+    read = Decoder().read(PODS, change(pod("p", cpu="many")))
+    assert isinstance(read, Condition)
+    assert (read.object, read.field) == ("Pod/a/p", "spec.containers[0].resources.requests.cpu")
+    assert read.reason is Reason.INVALID_SPEC and read.blocking
+
+
+def test_a_version_that_is_not_read() -> None:
+    later = msgspec.structs.replace(POD_GROUPS, version="v9")
+    read = Decoder().read(later, change({"metadata": {"name": "g", "namespace": "a"}}))
+    assert isinstance(read, Condition)
+    assert read.reason is Reason.UNSUPPORTED
+
+
+def test_what_the_server_adds_to_our_own_kinds_is_no_error() -> None:
+    """The schema of our own group is strict, but metadata and status are written by others."""
+    content = {
+        "apiVersion": "closeby.dev/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "g",
+            "namespace": "a",
+            "uid": "u",
+            "resourceVersion": "5",
+            "generation": 2,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
+        },
+        "spec": {"minMember": 2},
+        "status": {"conditions": []},
+    }
+    read = Decoder().read(POD_GROUPS, change(content))
+    assert isinstance(read, Decoded), read
+    assert isinstance(read.record, PodGroup)
+    assert read.notices == ()
+
+
+def test_every_watched_kind_has_a_reader_of_each_version() -> None:
+    for kind in WATCHED:
+        entry = READERS[kind.group, kind.kind]
+        assert not entry.versions or set(kind.versions) <= set(entry.versions)
+
+
+def test_what_is_kept_of_an_object_does_not_keep_the_answer_alive() -> None:
+    body = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [pod("p"), pod("q")]}).encode()
+    page = read_page(body)
+    assert page.metadata.resource_version == "9" and page.metadata.continuation is None
+    kept = [upserted(raw).raw for raw in page.items or ()]
+    assert [json.loads(one) for one in kept] == [pod("p"), pod("q")]
+    line = json.dumps({"type": "ADDED", "object": pod("p")}).encode()
+    assert json.loads(upserted(read_event(line).object).raw) == pod("p")
