@@ -22,7 +22,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test bench lint format lock clean
+.PHONY: help install demo test bench cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -38,6 +38,9 @@ test: $(PROJECT)  ## Run all tests
 
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 	@$(BIN)/closeby bench --json -
+
+cluster: $(PROJECT)  ## Start a real control plane with made-up nodes to try things on, until Ctrl-C
+	@$(BIN)/python -m tests.control_plane
 
 lint: $(PROJECT)  ## Check the format, the code, the types and the layers
 	$(BIN)/ruff format --check

@@ -1,0 +1,209 @@
+"""The control plane of the tests is a real one: it validates, binds, and brings a Job to its end."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.control_plane.access import read_kubeconfig
+from tests.control_plane.api import Api, ApiError, Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import RUN_SECONDS, joined, kubelets, node
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def test_it_says_that_it_is_ready(control_plane: ControlPlane) -> None:
+    async def ask() -> Object:
+        async with Api(control_plane.access()) as api:
+            return await api.get("/version")
+
+    version = asyncio.run(ask())
+    assert version["major"] == "1"
+    if control_plane.ours:
+        assert {"etcd", "kube-apiserver"} <= control_plane.usage().keys()
+        assert all(usage.cpu_seconds > 0 for usage in control_plane.usage().values())
+
+
+def test_an_ordinary_user_may_do_nothing_until_a_role_allows_it(
+    own_control_plane: ControlPlane, namespace: str
+) -> None:
+    path = own_control_plane.ordinary_kubeconfig
+    assert path is not None
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
+    binding = {
+        "metadata": {"name": "may-look"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ordinary"}],
+    }
+
+    async def ask() -> list[Any]:
+        async with Api(own_control_plane.access()) as admin, Api(read_kubeconfig(path)) as ordinary:
+            with pytest.raises(ApiError, match="403 Forbidden"):
+                await ordinary.get(pods)
+            await admin.create(rbac, binding)
+            # The API server learns of a role through a watch of its own.
+            async with asyncio.timeout(10):
+                while True:
+                    try:
+                        return list((await ordinary.get(pods))["items"])
+                    except ApiError as error:
+                        assert error.status == 403
+                        await asyncio.sleep(0.05)
+
+    assert asyncio.run(ask()) == []
+
+
+def test_a_rule_of_a_custom_resource_rejects_a_bad_object(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """spec.least <= spec.most, said in CEL."""
+    group = f"{namespace}.closeby.dev"
+    rule = {"rule": "self.least <= self.most", "message": "least lies above most"}
+    spec = {
+        "type": "object",
+        "properties": {name: {"type": "integer"} for name in ("least", "most")},
+        "x-kubernetes-validations": [rule],
+    }
+    definition = {
+        "metadata": {"name": f"ranges.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "ranges", "singular": "range", "kind": "Range", "listKind": "RangeList"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+                }
+            ],
+        },
+    }
+
+    def bounds(name: str, least: int, most: int) -> Object:
+        return {
+            "apiVersion": f"{group}/v1",
+            "kind": "Range",
+            "metadata": {"name": name},
+            "spec": {"least": least, "most": most},
+        }
+
+    async def ask() -> None:
+        async with Api(control_plane.access()) as api:
+            await api.create(CRDS, definition)
+            try:
+                await _established(api, f"{CRDS}/ranges.{group}")
+                ranges = f"/apis/{group}/v1/namespaces/{namespace}/ranges"
+                await api.create(ranges, bounds("good", 1, 2))
+                with pytest.raises(ApiError, match="least lies above most") as refused:
+                    await api.create(ranges, bounds("bad", 3, 2))
+                assert refused.value.status == 422
+            finally:
+                await api.delete(f"{CRDS}/ranges.{group}")
+
+    asyncio.run(ask())
+
+
+def test_labels_and_annotations_of_a_binding_land_on_the_pod(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    binding = {
+        "metadata": {"name": "w-0", "labels": {"rank": "3"}, "annotations": {"domain": "zone-a/rack-1"}},
+        "target": {"kind": "Node", "name": f"{namespace}-n"},
+    }
+
+    async def bind() -> Object:
+        async with Api(control_plane.access()) as api, joined(api, [node(f"{namespace}-n")]):
+            await api.create(pods, _pod("w-0"))
+            await api.create(f"{pods}/w-0/binding", binding)
+            with pytest.raises(ApiError, match="409 Conflict"):
+                await api.create(f"{pods}/w-0/binding", binding)
+            return await api.get(f"{pods}/w-0")
+
+    pod = asyncio.run(bind())
+    assert pod["spec"]["nodeName"] == f"{namespace}-n"
+    assert pod["metadata"]["labels"] == {"rank": "3"}
+    assert pod["metadata"]["annotations"] == {"domain": "zone-a/rack-1"}
+
+
+@pytest.mark.slow
+def test_a_job_of_16_pods_comes_to_its_end(whole_control_plane: ControlPlane, namespace: str) -> None:
+    """The controller manager makes the pods, kube-scheduler binds them, the stand-in runs them for 1 s."""
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    template = {"metadata": {"annotations": {RUN_SECONDS: "1"}}, "spec": _pod("any")["spec"]}
+    template["spec"] |= {"restartPolicy": "Never", "schedulerName": "default-scheduler"}
+    job = {
+        "metadata": {"name": "train"},
+        "spec": {"completions": 16, "parallelism": 16, "template": template},
+    }
+
+    async def run() -> Object:
+        nodes = [node(f"{namespace}-{number}", allocatable={"cpu": "4"}) for number in range(4)]
+        async with (
+            Api(whole_control_plane.access()) as api,
+            joined(api, nodes) as names,
+            kubelets(api, names),
+        ):
+            created = await api.create(jobs, job)
+            async with asyncio.timeout(60):
+                return await _finished(api, jobs, created["metadata"]["resourceVersion"])
+
+    with whole_control_plane.also("kube-scheduler"):
+        status = asyncio.run(run())["status"]
+    assert status["succeeded"] == 16
+    assert not whole_control_plane.processes["kube-scheduler"].running
+
+
+@pytest.mark.slow
+def test_its_programs_are_paused_killed_and_started_again(
+    own_control_plane: ControlPlane, namespace: str
+) -> None:
+    etcd = own_control_plane.processes["etcd"]
+    apiserver = own_control_plane.processes["kube-apiserver"]
+    path = f"/api/v1/namespaces/{namespace}"
+
+    async def look() -> str:
+        async with Api(own_control_plane.access()) as api, asyncio.timeout(2):
+            return str((await api.get(path))["status"]["phase"])
+
+    etcd.pause()
+    with pytest.raises(TimeoutError):
+        asyncio.run(look())
+    etcd.resume()
+    apiserver.wait_ready()
+    assert asyncio.run(look()) == "Active"
+
+    apiserver.kill()
+    with pytest.raises(aiohttp.ClientConnectorError):
+        asyncio.run(look())
+    apiserver.start()
+    assert asyncio.run(look()) == "Active"
+
+
+def _pod(name: str) -> Object:
+    """A pod that asks for one CPU and that nobody schedules."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"name": name}, "spec": {"schedulerName": "nobody", "containers": [container]}}
+
+
+async def _established(api: Api, path: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            conditions = (await api.get(path)).get("status", {}).get("conditions", [])
+            if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _finished(api: Api, jobs: str, version: str) -> Object:
+    while True:
+        async for _, job in api.watch(jobs, version):
+            version = job["metadata"]["resourceVersion"]
+            conditions = job.get("status", {}).get("conditions", [])
+            if any(each["type"] == "Complete" for each in conditions):
+                return job
