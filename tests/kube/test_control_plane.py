@@ -194,7 +194,8 @@ def _pod(name: str) -> Object:
 async def _established(api: Api, path: str) -> None:
     async with asyncio.timeout(30):
         while True:
-            conditions = (await api.get(path)).get("status", {}).get("conditions", [])
+            # It is null until the server has looked at the names.
+            conditions = (await api.get(path)).get("status", {}).get("conditions") or []
             if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
                 return
             await asyncio.sleep(0.05)
