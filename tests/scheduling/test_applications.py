@@ -212,7 +212,7 @@ def test_of_places_that_cost_the_same_the_first_by_name_is_taken() -> None:
 
 
 def test_a_limit_holds_in_the_greedy_start_and_in_the_search() -> None:
-    drawn = place(rooms(a1=1, b1=1, b2=1), app("a > b<=40\nb"), network(PAIRS), members=three()[:2])
+    drawn = place(rooms(a1=1, b1=1), app("a > b<=40\nb"), network(PAIRS), members=three()[:2])
     assert list(drawn.where) == ["a-0"]
     assert drawn.left("A1") == {"b-0": Reason.NETWORK_COST_TOO_HIGH}
 
@@ -447,3 +447,37 @@ def test_the_order_of_nodes_and_pods_decides_nothing(case: Case, random: Random)
     random.shuffle(nodes)
     random.shuffle(members)
     assert case.place(nodes, members).where == case.place().where
+
+
+class TestEverybodyAtOnce:
+    def test_a_caller_leaves_the_corner_in_which_its_callee_has_no_room(self) -> None:
+        """One by one P1 takes a1; P2 may be 5 from it, but a2 is full and b1 and b2 are 50 away."""
+        drawn = place(
+            rooms(a1=1, a2=0, b1=1, b2=1),
+            app("P1 > P2<=5\nP2"),
+            network(nodes=PAIRS),
+            members=[*replicas("P1"), *replicas("P2")],
+        )
+        assert set(drawn.where.values()) == {"b1", "b2"}
+        assert improvement(drawn).final == 1
+
+    def test_small_pods_do_not_take_both_nodes_from_a_large_one(self) -> None:
+        """One by one the two small ones go to a node each, where nothing is left for the one of 4."""
+        small = [*replicas("P1", gpus=2), *replicas("P2", gpus=2)]
+        large = replicas("P3", gpus=4)
+        drawn = place(
+            rooms(a1=4, a2=4), app("P1 > P2\nP2 > P3\nP3"), network(nodes=PAIRS), members=[*small, *large]
+        )
+        assert drawn.where["p1-0"] == drawn.where["p2-0"] != drawn.where["p3-0"]
+        drawn.engine.validate_state()
+
+    def test_what_cannot_be_placed_at_once_leaves_the_others_where_they_were(self) -> None:
+        drawn = place(
+            rooms(a1=1, a2=1),
+            app("P1 > P2\nP2 > P3\nP3"),
+            network(nodes=PAIRS),
+            members=[*replicas("P1"), *replicas("P2"), *replicas("P3")],
+        )
+        assert len(drawn.where) == 2
+        assert list(drawn.left("A1").values()) == [Reason.INSUFFICIENT_RESOURCES]
+        drawn.engine.validate_state()

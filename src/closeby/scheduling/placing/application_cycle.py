@@ -13,8 +13,8 @@ from closeby.scheduling.extension import Traffic
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.layout import talk_cost
-from closeby.scheduling.placing.local_search import improve
-from closeby.scheduling.placing.sites import sites_of
+from closeby.scheduling.placing.local_search import Searched, improve, place_all
+from closeby.scheduling.placing.sites import Sites, sites_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState
@@ -53,6 +53,9 @@ class _ApplicationCycle:
             missing, left = len(pods) - len(self._state.placed), self._one_by_one(self._missing(pods))
             if len(left) == missing:
                 break
+        if traffic is not None and left:
+            whole = self._all_at_once(pods, traffic)
+            improvement, left = (improvement, left) if whole is None else (whole, ())
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed) if placed else None
         if refusal is not None:
@@ -84,6 +87,22 @@ class _ApplicationCycle:
                 self._assume(pod, slot)
         return tuple(left)
 
+    def _all_at_once(self, pods: tuple[Pod, ...], traffic: Traffic) -> Improvement | None:
+        """Place everybody where some found no place after the others; None (nothing changed) if it fails."""
+        tools = self._tools
+        before = tuple(self._state.placed)
+        self._clear()
+        slots = [slot for _, slot in before]
+        sites = sites_of(tools.cluster, tools.table, traffic, pods, slots, tools.topologies.flat())
+        start = place_all(traffic, sites)
+        if start is not None:
+            found = improve(traffic, sites, start)
+            wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
+            if self._assume_again(wanted):
+                return self._improvement(found, found.cost, traffic, sites, complete=True)
+        self._assume_again(before)
+        return None
+
     def _together(self, pods: tuple[Pod, ...], traffic: Traffic) -> Improvement:
         """Improve what is placed as a whole, and place it so."""
         tools = self._tools
@@ -100,14 +119,19 @@ class _ApplicationCycle:
             if len(now) < len(before) or final > found.cost_before:
                 self._assume_again(before)
                 final = found.cost_before
-        least_cost = tools.least_cost
+        return self._improvement(found, final, traffic, sites, complete=len(before) == len(pods))
+
+    def _improvement(
+        self, found: Searched, final: float, traffic: Traffic, sites: Sites, *, complete: bool
+    ) -> Improvement:
+        # What is left out would make the rest cheaper than a placement of all of them.
+        least_cost = self._tools.least_cost if complete else None
         return Improvement(
             greedy=found.cost_before,
             final=final,
             evaluated=found.evaluated,
             spent=found.spent,
-            # What is left out would make the rest cheaper than a placement of all of them.
-            optimum=None if least_cost is None or len(before) < len(pods) else least_cost(traffic, sites),
+            optimum=None if least_cost is None else least_cost(traffic, sites),
         )
 
     def _assume_again(self, wanted: Sequence[Placed]) -> bool:

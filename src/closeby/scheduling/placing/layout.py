@@ -149,6 +149,16 @@ class Layout:
         best = int(np.argmin(change))
         return float(change[best]), best
 
+    def keeps_limits(self) -> bool:
+        """Whether no limit is broken, when all pods have a place."""
+        return not self.broken[self.kinds, self.at].any()
+
+    def sizes(self) -> Costs:
+        """The greatest part of all that is free that each pod takes of any resource; shape (P,)."""
+        offered = np.maximum(self.sites.free.sum(axis=1, dtype=np.float64), 1.0)
+        found: Costs = (self.needs / offered).max(axis=1)
+        return found
+
     def tie(self, pod: int, others: Sequence[int]) -> float:
         """How much a pod says to some others."""
         return float(self._weights[self.kinds[pod], self.kinds[list(others)]].sum()) if others else 0.0

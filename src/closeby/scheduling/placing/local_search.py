@@ -42,6 +42,17 @@ def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None]) -> Sea
     return search.run([at[slot] for slot in before if slot is not None], len(before))
 
 
+def place_all(traffic: Traffic, sites: Sites) -> tuple[int | None, ...] | None:
+    """A slot for each pod, none of which has a place now, with all limits kept; None when none was found.
+
+    For pods of which some found no place one after another: those before stood in their way.
+    """
+    if sites.pinned.any() or not len(sites.slots):
+        return None
+    layout = Layout(traffic, sites, range(len(traffic.kinds)))
+    return _Search(layout).place_all()
+
+
 class _Search:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -91,6 +102,20 @@ class _Search:
             spent=self._spent,
         )
 
+    def place_all(self) -> tuple[int | None, ...] | None:
+        """The cheapest of the gatherings that hold everybody and keep all limits."""
+        layout = self._layout
+        empty = layout.snapshot()
+        best, least = None, np.inf
+        for largest_first in (False, True):
+            for site in self._first_sites():
+                if self._gather(site, largest_first=largest_first) and layout.keeps_limits():
+                    cost = layout.cost()
+                    if cost < least:
+                        best, least = layout.at.copy(), cost
+                layout.restore(empty)
+        return None if best is None else tuple(layout.sites.slots[best].tolist())
+
     def _descend(self) -> None:
         """Moves and swaps that save, until none is left."""
         layout = self._layout
@@ -127,18 +152,23 @@ class _Search:
             first.append(int(members[np.argmax(room[members])]))
         return first
 
-    def _gather(self, site: int) -> bool:
-        """Place all anew around a site, the one that says most to those placed first; False if that fails."""
+    def _gather(self, site: int, *, largest_first: bool = False) -> bool:
+        """Place all anew around a site, the one that says most to those placed first; False if that fails.
+
+        ``largest_first`` takes them by what they need instead, so that the last ones fit into small gaps.
+        """
         layout = self._layout
         for pod in self._movable:
-            layout.lift(pod)
+            if layout.at[pod] >= 0:
+                layout.lift(pod)
         waiting = list(self._movable)
         placed = [pod for pod in range(len(layout.pods)) if layout.at[pod] >= 0]
         ties = {pod: layout.tie(pod, placed) for pod in waiting}
         everyone = {pod: layout.tie(pod, waiting) for pod in waiting}
+        sizes = layout.sizes() if largest_first else np.zeros(len(layout.pods))
         first = True
         while waiting:
-            pod = max(waiting, key=lambda one: (ties[one], everyone[one], -one))
+            pod = max(waiting, key=lambda one: (sizes[one], ties[one], everyone[one], -one))
             waiting.remove(pod)
             room = layout.room(pod)
             layout.evaluated += len(room)
