@@ -212,7 +212,7 @@ def test_of_places_that_cost_the_same_the_first_by_name_is_taken() -> None:
 
 
 def test_a_limit_holds_in_the_greedy_start_and_in_the_search() -> None:
-    drawn = place(rooms(a1=1, b1=1), app("a > b<=40\nb"), network(PAIRS), members=three()[:2])
+    drawn = place(rooms(a1=1, b1=1, unknown=1), app("a > b<=40\nb"), network(PAIRS), members=three()[:2])
     assert list(drawn.where) == ["a-0"]
     assert drawn.left("A1") == {"b-0": Reason.NETWORK_COST_TOO_HIGH}
 
