@@ -83,8 +83,10 @@ def _start(programs: Programs, folder: Path, settings: Settings) -> ControlPlane
     attempt = 0
     while True:
         attempt += 1
-        its_folder = folder / f"try-{attempt}" if attempt > 1 else folder
+        its_folder = folder.resolve() / f"try-{attempt}" if attempt > 1 else folder.resolve()
         its_folder.mkdir(parents=True, exist_ok=True)
+        # What a run left there that was killed.
+        shutil.rmtree(its_folder / "etcd", ignore_errors=True)
         site = make_site(its_folder)
         processes = {
             name: Process(name, command, its_folder / f"{name}.log")

@@ -6,17 +6,18 @@ may count.
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.control_plane.api import Api, create_namespace, delete_namespace
-from tests.control_plane.binaries import PROGRAMS, Programs, UnavailableError, find_programs
+from tests.control_plane.binaries import PROGRAMS, BuildError, Programs, UnavailableError, find_programs
 from tests.control_plane.cluster import ControlPlane, existing, started
 
 _EXISTING = "CLOSEBY_TEST_KUBECONFIG"
-_PROGRAMS = pytest.StashKey[Programs | str]()
+_PROGRAMS = pytest.StashKey[Programs | Exception]()
 """The programs, or why there are none."""
 
 
@@ -41,8 +42,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     try:
         programs = find_programs(tell)
-    except UnavailableError as error:
-        session.config.stash[_PROGRAMS] = str(error)
+    except (UnavailableError, BuildError, OSError, subprocess.SubprocessError) as error:
+        # All other tests run none the less.
+        session.config.stash[_PROGRAMS] = error
     else:
         tell(programs.origin)
         session.config.stash[_PROGRAMS] = programs
@@ -58,8 +60,10 @@ def control_plane(
         yield existing(Path(named))
         return
     programs = pytestconfig.stash[_PROGRAMS]
-    if isinstance(programs, str):
-        pytest.skip(programs)
+    if isinstance(programs, UnavailableError):
+        pytest.skip(str(programs))
+    if isinstance(programs, Exception):
+        raise programs
     with started(programs, tmp_path_factory.mktemp("control-plane")) as running:
         yield running
 

@@ -32,18 +32,24 @@ def test_an_ordinary_user_may_do_nothing_until_a_role_allows_it(
     path = own_control_plane.ordinary_kubeconfig
     assert path is not None
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    group = "rbac.authorization.k8s.io"
+    role = {
+        "metadata": {"name": "look"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
+    }
     binding = {
         "metadata": {"name": "may-look"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ordinary"}],
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "look"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "ordinary"}],
     }
 
     async def ask() -> list[Any]:
         async with Api(own_control_plane.access()) as admin, Api(read_kubeconfig(path)) as ordinary:
             with pytest.raises(ApiError, match="403 Forbidden"):
                 await ordinary.get(pods)
-            await admin.create(rbac, binding)
+            await admin.create(f"{rbac}/roles", role)
+            await admin.create(f"{rbac}/rolebindings", binding)
             # The API server learns of a role through a watch of its own.
             async with asyncio.timeout(10):
                 while True:
