@@ -191,10 +191,43 @@ def test_its_programs_are_paused_killed_and_started_again(
     assert asyncio.run(look()) == "Active"
 
 
+@pytest.mark.slow
+def test_the_kubelets_outlive_the_api_server(own_control_plane: ControlPlane, namespace: str) -> None:
+    """A bound pod runs, one bound after a restart does too, and a deleted one is gone."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    apiserver = own_control_plane.processes["kube-apiserver"]
+
+    async def bind(api: Api, name: str) -> None:
+        target = {"kind": "Node", "name": f"{namespace}-n"}
+        await api.create(pods, _pod(name))
+        await api.create(f"{pods}/{name}/binding", {"metadata": {"name": name}, "target": target})
+        await _phases(api, pods, {name: "Running"})
+
+    async def run() -> None:
+        nodes = [node(f"{namespace}-n")]
+        async with Api(own_control_plane.access()) as api, joined(api, nodes) as names, kubelets(api, names):
+            await bind(api, "before")
+            await asyncio.to_thread(apiserver.restart)
+            await api.delete(f"{pods}/before")
+            await _phases(api, pods, {})
+            await bind(api, "after")
+
+    asyncio.run(run())
+
+
 def _pod(name: str) -> Object:
     """A pod that asks for one CPU and that nobody schedules."""
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     return {"metadata": {"name": name}, "spec": {"schedulerName": "nobody", "containers": [container]}}
+
+
+async def _phases(api: Api, pods: str, wanted: dict[str, str]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            items = (await api.get(pods))["items"]
+            if {pod["metadata"]["name"]: pod["status"]["phase"] for pod in items} == wanted:
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _established(api: Api, path: str) -> None:
