@@ -10,16 +10,24 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.layout import Layout
+from closeby.scheduling.placing.layout import Layout, Snapshot
+from closeby.scheduling.placing.neighbourhood import AT_ONCE_UP_TO, Neighbourhood
 from closeby.scheduling.placing.sites import Sites
 
-#: Moves and swaps that may be evaluated, and at least so many rounds over all of them.
+#: Moves and swaps that may be evaluated, and at least so many rounds over all of them; more where the layout
+#: is so small that all are evaluated at once, which takes a fortieth of the time for each.
 MOVES = 200_000
+MOVES_AT_ONCE = 8_000_000
 ROUNDS = 6
 #: Starts from different locations.
 STARTS = 8
-#: Shakes without any gain after which the search ends.
-PATIENCE = 60
+#: Shakes without a new best after which the search ends, and without any gain after which it goes elsewhere.
+PATIENCE = 400
+STUCK = 60
+#: The search goes on from what costs so much more than the best of its neighbours.
+SLACK = 0.01
+#: How often the pods of two sites change places when a layout is shaken.
+EXCHANGES = 0.5
 SEED = 20211015
 
 
@@ -37,7 +45,9 @@ class Searched(Struct, frozen=True, kw_only=True):
 def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None]) -> Searched:
     """Lower the cost of talk among pods; ``before`` holds the slot of each, None for those without one."""
     active = [pod for pod, slot in enumerate(before) if slot is not None]
-    search = _Search(Layout(traffic, sites, active))
+    layout = Layout(traffic, sites, active)
+    small = len(active) * (len(active) + len(sites.slots)) <= AT_ONCE_UP_TO
+    search = _Search(layout, Neighbourhood(traffic, sites, layout) if small else None)
     at = {slot: site for site, slot in enumerate(sites.slots.tolist())}
     return search.run([at[slot] for slot in before if slot is not None], len(before))
 
@@ -54,11 +64,13 @@ def place_all(traffic: Traffic, sites: Sites) -> tuple[int | None, ...] | None:
 
 
 class _Search:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, neighbourhood: Neighbourhood | None = None) -> None:
+        """``neighbourhood`` is that of the layout; None when there is none worth looking at as a whole."""
         self._layout = layout
+        self._neighbourhood = neighbourhood
         self._movable = np.flatnonzero(~layout.sites.pinned[layout.pods]).tolist()
-        size = len(layout.pods)
-        self._budget = max(MOVES, ROUNDS * size * (size + len(layout.locations)))
+        size = len(layout.pods) * (len(layout.pods) + len(layout.locations))
+        self._budget = max(MOVES if neighbourhood is None else MOVES_AT_ONCE, ROUNDS * size)
         self._random = random.Random(SEED)
 
     @property
@@ -81,15 +93,7 @@ class _Search:
                 if layout.cost() < least - layout.epsilon:
                     best, least = layout.snapshot(), layout.cost()
             layout.restore(best)
-        idle = 0
-        while idle < PATIENCE and not self._spent and least > layout.epsilon and len(self._movable) > 1:
-            idle += 1
-            self._shake()
-            self._descend()
-            if layout.cost() < least - layout.epsilon:
-                best, least, idle = layout.snapshot(), layout.cost(), 0
-            else:
-                layout.restore(best)
+        best, least = self._wander(best, least)
         layout.restore(best)
         slots: list[int | None] = [None] * count
         for pod, site in zip(layout.pods.tolist(), layout.at.tolist(), strict=True):
@@ -101,6 +105,31 @@ class _Search:
             evaluated=layout.evaluated,
             spent=self._spent,
         )
+
+    def _wander(self, best: Snapshot, least: float) -> tuple[Snapshot, float]:
+        """Shake and descend from the best, and from elsewhere by turns, until nothing better is found."""
+        layout = self._layout
+        here, cost, idle, stuck, elsewhere = best, least, 0, 0, False
+        while idle < PATIENCE and not self._spent and least > layout.epsilon and len(self._movable) > 1:
+            idle, stuck = idle + 1, stuck + 1
+            if stuck > STUCK:
+                elsewhere, stuck = not elsewhere, 0
+                if elsewhere and self._gather(self._random.randrange(len(layout.locations))):
+                    self._descend()
+                else:
+                    layout.restore(best)
+                here, cost = layout.snapshot(), layout.cost()
+            self._shake()
+            self._descend()
+            found = layout.cost()
+            if found < least - layout.epsilon:
+                best, least, idle = layout.snapshot(), found, 0
+            if found <= cost + SLACK * abs(cost):
+                stuck = 0 if found < cost - layout.epsilon else stuck
+                here, cost = layout.snapshot(), min(cost, found)
+            else:
+                layout.restore(here)
+        return best, least
 
     def place_all(self) -> tuple[int | None, ...] | None:
         """The cheapest of the gatherings that hold everybody and keep all limits."""
@@ -118,7 +147,11 @@ class _Search:
 
     def _descend(self) -> None:
         """Moves and swaps that save, until none is left."""
-        layout = self._layout
+        layout, neighbourhood = self._layout, self._neighbourhood
+        if neighbourhood is not None:
+            while not self._spent and (step := neighbourhood.best()) is not None:
+                step.take(layout)
+            return
         saved = True
         while saved and not self._spent:
             saved = False
@@ -184,7 +217,7 @@ class _Search:
     def _shake(self) -> None:
         """Put a few pods somewhere else, or let the pods of two sites change places."""
         layout, draw = self._layout, self._random
-        if draw.random() < 0.3 and self._exchange():
+        if draw.random() < EXCHANGES and self._exchange():
             return
         for pod in draw.sample(self._movable, min(len(self._movable), draw.randint(2, 5))):
             home = layout.lift(pod)
