@@ -13,6 +13,8 @@ LATE: Final = "NoAnswerInTime"
 CERTIFICATE: Final = "CertificateRefused"
 #: Nobody could be named who asks.
 NO_CREDENTIALS: Final = "NoCredentials"
+#: What should be written makes no sense.
+INVALID: Final = "Invalid"
 #: The answer makes no sense.
 UNREADABLE: Final = "UnreadableAnswer"
 

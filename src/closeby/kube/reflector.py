@@ -139,7 +139,8 @@ class Reflector:
             del body
             if page.metadata.continuation:
                 query = self._selection | limit | {"continue": page.metadata.continuation}
-                yield batch
+                if batch:
+                    yield batch
                 continue
             break
         batch += [Deleted(key, self._known.pop(key)[0]) for key in self._known.keys() - seen]

@@ -4,6 +4,7 @@ Every method returns what became of it. A binding can't be undone and must not b
 answer came, or another binding was first, the pod is read back and the answer is what stands there.
 """
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,14 +14,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.errors import UNREADABLE, ApiError
+from closeby.kube.errors import INVALID, UNREADABLE, ApiError
 from closeby.kube.resources import EVENTS, PODS, Resource
 from closeby.kube.transport import MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
+from closeby.objects.decoding.label_keys import is_label_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import Bind
 
 #: What the API server takes in an Event's note, in bytes.
 LONGEST_NOTE: Final = 1024
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 #: The namespace of Events about objects without one.
 _EVENTS_OF_THE_CLUSTER: Final = "default"
 
@@ -157,6 +160,11 @@ class Writer:
         OK means that this very pod (by uid) is on this node, whoever put it there.
         """
         pod = bind.pod
+        wrong = [key for key, value in bind.labels.items() if not is_label(key, value)]
+        if wrong:
+            # The server would take it with the binding, and then refuse every later change of the pod.
+            message = f"{wrong[0]}={bind.labels[wrong[0]]} is no label"
+            return Written(Verdict.FATAL, ApiError(None, INVALID, message, unsent=True))
         body = _Binding(
             _BindingMeta(
                 pod.name, pod.namespace, pod.uid, bind.pod_labels or None, bind.pod_annotations or None
@@ -245,6 +253,11 @@ class Writer:
         return DONE if found.spec.node_name == bind.node else Written(Verdict.CONFLICT, said)
 
 
+def is_label(key: str, value: str) -> bool:
+    """Whether Kubernetes takes this as a label."""
+    return is_label_key(key) and _LABEL_VALUE.fullmatch(value) is not None
+
+
 def micro_time(seconds: float) -> str:
     """Kubernetes' MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -259,7 +272,9 @@ def shortened(text: str) -> str:
 
 
 def _judge(error: ApiError) -> Written:
-    if error.code == 404:
+    # A patch that names the object's uid meets another object of the same name.
+    another = any(cause.field == "metadata.uid" for cause in error.details.causes)
+    if error.code == 404 or another:
         return Written(Verdict.GONE, error)
     if error.code == 409:
         return Written(Verdict.CONFLICT, error)

@@ -1,0 +1,174 @@
+"""Replicas that want to lead, on a real API server."""
+
+import asyncio
+import random
+import time
+from contextlib import aclosing
+
+import pytest
+
+from closeby.kube.lease import Elector, LeaseSettings, Standing
+from closeby.kube.resources import LEASES
+from closeby.kube.transport import Transport
+from tests.control_plane.api import Api, Object
+from tests.control_plane.cluster import ControlPlane
+from tests.kube.faulty_proxy import Refuse
+from tests.kube.live import direct, eventually, through_proxy
+
+
+def candidate(transport: Transport, namespace: str, identity: str, duration: int = 2) -> Elector:
+    """A fast one: fail-over takes ``duration`` seconds and a bit."""
+    settings = LeaseSettings(
+        namespace=namespace,
+        name="closeby",
+        identity=identity,
+        duration=duration,
+        deadline=duration * 0.7,
+        retry=duration * 0.2,
+    )
+    return Elector(transport, settings, time.time, random.Random(identity))
+
+
+class Watcher:
+    """Runs a candidate and keeps its standings."""
+
+    def __init__(self, elector: Elector) -> None:
+        self.elector = elector
+        self.told: list[Standing] = []
+        self._news = asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async with aclosing(self.elector.standings()) as standings:
+            async for standing in standings:
+                self.told.append(standing)
+                self._news.set()
+
+    async def until(self, leading: bool, holder: str | None = None, seconds: float = 20.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not (
+                self.told and self.told[-1].leading is leading and holder in (None, self.told[-1].holder)
+            ):
+                self._news.clear()
+                await self._news.wait()
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def spec(control_plane: ControlPlane, namespace: str) -> Object:
+    async with Api(control_plane.access()) as api:
+        found: Object = (await api.get(LEASES.item(namespace, "closeby")))["spec"]
+        return found
+
+
+def test_one_leads_and_hands_over_when_it_stops(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with direct(control_plane.kubeconfig) as transport:
+            one = Watcher(candidate(transport, namespace, "one", duration=10))
+            await one.until(leading=True)
+            first = await spec(control_plane, namespace)
+            assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("one", 10)
+            assert first["acquireTime"] == first["renewTime"]
+            other = Watcher(candidate(transport, namespace, "other", duration=10))
+            await other.until(leading=False, holder="one")
+            assert (one.elector.leading, other.elector.leading) == (True, False)
+            began = time.monotonic()
+            await one.stop()
+            assert not one.elector.leading
+            await other.until(leading=True)
+            assert time.monotonic() - began < 5
+            taken = await spec(control_plane, namespace)
+            assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("other", 1)
+            await other.stop()
+            released = await spec(control_plane, namespace)
+            assert (released.get("holderIdentity", ""), released["leaseDurationSeconds"]) == ("", 1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_a_dead_leader_is_replaced_when_its_lease_has_run_out(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        access = control_plane.access()
+        async with direct(control_plane.kubeconfig) as healthy, through_proxy(access) as (proxy, sick):
+            one = Watcher(candidate(sick, namespace, "one"))
+            await one.until(leading=True)
+            other = Watcher(candidate(healthy, namespace, "other"))
+            await other.until(leading=False, holder="one")
+            for method in ("GET", "PUT"):
+                proxy.inject(method, "/leases", Refuse(503), times=10_000)
+            began = time.monotonic()
+            leaders_at_once = False
+
+            async def both() -> bool:
+                nonlocal leaders_at_once
+                leaders_at_once = leaders_at_once or (one.elector.leading and other.elector.leading)
+                return other.elector.leading
+
+            await asyncio.gather(other.until(leading=True), eventually(both))
+            took = time.monotonic() - began
+            assert 1.0 < took < 8.0
+            assert not leaders_at_once
+            await one.until(leading=False)
+            assert one.told[-1].error is not None
+            # Once it hears again it follows; nobody leads twice.
+            proxy.forgive()
+            await one.until(leading=False, holder="other")
+            assert other.elector.leading
+            await asyncio.gather(one.stop(), other.stop())
+
+    asyncio.run(run())
+
+
+def test_a_short_trouble_costs_no_leadership(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with through_proxy(control_plane.access()) as (proxy, transport):
+            one = Watcher(candidate(transport, namespace, "one", duration=4))
+            await one.until(leading=True)
+            proxy.inject("GET", "/leases", Refuse(500))
+            before = proxy.count("PUT", "/leases")
+
+            async def renewed() -> bool:
+                return proxy.count("PUT", "/leases") > before
+
+            await eventually(renewed)
+            assert proxy.count("GET", "/leases") >= 3
+            assert one.told == [Standing(True, "one")]
+            await one.stop()
+
+    asyncio.run(run())
+
+
+def test_a_lease_of_client_go_is_respected_and_then_taken(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Its holder is gone, and its clock was an hour ahead: only how long the record stays the same counts."""
+    record = {
+        "metadata": {"name": "closeby", "labels": {"keep": "me"}},
+        "spec": {
+            "holderIdentity": "kube-scheduler-1_5f1c",
+            "leaseDurationSeconds": 1,
+            "acquireTime": "2099-01-01T00:00:00.000000Z",
+            "renewTime": "2099-01-01T00:00:00.000000Z",
+            "leaseTransitions": 6,
+        },
+    }
+
+    async def run() -> None:
+        async with Api(control_plane.access()) as api, direct(control_plane.kubeconfig) as transport:
+            await api.create(LEASES.collection(namespace), record)
+            began = time.monotonic()
+            one = Watcher(candidate(transport, namespace, "one"))
+            await one.until(leading=False, holder="kube-scheduler-1_5f1c")
+            await one.until(leading=True)
+            assert time.monotonic() - began >= 1.0
+            found = await api.get(LEASES.item(namespace, "closeby"))
+            assert found["spec"]["leaseTransitions"] == 7
+            assert found["metadata"]["labels"] == {"keep": "me"}
+            await one.stop()
+
+    asyncio.run(run())
