@@ -1,0 +1,237 @@
+"""Turns what happens to a cluster's objects into events for the engine; does no input or output itself.
+
+The engine hears only of what differs: a node's heartbeat or a pod's status says nothing to it. What can't be
+read becomes a problem to be told, and counts as absent until it is mended; a pod or node that was read before
+counts as it was, because it still takes or gives what it did.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.changes import Change, Deleted, Upserted
+from closeby.kube.decoding import Decoder
+from closeby.kube.label_topologies import LabelTopologies
+from closeby.kube.names import SharedNames
+from closeby.kube.resources import NODES, PODS, Resource
+from closeby.objects.applications import AppGroup
+from closeby.objects.decoding.registry import Record
+from closeby.objects.dialects.gangs import read_ask
+from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.objects.reasons import Condition, Reason
+from closeby.objects.topologies import Topology
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    AppGroupRemoved,
+    Event,
+    GroupChanged,
+    GroupRemoved,
+    NetworkTopologyChanged,
+    NetworkTopologyRemoved,
+    NodeAdded,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    PriorityClassChanged,
+    TopologyChanged,
+    TopologyRemoved,
+)
+
+#: What a pod without ``spec.schedulerName`` names.
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Fed(Struct, frozen=True):
+    """What a batch of changes amounts to."""
+
+    events: tuple[Event, ...]
+    #: What is wrong with objects and was not told before.
+    problems: tuple[Condition, ...] = ()
+
+
+class Feed:
+    """The cluster as last heard of, as far as that is needed to tell what differs."""
+
+    def __init__(self, scheduler_name: str) -> None:
+        """Of the pods that wait, those that name this scheduler are the engine's business."""
+        self._scheduler_name = scheduler_name
+        self._decoder = Decoder()
+        self._nodes: dict[str, Node] = {}
+        #: By uid: pods that the engine knows.
+        self._pods: dict[str, Pod] = {}
+        self._label_topologies = LabelTopologies()
+        self._groups = SharedNames(GroupRemoved)
+        self._topologies = SharedNames(TopologyRemoved)
+        self._app_groups = SharedNames(AppGroupRemoved)
+        self._networks = SharedNames(NetworkTopologyRemoved)
+        #: By resource, key: what is wrong with an object now.
+        self._problems: dict[tuple[Resource | None, str], tuple[Condition, ...]] = {}
+        self._labelled: frozenset[str] = frozenset()
+
+    def take(self, changes: Iterable[tuple[Resource, Change]]) -> Fed:
+        """One batch, in order."""
+        events: list[Event] = []
+        problems: list[Condition] = []
+        for resource, change in changes:
+            match change:
+                case Upserted():
+                    problems += self._upserted(resource, change, events)
+                case Deleted():
+                    self._problems.pop((resource, change.key), None)
+                    self._deleted(resource, change, events)
+        problems += self._read_labels()
+        for names in (self._topologies, self._networks, self._app_groups, self._groups):
+            events += names.news()
+        return Fed(tuple(events), tuple(problems))
+
+    # Objects that appear or change
+
+    def _upserted(self, resource: Resource, change: Upserted, events: list[Event]) -> Iterator[Condition]:
+        read = self._decoder.read(resource, change)
+        if isinstance(read, Condition):
+            self._unreadable(resource, change)
+            yield from self._news_of(resource, change.key, (read,))
+            return
+        record = read.record
+        own: tuple[Condition, ...] = ()
+        match record:
+            case Node():
+                self._node(record, events)
+            case Pod():
+                self._pod(record, events)
+            case PriorityClass():
+                events.append(PriorityClassChanged(record))
+            case _:
+                own = self._named(resource, change.key, record)
+        yield from self._news_of(resource, change.key, (*read.notices, *own))
+
+    def _unreadable(self, resource: Resource, change: Upserted) -> None:
+        names = self._names(resource)
+        if names is not None:
+            names.drop(change.key, resource)
+
+    def _node(self, node: Node, events: list[Event]) -> None:
+        before = self._nodes.get(node.name)
+        if before == node:
+            return
+        self._nodes[node.name] = node
+        self._label_topologies.see(node.name, node)
+        events.append(NodeAdded(node))
+
+    def _pod(self, pod: Pod, events: list[Event]) -> None:
+        known = self._pods.get(pod.uid)
+        if pod.finished:
+            if known is not None:
+                del self._pods[pod.uid]
+                events.append(PodAdded(pod))
+            return
+        if pod.node_name is None:
+            if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != self._scheduler_name:
+                return
+            pod = _held_for_its_gang(pod)
+        if pod == known:
+            return
+        self._pods[pod.uid] = pod
+        events.append(PodAdded(pod))
+
+    def _named(self, resource: Resource, key: str, record: Record | None) -> tuple[Condition, ...]:
+        """An object that others name; returns what is wrong with it."""
+        names = self._names(resource)
+        if names is None:
+            return ()
+        match record:
+            case PodGroup():
+                names.put(key, resource, GroupChanged(record))
+            case Topology():
+                names.put(key, resource, TopologyChanged(record))
+            case AppGroup():
+                names.put(key, resource, AppGroupChanged(record))
+            case NetworkTopology():
+                names.put(key, resource, NetworkTopologyChanged(record))
+            case _:
+                names.drop(key, resource)
+                return ()
+        return (*record.conditions, *_clash(resource, key, names.sources(key)))
+
+    # Objects that are gone
+
+    def _deleted(self, resource: Resource, change: Deleted, events: list[Event]) -> None:
+        if resource == NODES:
+            if self._nodes.pop(change.key, None) is not None:
+                self._label_topologies.see(change.key, None)
+                events.append(NodeRemoved(change.key))
+        elif resource == PODS:
+            if self._pods.pop(change.uid, None) is not None:
+                events.append(PodRemoved(change.uid))
+        else:
+            names = self._names(resource)
+            if names is not None:
+                names.drop(change.key, resource)
+
+    # All of a kind
+
+    def _names(self, resource: Resource) -> SharedNames | None:
+        return {
+            "PodGroup": self._groups,
+            "Topology": self._topologies,
+            "AppGroup": self._app_groups,
+            "NetworkTopology": self._networks,
+        }.get(resource.kind)
+
+    def _read_labels(self) -> Iterator[Condition]:
+        """Topologies out of node labels, if a node's labels changed in this batch."""
+        found = self._label_topologies.news(self._nodes.values())
+        if found is None:
+            return
+        for one in found:
+            self._topologies.put(one.topology.name, None, one)
+        names = frozenset(one.topology.name for one in found)
+        for gone in sorted(self._labelled - names):
+            self._topologies.drop(gone, None)
+        self._labelled = names
+        yield from self._news_of(None, "", self._label_topologies.conditions)
+
+    def _news_of(
+        self, resource: Resource | None, key: str, problems: tuple[Condition, ...]
+    ) -> Iterator[Condition]:
+        """Notes what is wrong with an object now, and tells what was not told before."""
+        before = self._problems.get((resource, key), ())
+        if problems:
+            self._problems[resource, key] = problems
+        else:
+            self._problems.pop((resource, key), None)
+        yield from (one for one in problems if one not in before)
+
+
+def _held_for_its_gang(pod: Pod) -> Pod:
+    """A pod whose annotations ask for a gang's placement, and that names no gang, waits until it does.
+
+    Placed alone it would break what it requires.
+    """
+    if pod.group is not None:
+        return pod
+    ask = read_ask(pod.annotations, f"Pod/{pod.key}")
+    required = ask.constraint is not None and ask.constraint.required is not None
+    if not required and not any(one.blocking for one in ask.conditions):
+        return pod
+    lack = "annotations that require a placement, without a PodGroup"
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
+    )
+
+
+def _clash(resource: Resource, key: str, sources: tuple[Resource | None, ...]) -> Iterator[Condition]:
+    """Says so when objects of several dialects bear one name."""
+    others = [one for one in sources if one is not None]
+    if len({(one.group, one.kind) for one in others}) > 1:
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"{resource.kind}/{key}",
+            message=f"the name is borne by {' and by '.join(one.api_version for one in others)}",
+            remedy=f"that of {others[0].api_version} counts; delete or rename the others",
+        )

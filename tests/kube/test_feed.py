@@ -1,0 +1,233 @@
+"""What happens to a cluster's objects, and what the engine hears of it."""
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from closeby.kube.changes import Change, Deleted, upserted
+from closeby.kube.feed import Fed, Feed
+from closeby.kube.resources import NODES, PODS, Resource
+from closeby.objects.configuration import Configuration
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    AppGroupRemoved,
+    GroupChanged,
+    GroupRemoved,
+    NetworkTopologyChanged,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    PriorityClassChanged,
+    TopologyChanged,
+    TopologyRemoved,
+)
+
+Object = dict[str, object]
+
+
+def served(group: str, kind: str, version: str, namespaced: bool = True) -> Resource:
+    return Resource(group=group, version=version, kind=kind, plural=f"{kind.lower()}s", namespaced=namespaced)
+
+
+OURS = served("closeby.dev", "PodGroup", "v1alpha1")
+COSCHEDULING = served("scheduling.x-k8s.io", "PodGroup", "v1alpha1")
+TOPOLOGIES = served("closeby.dev", "Topology", "v1alpha1", namespaced=False)
+CLASSES = served("scheduling.k8s.io", "PriorityClass", "v1", namespaced=False)
+APP_GROUPS = served("scheduling.sigs.k8s.io", "AppGroup", "v1alpha1")
+NETWORKS = served("scheduling.sigs.k8s.io", "NetworkTopology", "v1alpha1")
+
+BLOCK = "network.topology.kubernetes.io/block"
+
+
+def put(resource: Resource, content: Mapping[str, object]) -> tuple[Resource, Change]:
+    return resource, upserted(msgspec.Raw(json.dumps(content).encode()))
+
+
+def gone(resource: Resource, key: str, uid: str = "") -> tuple[Resource, Change]:
+    return resource, Deleted(key, uid)
+
+
+def pod(name: str, *, uid: str = "", on: str = "", phase: str = "Pending", **more: object) -> Object:
+    spec: Object = {"schedulerName": "closeby", "containers": [{"name": "c"}], **more}
+    if on:
+        spec["nodeName"] = on
+    return {
+        "metadata": {"name": name, "namespace": "a", "uid": uid or f"uid-{name}"},
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def node(name: str, block: str = "", cpu: str = "4") -> Object:
+    labels = {BLOCK: block} if block else {}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu, "pods": "9"}},
+    }
+
+
+def group(name: str, members: int) -> Object:
+    return {"metadata": {"name": name, "namespace": "a"}, "spec": {"minMember": members}}
+
+
+def kinds(fed: Fed) -> list[str]:
+    return [type(event).__name__ for event in fed.events]
+
+
+def test_pods_that_wait_for_us_and_all_that_hold_a_node() -> None:
+    feed = Feed("closeby")
+    fed = feed.take(
+        [
+            put(PODS, pod("ours")),
+            put(PODS, pod("theirs", schedulerName="default-scheduler")),
+            put(PODS, pod("nobodys", schedulerName="")),
+            put(PODS, pod("bound", on="n1", schedulerName="default-scheduler")),
+            put(PODS, pod("done", on="n1", phase="Succeeded")),
+        ]
+    )
+    names = [event.pod.name for event in fed.events if isinstance(event, PodAdded)]
+    assert (names, len(fed.events)) == (["ours", "bound"], 2)
+    assert Feed("default-scheduler").take([put(PODS, pod("nobodys", schedulerName=""))]).events
+
+
+def test_only_what_differs_is_told() -> None:
+    feed = Feed("closeby")
+    first = [put(PODS, pod("p")), put(NODES, node("n1")), put(OURS, group("g", 2))]
+    assert kinds(feed.take(first)) == ["PodAdded", "NodeAdded", "GroupChanged"]
+    assert feed.take(first).events == ()
+    assert kinds(feed.take([put(NODES, node("n1", cpu="8"))])) == ["NodeAdded"]
+
+
+def test_a_pod_that_is_bound_by_somebody_else_finishes_and_frees_its_node() -> None:
+    feed = Feed("closeby")
+    assert feed.take([put(PODS, pod("p", schedulerName="other"))]).events == ()
+    assert kinds(feed.take([put(PODS, pod("p", on="n1", schedulerName="other"))])) == ["PodAdded"]
+    (finished,) = feed.take([put(PODS, pod("p", on="n1", phase="Failed"))]).events
+    assert isinstance(finished, PodAdded) and finished.pod.finished
+    assert feed.take([put(PODS, pod("p", on="n1", phase="Failed")), gone(PODS, "a/p", "uid-p")]).events == ()
+
+
+def test_a_pod_that_comes_back_under_its_name_is_another_pod() -> None:
+    feed = Feed("closeby")
+    feed.take([put(PODS, pod("p", uid="one", on="n1"))])
+    removed, added = feed.take([gone(PODS, "a/p", "one"), put(PODS, pod("p", uid="two"))]).events
+    assert removed == PodRemoved("one")
+    assert isinstance(added, PodAdded) and added.pod.uid == "two"
+
+
+def test_nodes_come_and_go() -> None:
+    feed = Feed("closeby")
+    feed.take([put(NODES, node("n1"))])
+    assert feed.take([gone(NODES, "n1"), gone(NODES, "n2")]).events == (NodeRemoved("n1"),)
+
+
+def test_what_can_not_be_read_is_a_problem_and_not_an_end() -> None:
+    feed = Feed("closeby")
+    feed.take([put(OURS, group("g", 2)), put(NODES, node("n1"))])
+    broken = group("g", 2) | {"spec": {"minMember": "many"}}
+    fed = feed.take([put(OURS, broken), put(NODES, node("n1", cpu="lots")), put(PODS, pod("p"))])
+    # The gang waits until its object is mended; the node still has what it had.
+    assert kinds(fed) == ["PodAdded", "GroupRemoved"]
+    assert [one.object for one in fed.problems] == ["PodGroup/a/g", "Node/n1"]
+    assert feed.take([put(OURS, broken)]) == Fed(())
+    assert kinds(feed.take([put(OURS, group("g", 2))])) == ["GroupChanged"]
+    assert feed.take([put(OURS, broken)]).problems[0].field == "spec.minMember"
+
+
+def test_gangs_of_two_dialects_share_their_names() -> None:
+    feed = Feed("closeby")
+    assert kinds(feed.take([put(COSCHEDULING, group("g", 3))])) == ["GroupChanged"]
+    fed = feed.take([put(OURS, group("g", 2))])
+    assert [event.group.min_member for event in fed.events if isinstance(event, GroupChanged)] == [2]
+    assert "closeby.dev/v1alpha1 counts" in fed.problems[0].remedy
+    assert feed.take([put(COSCHEDULING, group("g", 4))]).events == ()
+    (back,) = feed.take([gone(OURS, "a/g")]).events
+    assert isinstance(back, GroupChanged) and back.group.min_member == 4
+    assert feed.take([gone(COSCHEDULING, "a/g")]).events == (GroupRemoved("a/g"),)
+
+
+def test_a_kind_that_changes_its_version_loses_nothing() -> None:
+    """The new version is listed before the old one is given up."""
+    feed = Feed("closeby")
+    old, new = (
+        served("scheduling.k8s.io", "PodGroup", "v1alpha3"),
+        served("scheduling.k8s.io", "PodGroup", "v1beta1"),
+    )
+    gang = {
+        "metadata": {"name": "g", "namespace": "a"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+    assert kinds(feed.take([put(old, gang)])) == ["GroupChanged"]
+    assert "GroupRemoved" not in kinds(feed.take([put(new, gang), gone(old, "a/g")]))
+    assert kinds(feed.take([gone(new, "a/g")])) == ["GroupRemoved"]
+
+
+def test_priorities_applications_and_networks() -> None:
+    feed = Feed("closeby")
+    app = {
+        "metadata": {"name": "shop", "namespace": "a"},
+        "spec": {"numMembers": 1, "topologySortingAlgorithm": "KahnSort", "Pods": [{"podName": "web"}]},
+    }
+    network = {"metadata": {"name": "net", "namespace": "a"}, "spec": {"weights": []}}
+    fed = feed.take(
+        [
+            put(CLASSES, {"metadata": {"name": "high"}, "value": 10}),
+            put(APP_GROUPS, app),
+            put(NETWORKS, network),
+        ]
+    )
+    found = {type(event) for event in fed.events}
+    assert found == {PriorityClassChanged, AppGroupChanged, NetworkTopologyChanged}
+    assert feed.take([gone(APP_GROUPS, "a/shop")]).events == (AppGroupRemoved("a/shop"),)
+
+
+def test_topologies_of_network_labels_follow_the_nodes() -> None:
+    feed = Feed("closeby")
+    assert kinds(feed.take([put(NODES, node("n0"))])) == ["NodeAdded"]
+    fed = feed.take([put(NODES, node(f"n{i}", block=f"b{i % 2}")) for i in range(4)])
+    declared = [event.topology.name for event in fed.events if isinstance(event, TopologyChanged)]
+    assert declared == ["network-labels"]
+    # Neither another node of a block nor one that says nothing changes which levels there are.
+    assert kinds(feed.take([put(NODES, node("n4", block="b0")), put(NODES, node("n5"))])) == ["NodeAdded"] * 2
+    fed = feed.take([put(NODES, node(f"n{i}")) for i in range(5)])
+    assert fed.events[-1] == TopologyRemoved("network-labels")
+
+
+def test_an_object_replaces_the_topology_of_its_name_that_was_read_from_labels() -> None:
+    feed = Feed("closeby")
+    feed.take([put(NODES, node("n1", block="b1"))])
+    chosen = {"metadata": {"name": "network-labels"}, "spec": {"levels": [{"nodeLabel": "rack"}]}}
+    (event,) = feed.take([put(TOPOLOGIES, chosen)]).events
+    assert isinstance(event, TopologyChanged) and event.topology.source == "closeby.dev/v1alpha1"
+    assert kinds(feed.take([put(NODES, node("n2", block="b2"))])) == ["NodeAdded"]
+    (event,) = feed.take([gone(TOPOLOGIES, "network-labels")]).events
+    assert isinstance(event, TopologyChanged) and "node labels" in event.topology.source
+
+
+def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
+    """Placed alone it would lie anywhere."""
+    asks = pod("p")
+    asks["metadata"] = {
+        "name": "p",
+        "namespace": "a",
+        "uid": "u",
+        "annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"},
+    }
+    (event,) = Feed("closeby").take([put(PODS, asks)]).events
+    assert isinstance(event, PodAdded) and "PodGroup" in event.pod.spec.unsupported[0]
+
+
+def test_the_engine_takes_it_all() -> None:
+    feed = Feed("closeby")
+    engine = Engine(lambda handle: profile_for(Configuration(), handle))
+    for batch in (
+        [put(PODS, pod("early", on="n9")), put(PODS, pod("p"))],
+        [put(NODES, node("n1")), put(NODES, node("n9"))],
+        [gone(NODES, "n9"), gone(PODS, "a/early", "uid-early"), gone(PODS, "a/p", "uid-p")],
+    ):
+        engine.handle(*feed.take(batch).events)
+        engine.validate_state()
+    assert engine.cluster.slot("n1") is not None
