@@ -1,0 +1,112 @@
+"""Follows all kinds that a scheduler needs, also those whose definition arrives later."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import Final
+
+from closeby.kube.changes import Change, Resumed, Synced, Troubled
+from closeby.kube.errors import ApiError
+from closeby.kube.reflector import DEFAULT_WATCHING, Reflector, Watching
+from closeby.kube.resources import NODES, PODS, WATCHED, Arrived, Discovery, Resource, Watched
+from closeby.kube.saying import Say
+from closeby.kube.transport import Transport
+
+#: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
+_ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
+FOLLOWED: Final = tuple(one for one in WATCHED if one.kind not in _ADMISSION)
+
+
+class Following:
+    """Gathers the changes of all kinds, in the order they came, until somebody takes them."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        say: Say,
+        *,
+        followed: Iterable[Watched] = FOLLOWED,
+        watching: Watching = DEFAULT_WATCHING,
+        discover_every: float = 10.0,
+    ) -> None:
+        self._transport = transport
+        self._say = say
+        self._watching = watching
+        self._discover_every = discover_every
+        self._discovery = Discovery(transport, followed)
+        self._first: tuple[Resource, ...] = ()
+        #: Of the first kinds, those whose list is not complete.
+        self._incomplete: set[Resource] = set()
+        self._changes: list[tuple[Resource, Change]] = []
+        self._followed: dict[Resource, tuple[Reflector, asyncio.Task[None]]] = {}
+        self.news = asyncio.Event()
+
+    async def look(self) -> ApiError | None:
+        """Asks once which kinds there are; an error means that the server can't be talked to."""
+        served = await self._discovery.served()
+        if isinstance(served, ApiError):
+            return served
+        self._first = (NODES, PODS, *served)
+        self._incomplete = set(self._first)
+        return None
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was heard that was there when following began."""
+        return bool(self._first) and not self._incomplete
+
+    def take(self) -> list[tuple[Resource, Change]]:
+        """What came since the last call."""
+        taken, self._changes = self._changes, []
+        self.news.clear()
+        return taken
+
+    async def run(self) -> None:
+        """Follows until it is cancelled; call ``look`` first."""
+        async with asyncio.TaskGroup() as tasks:
+            for resource in self._first:
+                self._begin(resource, tasks)
+            async with aclosing(self._discovery.changes(self._discover_every)) as changes:
+                async for change in changes:
+                    if isinstance(change, ApiError):
+                        self._say("kinds not known", warning=True, error=change)
+                    elif isinstance(change, Arrived):
+                        if change.resource not in self._followed:
+                            self._say("kind arrived", kind=change.resource.kind, api=change.resource.group)
+                            self._begin(change.resource, tasks)
+                    else:
+                        await self._end(change.resource)
+
+    def _begin(self, resource: Resource, tasks: asyncio.TaskGroup) -> None:
+        reflector = Reflector(self._transport, resource, self._watching)
+        self._followed[resource] = reflector, tasks.create_task(self._follow(reflector))
+
+    async def _end(self, resource: Resource) -> None:
+        reflector, task = self._followed.pop(resource)
+        task.cancel()
+        await asyncio.wait([task])
+        self._say("kind left", kind=resource.kind, api=resource.group)
+        self._incomplete.discard(resource)
+        self._add(resource, reflector.forget())
+
+    async def _follow(self, reflector: Reflector) -> None:
+        resource = reflector.resource
+        async with aclosing(reflector.changes()) as batches:
+            async for batch in batches:
+                self._add(resource, batch)
+
+    def _add(self, resource: Resource, batch: Iterable[Change]) -> None:
+        for change in batch:
+            match change:
+                case Synced(_, objects):
+                    self._incomplete.discard(resource)
+                    self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
+                case Troubled(error, wait):
+                    self._say(
+                        "not heard", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
+                    )
+                case Resumed():
+                    self._say("heard again", kind=resource.kind)
+                case _:
+                    self._changes.append((resource, change))
+        self.news.set()

@@ -1,0 +1,389 @@
+"""The live scheduler on a real API server: what is bound where, and what users are told."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from closeby.kube.live import LiveScheduler, Settings
+from closeby.kube.notices import Manners
+from closeby.kube.transport import Transport
+from closeby.objects.configuration import Configuration
+from tests.control_plane.api import Api, ApiError, Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined, kubelets, node
+from tests.kube.live import direct, unique
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = sorted((Path(__file__).parents[2] / "deploy" / "crds").glob("*.yaml"))
+RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
+SOON = Manners(stands=0.2, rephrased_after=1.0, every=0.05)
+
+
+class World:
+    """A scheduler of its own name at work, and what a user sees of the cluster."""
+
+    def __init__(self, api: Api, transport: Transport, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.name = unique("closeby")
+        self.topology = unique("fabric")
+        self.lines: list[tuple[str, dict[str, object]]] = []
+        self._transport = transport
+
+    def say(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
+        self.lines.append((message, fields))
+
+    def said(self, message: str) -> list[dict[str, object]]:
+        return [fields for text, fields in self.lines if text == message]
+
+    @asynccontextmanager
+    async def scheduling(self, *, dry_run: bool = False) -> AsyncIterator[LiveScheduler]:
+        """The scheduler runs and is ready inside the context."""
+        settings = Settings(scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5)
+        scheduler = LiveScheduler(self._transport, Configuration(), settings, self.say)
+        stop = asyncio.Event()
+        running = asyncio.create_task(scheduler.run(stop))
+        ready = asyncio.create_task(scheduler.ready.wait())
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+            assert ready.done(), await running
+            yield scheduler
+            scheduler.engine.validate_state()
+        finally:
+            ready.cancel()
+            stop.set()
+            async with asyncio.timeout(30):
+                assert await running is None
+
+    def pod(
+        self, name: str, gpus: int = 1, *, gang: str | None = None, cpu: str = "1", **spec: Any
+    ) -> Object:
+        requests = {"cpu": cpu, "nvidia.com/gpu": str(gpus)} if gpus else {"cpu": cpu}
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": limits}}
+        labels = {} if gang is None else {"closeby.dev/pod-group": gang}
+        return {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"schedulerName": self.name, "containers": [container], **spec},
+        }
+
+    async def create(self, *pods: Object) -> None:
+        await asyncio.gather(*(self.api.create(self._path(), one) for one in pods))
+
+    async def gang(self, name: str, members: int, *, required: str | None = None, gpus: int = 1) -> None:
+        """A PodGroup and its pods."""
+        await self.create_group(name, members, required=required)
+        await self.create(*(self.pod(f"{name}-{i}", gpus, gang=name) for i in range(members)))
+
+    async def create_group(self, name: str, members: int, *, required: str | None = None) -> None:
+        spec: Object = {"minMember": members}
+        if required:
+            spec["topologyConstraint"] = {"topology": self.topology, "requiredTopologyLevel": required}
+        await self.api.create(
+            f"/apis/closeby.dev/v1alpha1/namespaces/{self.namespace}/podgroups",
+            {
+                "apiVersion": "closeby.dev/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {"name": name},
+                "spec": spec,
+            },
+        )
+
+    async def declare(self) -> None:
+        """A topology of zones and racks."""
+        levels = [{"nodeLabel": ZONE}, {"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+        await self.api.create(
+            "/apis/closeby.dev/v1alpha1/topologies",
+            {
+                "apiVersion": "closeby.dev/v1alpha1",
+                "kind": "Topology",
+                "metadata": {"name": self.topology},
+                "spec": {"levels": levels},
+            },
+        )
+
+    async def pods(self) -> dict[str, Object]:
+        found = await self.api.get(self._path())
+        return {one["metadata"]["name"]: one for one in found["items"]}
+
+    async def placed(self) -> dict[str, str]:
+        """The node of each bound pod."""
+        pods = await self.pods()
+        return {name: one["spec"]["nodeName"] for name, one in pods.items() if one["spec"].get("nodeName")}
+
+    async def events(self, reason: str) -> list[Object]:
+        found = await self.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        return [one for one in found["items"] if one["reason"] == reason]
+
+    async def bound(self, number: int, seconds: float = 60.0) -> dict[str, str]:
+        """Waits until so many pods are bound."""
+        placed: dict[str, str] = {}
+
+        async def enough() -> bool:
+            placed.update(await self.placed())
+            return len(placed) >= number
+
+        await until(enough, seconds)
+        assert len(placed) == number
+        return placed
+
+    async def refusal(self, name: str) -> str:
+        """Waits for the pod's condition that it can't be scheduled; its message."""
+        found: list[str] = []
+
+        async def told() -> bool:
+            pod = (await self.pods())[name]
+            for one in pod["status"].get("conditions", ()):
+                if one["type"] == "PodScheduled" and one["status"] == "False":
+                    assert one["reason"] == "Unschedulable"
+                    found.append(one["message"])
+            return bool(found)
+
+        await until(told)
+        return found[0]
+
+    def _path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+
+async def until(met: Callable[[], Any], seconds: float = 60.0) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            if await met():
+                return
+            await asyncio.sleep(0.05)
+
+
+async def define(api: Api) -> None:
+    """Our own kinds, once for all tests of a run."""
+    for file in DEFINITIONS:
+        definition = yaml.safe_load(file.read_text())
+        try:
+            await api.create(CRDS, definition)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        name = definition["metadata"]["name"]
+
+        async def established(name: str = name) -> bool:
+            found = await api.get(f"{CRDS}/{name}")
+            conditions = found["status"].get("conditions") or ()
+            return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+        await until(established)
+
+
+@asynccontextmanager
+async def world(control_plane: ControlPlane, namespace: str, *nodes: Object) -> AsyncIterator[World]:
+    """A cluster of these nodes whose pods run as soon as they are bound."""
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(Api(control_plane.access()))
+        await define(api)
+        names = {one["metadata"]["name"] for one in nodes}
+        await stack.enter_async_context(joined(api, nodes))
+        await stack.enter_async_context(kubelets(api, names))
+        transport = await stack.enter_async_context(direct(control_plane.kubeconfig))
+        it = World(api, transport, namespace)
+        await it.declare()
+        yield it
+        await api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{it.topology}")
+
+
+def host(name: str, rack: str = "r1", gpus: int = 8) -> Object:
+    labels = {ZONE: "z1", RACK: rack}
+    return node(name, labels=labels, allocatable={"nvidia.com/gpu": str(gpus)})
+
+
+def test_plain_pods_go_to_nodes_that_fit(control_plane: ControlPlane, namespace: str) -> None:
+    tainted = host("tainted")
+    tainted["spec"]["taints"] = [{"key": "no", "value": "entry", "effect": "NoSchedule"}]
+
+    async def run() -> None:
+        async with world(control_plane, namespace, host("n1", gpus=3), host("n2", gpus=3), tainted) as it:
+            await it.create(*(it.pod(f"early-{i}") for i in range(2)))
+            async with it.scheduling():
+                await it.create(*(it.pod(f"p-{i}") for i in range(4)))
+                await it.create(it.pod("other", schedulerName="nobody"))
+                await it.create(it.pod("picky", 0, nodeSelector={"kubernetes.io/hostname": "n2"}))
+                placed = await it.bound(7)
+                assert placed["picky"] == "n2"
+                gpus = Counter(place for name, place in placed.items() if name != "picky")
+                assert gpus == {"n1": 3, "n2": 3}
+            scheduled = await it.events("Scheduled")
+            assert {one["regarding"]["name"] for one in scheduled} == placed.keys()
+            assert await it.events("FailedScheduling") == []
+
+    asyncio.run(run())
+
+
+def test_a_gang_lies_in_one_rack_and_its_pods_know_where(control_plane: ControlPlane, namespace: str) -> None:
+    """r1: 2 hosts of 4 GPUs, r2: 3 hosts of 4 GPUs; 12 pods that require a rack fill r2."""
+    hosts = [host(f"r1-{i}", "r1", 4) for i in range(2)] + [host(f"r2-{i}", "r2", 4) for i in range(3)]
+
+    async def run() -> None:
+        async with world(control_plane, namespace, *hosts) as it, it.scheduling():
+            await it.gang("train", 12, required="rack")
+            placed = await it.bound(12)
+            assert Counter(placed.values()) == {"r2-0": 4, "r2-1": 4, "r2-2": 4}
+            pods = await it.pods()
+            ranks = {int(one["metadata"]["labels"]["closeby.dev/rank"]): name for name, one in pods.items()}
+            assert sorted(ranks) == list(range(12))
+            # Consecutive ranks are neighbours.
+            assert [placed[ranks[i]] for i in range(12)] == [f"r2-{i // 4}" for i in range(12)]
+            domains = {one["metadata"]["annotations"]["closeby.dev/topology-domain"] for one in pods.values()}
+            assert domains == {"z1/r2"}
+
+    asyncio.run(run())
+
+
+def test_a_gang_that_does_not_fit_says_why_and_starts_when_a_node_comes(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        hosts = [host("n1", "r1", 2), host("n3", "r2", 3)]
+        async with world(control_plane, namespace, *hosts) as it, it.scheduling():
+            await it.gang("wide", 4, required="rack")
+            message = await it.refusal("wide-0")
+            assert message.startswith("TopologyPlacementFailed: ")
+            await until(lambda: _all_told(it, 4))
+            await asyncio.sleep(1.0)
+            told = await it.events("FailedScheduling")
+            assert Counter(one["regarding"]["name"] for one in told) == {f"wide-{i}": 1 for i in range(4)}
+            assert {one["note"] for one in told} == {message}
+            assert await it.placed() == {}
+            late = host("n2", "r1", 2)
+            async with joined(it.api, [late]):
+                placed = await it.bound(4)
+                assert Counter(placed.values()) == {"n1": 2, "n2": 2}
+                conditions = [
+                    condition
+                    for one in (await it.pods()).values()
+                    for condition in one["status"]["conditions"]
+                    if condition["type"] == "PodScheduled"
+                ]
+                assert [one["status"] for one in conditions] == ["True"] * 4
+
+    async def _all_told(it: World, number: int) -> bool:
+        return len(await it.events("FailedScheduling")) >= number
+
+    asyncio.run(run())
+
+
+def test_members_that_are_late_are_waited_for_without_alarm(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, host("n1"), host("n2", "r2")) as it, it.scheduling():
+            await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2)))
+            await it.create_group("g", 4, required="rack")
+            await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2, 4)))
+            first = await it.bound(4)
+            assert len(set(first.values())) == 1
+            # One more than it needs joins the others.
+            await it.create(it.pod("g-4", gang="g"))
+            assert (await it.bound(5))["g-4"] == first["g-0"]
+
+    asyncio.run(run())
+
+
+def test_pods_that_others_bound_count(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, host("n1", gpus=2)) as it, it.scheduling():
+            await it.create(it.pod("theirs", schedulerName="nobody"))
+            binding = {"metadata": {"name": "theirs"}, "target": {"kind": "Node", "name": "n1"}}
+            await it.api.create(f"/api/v1/namespaces/{namespace}/pods/theirs/binding", binding)
+            await it.bound(1)
+            await it.create(it.pod("big", 2))
+            assert (await it.refusal("big")).startswith("InsufficientResources: ")
+            await it.api.delete(f"/api/v1/namespaces/{namespace}/pods/theirs", {"gracePeriodSeconds": 0})
+            assert await it.bound(1) == {"big": "n1"}
+
+    asyncio.run(run())
+
+
+def test_a_pod_deleted_while_it_waits_holds_nobody_up(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, host("n1", gpus=2)) as it, it.scheduling() as scheduler:
+            await it.create(it.pod("huge", 9))
+            await it.refusal("huge")
+            await it.api.delete(f"/api/v1/namespaces/{namespace}/pods/huge", {"gracePeriodSeconds": 0})
+            await it.create(it.pod("huge", 2))
+            assert await it.bound(1) == {"huge": "n1"}
+            assert scheduler.engine.waiting == ()
+
+    asyncio.run(run())
+
+
+def test_a_dry_run_decides_and_writes_nothing(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, host("n1", gpus=2)) as it:
+            await it.create(it.pod("p"), it.pod("huge", 9))
+            before = await it.pods()
+            async with it.scheduling(dry_run=True):
+                assert it.said("would place") == [
+                    {"item": f"pod/{namespace}/p", "pods": 1, "nodes": 1, "node": "n1", "domain": None}
+                ]
+                assert [one["item"] for one in it.said("waits")] == [f"pod/{namespace}/huge"]
+                await asyncio.sleep(0.5)
+            assert await it.pods() == before
+            assert await it.events("FailedScheduling") == []
+
+    asyncio.run(run())
+
+
+def test_two_hundred_pods_in_gangs_are_bound_once_and_within_what_there_is(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """10 racks of 5 hosts of 4 GPUs are 200 GPUs, and 25 gangs of 8 that each require a rack fill 10 x 2."""
+    hosts = [host(f"h{i:02}", f"r{i // 5}", 4) for i in range(50)]
+
+    async def run() -> None:
+        async with world(control_plane, namespace, *hosts) as it, it.scheduling():
+            await asyncio.gather(*(it.gang(f"g{i}", 8, required="rack") for i in range(25)))
+            placed = await it.bound(160)
+            await asyncio.sleep(0.5)
+            assert await it.placed() == placed
+            assert max(Counter(placed.values()).values()) <= 4
+            racks: dict[str, set[str]] = {}
+            for name, place in placed.items():
+                racks.setdefault(name.partition("-")[0], set()).add(f"r{int(place[1:]) // 5}")
+            assert {len(found) for found in racks.values()} == {1}
+            assert set(Counter(name.partition("-")[0] for name in placed).values()) == {8}
+            assert it.said("binding failed") == []
+            # What ends makes room for what waits.
+            done = next(iter(racks))
+            for i in range(8):
+                await it.api.delete(
+                    f"/api/v1/namespaces/{namespace}/pods/{done}-{i}", {"gracePeriodSeconds": 0}
+                )
+            await it.bound(160)
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_a_restart_of_the_server_loses_nothing(own_control_plane: ControlPlane, namespace: str) -> None:
+    hosts = [host(f"h{i:02}", f"r{i // 5}", 8) for i in range(20)]
+    server = own_control_plane.processes["kube-apiserver"]
+
+    async def run() -> None:
+        async with world(own_control_plane, namespace, *hosts) as it, it.scheduling():
+            await asyncio.gather(*(it.gang(f"g{i}", 8, required="rack") for i in range(10)))
+            await asyncio.to_thread(server.restart)
+            for i in range(10, 15):
+                await it.gang(f"g{i}", 8, required="rack")
+            placed = await it.bound(120)
+            assert max(Counter(placed.values()).values()) <= 8
+            racks: dict[str, set[int]] = {}
+            for name, place in placed.items():
+                racks.setdefault(name.partition("-")[0], set()).add(int(place[1:]) // 5)
+            assert {len(found) for found in racks.values()} == {1}
+
+    asyncio.run(run())
