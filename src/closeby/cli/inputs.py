@@ -41,9 +41,7 @@ def read_inputs(sources: Sources) -> Inputs:
     Raises:
         Unusable: something can't be read and ``--keep-going`` was not chosen, or nothing at all can be read.
     """
-    configuration = _read_configuration(sources.config_path)
-    for notice in configuration.notices:
-        click.echo(f"note: {notice}", err=True)
+    configuration = read_configuration_file(sources.config_path)
     manifests = read_manifests(sources.paths)
     errors = tuple(str(error) for error in manifests.errors)
     if errors and not sources.keep_going:
@@ -64,7 +62,12 @@ def usable_configuration() -> Iterator[None]:
         raise Unusable(*(mistake.sentence() for mistake in error.mistakes)) from error
 
 
-def _read_configuration(path: str | None) -> Configuration:
+def read_configuration_file(path: str | None) -> Configuration:
+    """The configuration at ``path``, None for the default one; says what was left aside in it.
+
+    Raises:
+        Unusable: it can't be read.
+    """
     if path is None:
         return Configuration()
     try:
@@ -80,6 +83,8 @@ def _read_configuration(path: str | None) -> Configuration:
     folder = str(Path(path).resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
+    for notice in configuration.notices:
+        click.echo(f"note: {notice}", err=True)
     return configuration
 
 

@@ -1,0 +1,21 @@
+"""What a long-running command does, in lines on standard error: ``time=… level=info msg=placed item=…``."""
+
+import json
+import sys
+from datetime import UTC, datetime
+
+
+def log_line(message: str, /, *, warning: bool = False, **fields: object) -> None:
+    """Writes one line; fields that are None or empty are left out."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    level = "warning" if warning else "info"
+    entries = {"time": now, "level": level, "msg": message, **fields}
+    line = " ".join(f"{key}={_quoted(value)}" for key, value in entries.items() if value not in (None, ""))
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    plain = text.isprintable() and not any(mark in text for mark in ' "=')
+    return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,0 +1,139 @@
+"""`closeby scheduler` as a program of its own."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import closeby
+from tests.control_plane.api import Api
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined, node
+from tests.kube.live import unique
+
+NOBODY_THERE = """
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: u, user: {}}]
+"""
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "closeby", "scheduler", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lines_until(process: "subprocess.Popen[str]", part: str) -> str:
+    """The program's first line with ``part``."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if part in line:
+            return line
+    raise AssertionError("".join(lines))
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_it_binds_and_ends_when_it_is_told_to(
+    control_plane: ControlPlane, namespace: str, end: signal.Signals, tmp_path: Path
+) -> None:
+    name = unique("mine")
+    config = tmp_path / "closeby.yaml"
+    config.write_text(f"schedulerName: {name}\n")
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"schedulerName": name, "containers": [{"name": "main", "image": "none"}]},
+    }
+
+    async def run() -> None:
+        async with Api(control_plane.access()) as api, joined(api, [node("n1")]):
+            await api.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+            arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--config", str(config)]
+            with started(*arguments) as process:
+                placed = await asyncio.to_thread(lines_until, process, "msg=placed")
+                assert f"level=info msg=placed item=pod/{namespace}/p pods=1 nodes=1 node=n1" in placed
+                await asyncio.to_thread(lines_until, process, "msg=ready")
+                process.send_signal(end)
+                rest = await asyncio.to_thread(process.communicate, timeout=20)
+                assert process.returncode == 0, rest
+                assert "msg=stopped" in rest[1]
+                assert rest[0] == ""
+            # What was sent was finished.
+            found = await api.get(f"/api/v1/namespaces/{namespace}/pods/p")
+            assert found["spec"]["nodeName"] == "n1"
+
+    asyncio.run(run())
+
+
+def test_an_ordinary_user_is_told_what_is_not_allowed(control_plane: ControlPlane) -> None:
+    if control_plane.ordinary_kubeconfig is None:
+        pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")
+    with started("--kubeconfig", str(control_plane.ordinary_kubeconfig)) as process:
+        line = lines_until(process, "not heard")
+        process.terminate()
+        assert "level=warning" in line and "Forbidden" in line
+        assert process.wait(timeout=20) == 0
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(NOBODY_THERE)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(kubeconfig)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "http://127.0.0.1:9" in done.stderr and "Unreachable" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - began < 30
+
+
+def test_what_can_not_be_used(tmp_path: Path) -> None:
+    config = tmp_path / "closeby.yaml"
+    config.write_text("plugins: [{name: Unheard}]\n")
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(NOBODY_THERE)
+    missing = closeby("scheduler", "--kubeconfig", tmp_path / "none")
+    assert (missing.exit_code, missing.stderr.startswith("error: ")) == (2, True)
+    wrong = closeby("scheduler", "--kubeconfig", kubeconfig, "--context", "other")
+    assert wrong.exit_code == 2 and "other" in wrong.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", kubeconfig, "--config", config],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and "Unheard" in done.stderr
+
+
+def test_an_exec_plugin_without_the_official_client(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    user = (
+        'user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: "true", interactiveMode: Never}}'
+    )
+    kubeconfig.write_text(NOBODY_THERE.replace("user: {}", user))
+    blocked = (
+        "import sys; sys.modules['kubernetes_asyncio'] = sys.modules['kubernetes'] = None; "
+        "from closeby.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", blocked, "scheduler", "--kubeconfig", str(kubeconfig)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'closeby[kube]'" in done.stderr
