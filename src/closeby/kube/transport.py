@@ -5,6 +5,7 @@ may be done twice (``Retry.ANY``) after 5xx and broken connections as well. A bi
 """
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
@@ -89,6 +90,8 @@ class Transport:
         self._connection = connection
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.concurrency)
+        self._chance = random.Random()
+        self._patience = self._patient(limits.answer_within)
         self._headers = CIMultiDict(
             [
                 ("User-Agent", f"closeby/{closeby.__version__}"),
@@ -133,7 +136,7 @@ class Transport:
 
     async def exchange(self, request: Request) -> Answer | ApiError:
         """``send``, with the answer's code and tag."""
-        backoff = Backoff(self._limits.pace)
+        backoff = Backoff(self._limits.pace, self._chance)
         asked_again = False
         while True:
             answer = await self._once(request)
@@ -178,9 +181,7 @@ class Transport:
         return self._open
 
     async def _once(self, request: Request) -> Answer | ApiError:
-        patience = aiohttp.ClientTimeout(
-            total=request.within or self._limits.answer_within, sock_connect=self._limits.connect_within
-        )
+        patience = self._patience if request.within is None else self._patient(request.within)
         url = self._url(request.path, request.query)
         try:
             async with self._slots:
@@ -207,6 +208,9 @@ class Transport:
         headers.setdefault("Accept", JSON)
         headers.update(request.headers)
         return headers
+
+    def _patient(self, seconds: float) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=seconds, sock_connect=self._limits.connect_within)
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL:
         text = f"{self._connection.url}{path}"
