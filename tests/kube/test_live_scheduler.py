@@ -28,11 +28,13 @@ SOON = Manners(stands=0.2, rephrased_after=1.0, every=0.05)
 class World:
     """A scheduler of its own name at work, and what a user sees of the cluster."""
 
-    def __init__(self, api: Api, transport: Transport, namespace: str) -> None:
+    def __init__(
+        self, api: Api, transport: Transport, namespace: str, *, topology: str = "", name: str = ""
+    ) -> None:
         self.api = api
         self.namespace = namespace
-        self.name = unique("closeby")
-        self.topology = unique("fabric")
+        self.name = name or unique("closeby")
+        self.topology = topology or unique("fabric")
         self.lines: list[tuple[str, dict[str, object]]] = []
         self._transport = transport
 

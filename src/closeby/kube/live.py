@@ -115,24 +115,30 @@ class LiveScheduler:
     async def _decide(self, binder: Binder, notices: Notices) -> None:
         while True:
             await self._following.news.wait()
-            began = time.monotonic()
-            await self._round(binder, notices)
-            took = time.monotonic() - began
+            took = await self._round(binder, notices)
             await asyncio.sleep(min(max(self._settings.pause, took), self._settings.longest_pause))
 
-    async def _round(self, binder: Binder, notices: Notices) -> None:
-        """Takes in what came, and decides until nothing more can be placed."""
+    async def _round(self, binder: Binder, notices: Notices) -> float:
+        """Takes in what came, and decides until nothing can be placed any more; returns its own seconds."""
+        began = time.monotonic()
         self._take_in(binder, notices)
+        took = time.monotonic() - began
         if not self._following.complete:
-            return
-        # The last tick has no limit, so nothing is left over.
-        while decisions := self.engine.handle(Tick(limit=_AT_ONCE)) or self.engine.handle(Tick()):
+            return took
+        deciding = True
+        while deciding:
+            began = time.monotonic()
+            # The last tick has no limit, so nothing is left over.
+            decisions = self.engine.handle(Tick(limit=_AT_ONCE)) or self.engine.handle(Tick())
             self._carry_out(decisions, binder, notices)
+            took += time.monotonic() - began
+            deciding = bool(decisions)
             await asyncio.sleep(0)
         if not self.ready.is_set():
             settle()
             self.ready.set()
             self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
+        return took
 
     def _take_in(self, binder: Binder, notices: Notices) -> None:
         with collector_paused():

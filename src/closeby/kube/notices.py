@@ -31,7 +31,7 @@ class Manners(Struct, frozen=True, kw_only=True):
     #: A refusal must have stood so long.
     stands: float = 1.0
     #: The same reason in other words is not told again before so long.
-    rephrased_after: float = 10.0
+    rephrased_after: float = 60.0
     #: How often is looked what is due.
     every: float = 0.25
     #: Requests in flight, so that bindings are not held up.
