@@ -83,8 +83,8 @@ class TestTraffic:
         [complaint] = complaints("a a-b b-c c", traffic="a-b-c=1")
         assert complaint == "'a-b-c=1' may mean a and b-c or a-b and c"
 
-    @pytest.mark.parametrize("weight", ["0", "-1", "inf", "nan", "much", ""])
-    def test_a_weight_is_a_number_above_zero(self, weight: str) -> None:
+    @pytest.mark.parametrize("weight", ["0", "-1", "inf", "nan", "much", "", "1e308", "1_0", "\uff11"])
+    def test_a_weight_is_a_number_above_zero_and_up_to_a_milliard(self, weight: str) -> None:
         assert complaints(traffic=f"ps-worker={weight}") == [f"'ps-worker={weight}' gives no weight"]
 
     def test_an_entry_without_a_weight(self) -> None:

@@ -84,6 +84,14 @@ def test_without_a_network_the_cost_is_not_known() -> None:
     assert (app["cost"], app["edges"]) == (None, [])
 
 
+def test_an_application_that_makes_no_sense_has_no_cost() -> None:
+    needs = [{"name": "P2", "type": "Pod", "maxNetworkCost": -1}]
+    broken = chain(Pods=[{"name": "P1", "type": "Pod", "dependencies": needs}, {"name": "P2", "type": "Pod"}])
+    pods = (pod("p1-0", "P1", node="a1"), pod("p2-0", "P2", node="b1"))
+    [entry] = report("simulate", "-f", "-", stdin=text(*nodes(), network(), broken, *pods))["appGroups"]
+    assert (entry["cost"], entry["edges"], entry["pods"]) == (None, [], 0)
+
+
 def test_pods_are_known_by_their_own_name_where_no_label_says_their_workload() -> None:
     documents = (*nodes(), network(), chain(), pod("P1"), pod("P2", node="b1"))
     found = report("simulate", "-f", "-", stdin=text(*documents))

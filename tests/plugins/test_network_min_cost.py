@@ -399,7 +399,8 @@ def test_two_directions_that_differ_are_told() -> None:
     ("arguments", "message"),
     [
         ({"topologyAlgorithm": "FloydWarshall"}, "topologyAlgorithm must be Dijkstra or BellmanFord"),
-        ({"unknownCost": -1}, "unknownCost must be a number of at least 0"),
+        ({"unknownCost": -1}, "unknownCost must be a number from 0 to 1,000,000,000,000"),
+        ({"unknownCost": 1e308}, "unknownCost must be a number from 0 to 1,000,000,000,000"),
         ({"direction": "dependents"}, "Invalid enum value 'dependents'"),
         ({"weightName": "UserDefined"}, "unknown field `weightName`"),
     ],

@@ -6,7 +6,6 @@ them drops all of that gang's task-topology, with a condition for each.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from math import isfinite
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +23,9 @@ _SELF_ANTI_AFFINITY: Final = 4
 _INTER_AFFINITY: Final = 3
 _SELF_AFFINITY: Final = 2
 _INTER_ANTI_AFFINITY: Final = 1
+
+#: The greatest weight of a pair: beyond all sense, and sums stay exact below it.
+GREATEST_WEIGHT: Final = 1_000_000_000
 
 _DROPPED: Final = "until then the gang is placed without task-topology"
 
@@ -156,12 +158,12 @@ class _Reader:
             if not entry.strip():
                 continue
             names, _, number = entry.rpartition("=")
-            pair, weight = self._named_pair(entry.strip(), names.strip()), _positive(number)
+            pair, weight = self._named_pair(entry.strip(), names.strip()), _weight(number)
             if weight is None:
                 self._wrong(
                     TASK_TRAFFIC,
                     f"{entry.strip()!r} gives no weight",
-                    "write ROLE-ROLE=NUMBER with a number greater than 0",
+                    f"write ROLE-ROLE=NUMBER with a number above 0 and up to {GREATEST_WEIGHT:,}",
                 )
             if pair is None or weight is None:
                 continue
@@ -212,9 +214,11 @@ def _splits(names: str) -> Iterator[tuple[str, str]]:
             yield names[:index].strip(), names[index + 1 :].strip()
 
 
-def _positive(text: str) -> float | None:
+def _weight(text: str) -> float | None:
+    if not text.isascii() or "_" in text:  # Python would read them, but nobody else would.
+        return None
     try:
         number = float(text)
     except ValueError:
         return None
-    return number if isfinite(number) and number > 0 else None
+    return number if 0 < number <= GREATEST_WEIGHT else None

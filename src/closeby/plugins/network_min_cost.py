@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from closeby.applications.registry import Application, Edge, app_group_key
 from closeby.applications.talk import EdgeCost, Network, around, edge_costs, network_of
 from closeby.objects.applications import WORKLOAD_LABEL
+from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -57,8 +58,9 @@ class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, r
         if self.topology_algorithm and self.topology_algorithm not in ALGORITHMS:
             known = " or ".join(ALGORITHMS)
             raise ValueError(f"topologyAlgorithm must be {known}, not {self.topology_algorithm!r}")
-        if self.unknown_cost is not None and not 0 <= self.unknown_cost < np.inf:
-            raise ValueError(f"unknownCost must be a number of at least 0, not {self.unknown_cost}")
+        if self.unknown_cost is not None and not 0 <= self.unknown_cost <= GREATEST_COST:
+            allowed = f"a number from 0 to {GREATEST_COST:,}"
+            raise ValueError(f"unknownCost must be {allowed}, not {self.unknown_cost}")
 
 
 class _Pull(NamedTuple):

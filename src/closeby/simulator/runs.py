@@ -230,7 +230,7 @@ def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
     plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
     if plugin is None:
         return {}
-    found = {one.key: plugin.edges(one) for one in engine.applications}
+    found = {one.key: plugin.edges(one) for one in engine.applications if one.group.usable}
     return {key: edges for key, edges in found.items() if edges is not None}
 
 
