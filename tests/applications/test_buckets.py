@@ -88,6 +88,18 @@ class TestBuckets:
         assert drawn(made) == ["ps0 worker1", "ps1 worker0"]
         assert drawn(make_buckets(SEED, tasks("ps*2 worker")))[0] == "ps0 worker0"
 
+    def test_of_buckets_that_draw_alike_that_of_the_own_subgroup_comes_first(self) -> None:
+        """By load alone each ps would get one worker of either subgroup, which may lie in different racks."""
+        members = [
+            replace(pod, subgroup=subgroup)
+            for pod, subgroup in zip(tasks("ps*2 worker*4"), "abaabb", strict=True)
+        ]
+        assert drawn(make_buckets(SEED, members)) == ["ps0 worker0 worker1", "ps1 worker2 worker3"]
+
+    def test_subgroups_of_one_role_each_change_nothing(self) -> None:
+        members = [replace(pod, subgroup=pod.role) for pod in tasks("ps*2 worker*4")]
+        assert drawn(make_buckets(SEED, members)) == ["ps0 worker0 worker2", "ps1 worker1 worker3"]
+
 
 class TestRunningTasks:
     def test_a_running_task_is_in_its_nodes_bucket(self) -> None:

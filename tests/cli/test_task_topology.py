@@ -131,3 +131,41 @@ def test_the_table_says_which_pods_belong_together_and_where_they_are(command: l
     assert "1 tf-ps-0, tf-worker-0, tf-worker-2 node3" in lines
     assert any(line.startswith("2 tf-ps-1, tf-worker-1, tf-worker-3 node1 ×2, node") for line in lines)
     assert max(len(line) for line in shown.stdout.splitlines()) <= 80
+
+
+def test_roles_that_are_to_be_kept_apart_are_not_moved_together_by_an_application() -> None:
+    """One node holds everybody, and each ps talks to each worker: without anti-affinity they share it."""
+    zone = "topology.kubernetes.io/zone"
+    cluster = nodes(node1=8, node2=8)
+    for node, name in zip(cluster, "ab", strict=True):
+        node["metadata"]["labels"][zone] = name
+    costs = [{"origin": "a", "costList": [{"destination": "b", "networkCost": 5}]}]
+    weights = [{"name": "UserDefined", "topologyList": [{"topologyKey": zone, "originList": costs}]}]
+    calls = [{"name": "ps", "type": "Job", "dependencies": [{"name": "worker", "type": "Job"}]}]
+    talk: list[Manifest] = [
+        {
+            "apiVersion": "networktopology.diktyo.x-k8s.io/v1alpha1",
+            "kind": "NetworkTopology",
+            "metadata": {"name": "costs"},
+            "spec": {"configmapName": "costs", "weights": weights},
+        },
+        {
+            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+            "kind": "AppGroup",
+            "metadata": {"name": "tf"},
+            "spec": {"numMembers": 6, "Pods": calls},
+        },
+    ]
+
+    def hosts(annotations: Mapping[str, str]) -> set[str]:
+        asked = job(annotations)
+        for task in asked["spec"]["tasks"]:
+            label = "appgroup.diktyo.x-k8s.io"
+            labels = {label: "tf", f"{label}.workload": task["name"]}
+            task["template"]["metadata"] = {"labels": labels}
+        found = simulate(*cluster, *talk, asked)
+        assert found["appGroups"][0]["scheduled"] == 6
+        return {pod["node"] for pod in found["pods"] if "ps" in pod["name"]}
+
+    assert len(hosts({})) == 1
+    assert len(hosts({ANTI_AFFINITY: "ps"})) == 2

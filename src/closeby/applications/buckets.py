@@ -1,7 +1,8 @@
 """Buckets of tasks that belong on one node, and the order to place them in (Volcano task-topology).
 
 Tasks are taken by what must be said first: those that run, then by the user's order of roles, by the rank of
-their role, by name with numbers as numbers. Each joins the bucket that draws it most.
+their role, by name with numbers as numbers. Each joins the bucket that draws it most; of several that draw it
+alike, the one whose tasks of its own subgroup do, since subgroups may have to lie in different domains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +31,12 @@ class Buckets(Struct, frozen=True, kw_only=True):
     bucket_of: Mapping[str, int]
 
 
-#: A bucket as a role sees it, the smallest is the one to join: tasks there that repel the role minus tasks
-#: that draw it, load, index, and the bucket's version, which tells whether it has changed since.
-_Entry = tuple[int, int, int, int]
+#: A role in a leaf subgroup.
+_Kind = tuple[str, str]
+#: A bucket as a kind sees it, the smallest is the one to join: tasks there that repel the role minus tasks
+#: that draw it, the same among tasks of its subgroup, load, index, and the bucket's version, which tells
+#: whether it has changed since.
+_Entry = tuple[int, int, int, int, int]
 
 
 def make_buckets(
@@ -42,7 +46,7 @@ def make_buckets(
 
     The order of the arguments has no influence.
     """
-    filling = _Filling(rules, {pod.role for pod in waiting} | {pod.role for pod, _ in running})
+    filling = _Filling(rules, {_kind(pod) for pod in (*waiting, *(pod for pod, _ in running))})
     of_slot: dict[int, int] = {}
     slots = {pod.uid: slot for pod, slot in running}
     for pod in _sorted(rules, [pod for pod, _ in running]):
@@ -56,7 +60,7 @@ def make_buckets(
     loads: dict[int, int] = {}
     outside: list[Pod] = []
     pending: list[list[Pod]] = [[] for _ in filling.members]
-    ranked = {role for role in filling.roles if role and rules.rank(role)}
+    ranked = {role for role, _ in filling.kinds if role and rules.rank(role)}
     for pod in tasks:
         if pod.role not in ranked:
             outside.append(pod)
@@ -64,7 +68,7 @@ def make_buckets(
         load = loads.get(id(pod.spec))
         if load is None:
             load = loads[id(pod.spec)] = load_of(pod.spec)
-        bucket = filling.best(pod.role)
+        bucket = filling.best(_kind(pod))
         if bucket is None:
             bucket = filling.new_bucket()
             pending.append([])
@@ -93,36 +97,42 @@ def _sorted(rules: RoleRules, pods: Sequence[Pod]) -> list[Pod]:
     return sorted(pods, key=lambda pod: (places[pod.role], natural_key(pod.name), pod.uid))
 
 
+def _kind(pod: Pod) -> _Kind:
+    return pod.role, pod.subgroup or ""
+
+
 class _Filling:
     """Buckets as they fill.
 
-    Each role has a heap of all buckets as it sees them. Old entries stay in it until they come up; the log
-    says which buckets changed since the role was asked last. So a task costs a few heap steps, however many
+    Each kind has a heap of all buckets as it sees them. Old entries stay in it until they come up; the log
+    says which buckets changed since the kind was asked last. So a task costs a few heap steps, however many
     buckets there are.
     """
 
-    def __init__(self, rules: RoleRules, roles: set[str]) -> None:
-        self.roles = sorted(roles)
+    def __init__(self, rules: RoleRules, kinds: set[_Kind]) -> None:
+        self.kinds = sorted(kinds)
         self.members: list[list[Pod]] = []
-        self._number = {role: number for number, role in enumerate(self.roles)}
+        self._number = {kind: number for number, kind in enumerate(self.kinds)}
         #: role -> the roles that draw or repel it, with how much one task does.
-        self._pulls = [
-            [(number, rules.pull(role, other)) for number, other in enumerate(self.roles)]
-            for role in self.roles
-        ]
-        self._pulls = [[(number, pull) for number, pull in pulls if pull] for pulls in self._pulls]
-        self._heaps: list[list[_Entry]] = [[] for _ in self.roles]
-        self._read: list[int] = [0] * len(self.roles)
+        roles = sorted({role for role, _ in kinds})
+        self._pulls = {
+            role: [(other, pull) for other in roles if (pull := rules.pull(role, other))] for role in roles
+        }
+        self._split = len({subgroup for _, subgroup in kinds}) > 1
+        self._heaps: list[list[_Entry]] = [[] for _ in self.kinds]
+        self._read: list[int] = [0] * len(self.kinds)
         self._log: list[int] = []
-        #: Per bucket: tasks by role, load, and how often it changed.
-        self._counts: list[list[int]] = []
+        #: Per bucket: tasks by role, tasks by kind, load, and how often it changed.
+        self._of_role: list[dict[str, int]] = []
+        self._of_kind: list[dict[_Kind, int]] = []
         self._loads: list[int] = []
         self._versions: list[int] = []
 
     def new_bucket(self) -> int:
         """Open an empty bucket; returns its index."""
         self.members.append([])
-        self._counts.append([0] * len(self.roles))
+        self._of_role.append({})
+        self._of_kind.append({})
         self._loads.append(0)
         self._versions.append(0)
         return len(self.members) - 1
@@ -130,33 +140,38 @@ class _Filling:
     def put(self, bucket: int, pod: Pod, load: int) -> None:
         """Add a task to a bucket."""
         self.members[bucket].append(pod)
-        self._counts[bucket][self._number[pod.role]] += 1
+        kind, of_role, of_kind = _kind(pod), self._of_role[bucket], self._of_kind[bucket]
+        of_role[pod.role] = of_role.get(pod.role, 0) + 1
+        of_kind[kind] = of_kind.get(kind, 0) + 1
         self._loads[bucket] += load
         self._versions[bucket] += 1
         self._log.append(bucket)
 
-    def best(self, role: str) -> int | None:
-        """The bucket that a task of this role joins; None when it needs a new one."""
-        number = self._number[role]
+    def best(self, kind: _Kind) -> int | None:
+        """The bucket that a task of this kind joins; None when it needs a new one."""
+        number = self._number[kind]
         heap = self._heaps[number]
         changed = set(self._log[self._read[number] :])
         self._read[number] = len(self._log)
         if len(changed) > len(heap):
-            heap.extend(self._entry(number, bucket) for bucket in changed)
+            heap.extend(self._entry(kind, bucket) for bucket in changed)
             heapify(heap)
         else:
             for bucket in changed:
-                heappush(heap, self._entry(number, bucket))
+                heappush(heap, self._entry(kind, bucket))
         while heap:
-            repulsion, _, bucket, version = heap[0]
+            repulsion, _, _, bucket, version = heap[0]
             if version == self._versions[bucket]:
                 return bucket if repulsion <= 0 else None
             heappop(heap)
         return None
 
-    def _entry(self, role: int, bucket: int) -> _Entry:
-        counts = self._counts[bucket]
-        repulsion = 0
+    def _entry(self, kind: _Kind, bucket: int) -> _Entry:
+        role, subgroup = kind
+        of_role, of_kind = self._of_role[bucket], self._of_kind[bucket]
+        repulsion = beside = 0
         for other, pull in self._pulls[role]:
-            repulsion -= pull * counts[other]
-        return repulsion, self._loads[bucket], bucket, self._versions[bucket]
+            repulsion -= pull * of_role.get(other, 0)
+            if self._split:
+                beside -= pull * of_kind.get((other, subgroup), 0)
+        return repulsion, beside, self._loads[bucket], bucket, self._versions[bucket]

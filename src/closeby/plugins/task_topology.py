@@ -175,14 +175,9 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
     # Traffic
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
-        """Weight of each pair of roles times the number of tree edges between the nodes of two pods.
-
-        None where roles are to be kept apart too: scores weigh the one against the other, moves would not.
-        """
-        plan = self._plan
-        if plan is None or state.group is None or plan.group.key != state.group.key:
-            return None
-        if not plan.rules.traffic or plan.rules.anti_affinity:
+        """Weight of each pair of roles times the number of tree edges between the nodes of two pods."""
+        plan = self._plan_of(state)
+        if plan is None or not plan.rules.traffic:
             return None
         roles = sorted({role for pair in plan.rules.traffic for role in pair})
         kind_of = {role: kind for kind, role in enumerate(roles)}
@@ -206,6 +201,21 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
             unknown=np.zeros(edges.between.shape, dtype=np.bool_),
             standing=_standing(before, weights, edges),
         )
+
+    def forbids_moves(self, state: CycleState) -> bool:
+        """Where roles are to be kept apart, and where it is not told how much those who belong together talk.
+
+        Scores weigh that against the talk, of these roles as of an application; moves would not.
+        """
+        plan = self._plan_of(state)
+        if plan is None:
+            return False
+        return bool(plan.rules.anti_affinity or (plan.rules.affinity and not plan.rules.traffic))
+
+    def _plan_of(self, state: CycleState) -> _Plan | None:
+        """The plan, if it is that of the gang of this cycle."""
+        plan = self._plan
+        return plan if plan and state.group and plan.group.key == state.group.key else None
 
     def _edges_of(self, tree: Tree | None) -> EdgeCosts:
         capacity = self.handle.cluster.capacity

@@ -302,6 +302,10 @@ class TrafficCost(Plugin):
         """The costs among pods that have no node yet; None when they don't talk."""
         raise NotImplementedError
 
+    def forbids_moves(self, state: CycleState) -> bool:
+        """Whether pods must stay where scores put them: moves that save talk would undo what they weighed."""
+        return False
+
 
 class PreScore(Plugin):
     """Looks at a pod once, before it is scored."""

@@ -105,7 +105,9 @@ class Tools:
         )
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
-        """What talk among the pods costs, by the first plugin that knows."""
+        """What talk among the pods costs, by the first plugin that knows; None where they must stay."""
+        if any(plugin.forbids_moves(state) for plugin in self.profile.traffic_costs):
+            return None
         answers = (plugin.traffic(state, pods) for plugin in self.profile.traffic_costs)
         return next((answer for answer in answers if answer is not None), None)
 
