@@ -148,10 +148,26 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
         ("plugins:\n- name: 3", [(2, "name must be text, not `3`")]),
         ("plugins:\n- name: ''", [(2, "name must be text, not nothing")]),
         ("plugins:\n- name: a\n  wieght: 3", [(3, "unknown key wieght in a plugin")]),
-        ("plugins:\n- name: a\n  weight: heavy", [(3, "weight must be a number from 0 up, not `heavy`")]),
-        ("plugins:\n- name: a\n  weight: -1", [(3, "weight must be a number from 0 up, not `-1`")]),
-        ("plugins:\n- name: a\n  weight: .inf", [(3, "weight must be a number from 0 up, not `.inf`")]),
-        ("plugins:\n- name: a\n  weight: true", [(3, "weight must be a number from 0 up, not `true`")]),
+        (
+            "plugins:\n- name: a\n  weight: heavy",
+            [(3, "weight must be a number from 0 to 1,000,000,000, not `heavy`")],
+        ),
+        (
+            "plugins:\n- name: a\n  weight: -1",
+            [(3, "weight must be a number from 0 to 1,000,000,000, not `-1`")],
+        ),
+        (
+            "plugins:\n- name: a\n  weight: .inf",
+            [(3, "weight must be a number from 0 to 1,000,000,000, not `.inf`")],
+        ),
+        (
+            "plugins:\n- name: a\n  weight: 1e308",
+            [(3, "weight must be a number from 0 to 1,000,000,000, not `1e308`")],
+        ),
+        (
+            "plugins:\n- name: a\n  weight: true",
+            [(3, "weight must be a number from 0 to 1,000,000,000, not `true`")],
+        ),
         ("plugins:\n- name: a\n  enabled: maybe", [(3, "enabled must be true or false, not `maybe`")]),
         ("plugins:\n- name: a\n  name: b", [(3, "name is given twice in a plugin")]),
         ("plugins:\n- name: a\n  arguments: [x]", [(3, "arguments of a must be a mapping, not a list")]),

@@ -5,14 +5,16 @@ Two shapes are read: a mapping with ``schedulerName`` and ``plugins``, and Volca
 remembers the line it stands on, so that whoever finds a mistake later can point at it.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import yaml
 from msgspec import Struct
+
+#: Of a plugin: beyond all sense, and totals stay finite below it.
+GREATEST_WEIGHT: Final = 1_000_000_000
 
 
 class ConfigurationMistake(Struct, frozen=True, kw_only=True):
@@ -240,8 +242,9 @@ class _Reader:
         if node is None:
             return None
         number = _converted(self._value(node), float)
-        if number is None or not math.isfinite(number) or number < 0:
-            self._wrong(node, f"weight must be a number from 0 up, not {_shown(node)}", "")
+        if number is None or not 0 <= number <= GREATEST_WEIGHT:
+            allowed = f"a number from 0 to {GREATEST_WEIGHT:,}"
+            self._wrong(node, f"weight must be {allowed}, not {_shown(node)}", "")
             return None
         return number
 

@@ -7,7 +7,6 @@ and would still take. Unlike the proposal's, the books count running tasks and a
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from msgspec import Struct, field
 from closeby.applications.buckets import Buckets, make_buckets
 from closeby.applications.placements import Placements
 from closeby.applications.roles import RoleRules, asks_for_rules, read_rules
+from closeby.objects.configuration import GREATEST_WEIGHT
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
@@ -44,8 +44,9 @@ class TaskTopologyArguments(Struct, frozen=True, forbid_unknown_fields=True):
     weight: float = field(default=1.0, name="task-topology.weight")
 
     def __post_init__(self) -> None:
-        if not isfinite(self.weight) or self.weight < 0:
-            raise ValueError(f"task-topology.weight must be a number from 0 up, not {self.weight!r}")
+        if not 0 <= self.weight <= GREATEST_WEIGHT:
+            allowed = f"a number from 0 to {GREATEST_WEIGHT:,}"
+            raise ValueError(f"task-topology.weight must be {allowed}, not {self.weight!r}")
 
 
 class _Plan(NamedTuple):
