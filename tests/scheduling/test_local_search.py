@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.layout import Layout, talk_cost
-from closeby.scheduling.placing.local_search import improve
-from closeby.scheduling.placing.sites import Sites
+from closeby.scheduling.moving.layout import Layout, talk_cost
+from closeby.scheduling.moving.local_search import improve
+from closeby.scheduling.moving.sites import Sites
 
 
 @st.composite

@@ -6,8 +6,8 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.neighbourhood import Neighbourhood
-from closeby.scheduling.placing.sites import Sites
+from closeby.scheduling.moving.neighbourhood import Neighbourhood
+from closeby.scheduling.moving.sites import Sites
 from tests.scheduling.test_local_search import laid_out, layouts
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.sites import Sites
+from closeby.scheduling.moving.sites import Sites
 from closeby.simulator import optimum
 from closeby.simulator.optimum import least_cost
 

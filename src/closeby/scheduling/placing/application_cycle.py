@@ -10,11 +10,11 @@ import numpy as np
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Traffic
+from closeby.scheduling.moving.layout import talk_cost
+from closeby.scheduling.moving.local_search import Searched, improve, place_all
+from closeby.scheduling.moving.sites import Sites, sites_of
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.layout import talk_cost
-from closeby.scheduling.placing.local_search import Searched, improve, place_all
-from closeby.scheduling.placing.sites import Sites, sites_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState

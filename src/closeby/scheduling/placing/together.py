@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate, Traffic
 from closeby.scheduling.gangs.parts import Scope
+from closeby.scheduling.moving.local_search import improve
+from closeby.scheduling.moving.sites import sites_of
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.placing.local_search import improve
-from closeby.scheduling.placing.sites import sites_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.state import CycleState

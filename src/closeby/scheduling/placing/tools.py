@@ -11,10 +11,10 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
+from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.sites import Sites
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.state import CycleState

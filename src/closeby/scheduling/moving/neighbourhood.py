@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.layout import Layout
-from closeby.scheduling.placing.sites import Sites
+from closeby.scheduling.moving.layout import Layout
+from closeby.scheduling.moving.sites import Sites
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.sites import Sites
+from closeby.scheduling.moving.sites import Sites
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

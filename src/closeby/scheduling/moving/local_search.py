@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.scheduling.extension import Traffic
-from closeby.scheduling.placing.layout import Layout, Snapshot
-from closeby.scheduling.placing.neighbourhood import AT_ONCE_UP_TO, Neighbourhood
-from closeby.scheduling.placing.sites import Sites
+from closeby.scheduling.moving.layout import Layout, Snapshot
+from closeby.scheduling.moving.neighbourhood import AT_ONCE_UP_TO, Neighbourhood
+from closeby.scheduling.moving.sites import Sites
 
 #: Moves and swaps that may be evaluated, and at least so many rounds over all of them; more where the layout
 #: is so small that all are evaluated at once, which takes a fortieth of the time for each.

@@ -1,0 +1,1 @@
+"""Pods that talk are moved to where that costs least, on a small copy of the nodes."""
