@@ -220,6 +220,18 @@ def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
     assert isinstance(event, PodAdded) and "PodGroup" in event.pod.spec.unsupported[0]
 
 
+def test_a_member_of_a_volcano_job_is_in_the_subgroup_of_its_task() -> None:
+    member = pod("p")
+    member["metadata"] = {
+        "name": "p",
+        "namespace": "a",
+        "uid": "u",
+        "annotations": {"scheduling.k8s.io/group-name": "job", "volcano.sh/task-spec": "worker"},
+    }
+    (event,) = Feed("closeby").take([put(PODS, member)]).events
+    assert isinstance(event, PodAdded) and (event.pod.group, event.pod.subgroup) == ("job", "worker")
+
+
 def test_the_engine_takes_it_all() -> None:
     feed = Feed("closeby")
     engine = Engine(lambda handle: profile_for(Configuration(), handle))

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -99,6 +100,18 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     assert "http://127.0.0.1:9" in done.stderr and "Unreachable" in done.stderr
     assert "Traceback" not in done.stderr
     assert time.monotonic() - began < 30
+
+
+def test_it_can_be_stopped_while_a_server_says_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(NOBODY_THERE.replace("127.0.0.1:9", f"127.0.0.1:{silent.getsockname()[1]}"))
+        with started("--kubeconfig", str(kubeconfig)) as process:
+            lines_until(process, "msg=starting")
+            connection, _ = silent.accept()
+            process.terminate()
+            assert process.wait(timeout=10) == 0
+            connection.close()
 
 
 def test_what_can_not_be_used(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from closeby.kube.resources import NODES, PODS, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.decoding.registry import Record
 from closeby.objects.dialects.gangs import read_ask
+from closeby.objects.dialects.keys import TASK_SPEC
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -134,6 +135,7 @@ class Feed:
             if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != self._scheduler_name:
                 return
             pod = _held_for_its_gang(pod)
+        pod = _in_its_task(pod)
         if pod == known:
             return
         self._pods[pod.uid] = pod
@@ -206,6 +208,14 @@ class Feed:
         else:
             self._problems.pop((resource, key), None)
         yield from (one for one in problems if one not in before)
+
+
+def _in_its_task(pod: Pod) -> Pod:
+    """A member of a Volcano job is in the subgroup of its task, for which the PodGroup may have a minimum."""
+    if pod.group is None or pod.subgroup is not None:
+        return pod
+    task = pod.annotations.get(TASK_SPEC) or pod.labels.get(TASK_SPEC)
+    return msgspec.structs.replace(pod, subgroup=task) if task else pod
 
 
 def _held_for_its_gang(pod: Pod) -> Pod:

@@ -80,7 +80,14 @@ class LiveScheduler:
 
         Returns an error if the cluster can't be talked to.
         """
-        error = await self._following.look()
+        look = asyncio.create_task(self._following.look())
+        told = asyncio.create_task(stop.wait())
+        await asyncio.wait([look, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not look.done():
+            look.cancel()
+            return None
+        error = look.result()
         if error is not None:
             return error
         async with asyncio.TaskGroup() as tasks:
