@@ -23,6 +23,7 @@ from closeby.kube.backoff import Backoff, Pace
 from closeby.kube.connection import Connection
 from closeby.kube.errors import CERTIFICATE, CUT, LATE, NO_CREDENTIALS, UNREACHABLE, ApiError, read_error
 from closeby.kube.faults import Fault
+from closeby.kube.sockets import Sockets
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -100,6 +101,7 @@ class Transport:
             ]
         )
         self._open: aiohttp.ClientSession | None = None
+        self._sockets = Sockets()
 
     @property
     def source(self) -> str:
@@ -113,7 +115,9 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         """Ready for requests; connections are made when they are needed."""
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._connection.tls or True)
+        connector = aiohttp.TCPConnector(
+            limit=0, ssl=self._connection.tls or True, socket_factory=self._sockets.make
+        )
         self._open = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         )
@@ -124,6 +128,7 @@ class Transport:
     ) -> None:
         """Closes all connections; requests in flight end with an error."""
         await self._session.close()
+        await self._sockets.close()
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes | ApiError:
         """The body of the answer to a GET, repeated where that may help."""

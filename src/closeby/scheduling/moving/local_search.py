@@ -138,10 +138,11 @@ class _Search:
         best, least = None, np.inf
         for largest_first in (False, True):
             for site in self._first_sites():
-                if self._gather(site, largest_first=largest_first) and layout.keeps_limits():
-                    cost = layout.cost()
-                    if cost < least:
-                        best, least = layout.at.copy(), cost
+                gathered = self._gather(site, largest_first=largest_first)
+                if gathered and not layout.keeps_limits():
+                    self._descend()  # A broken limit costs more than all talk, so that mending it saves most.
+                if gathered and layout.keeps_limits() and layout.cost() < least:
+                    best, least = layout.at.copy(), layout.cost()
                 layout.restore(empty)
         return None if best is None else tuple(layout.sites.slots[best].tolist())
 
