@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from closeby.applications.registry import Application, Edge, app_group_key
 from closeby.applications.talk import EdgeCost, Network, around, edge_costs, network_of
-from closeby.objects.applications import WORKLOAD_LABEL
+from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
@@ -116,6 +116,11 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     def concerns(self, pod: Pod) -> bool:
         """Pods at an edge with a limit."""
         return bool(self._limits_of(pod))
+
+    @property
+    def scores_any(self) -> bool:
+        """Only where there are AppGroups."""
+        return len(self._applications) > 0
 
     def scores(self, pod: Pod) -> bool:
         """Pods at any edge."""
@@ -281,6 +286,8 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         return None
 
     def _note(self, pod: Pod, slot: int, change: int) -> Undo | None:
+        if APP_GROUP_LABEL not in pod.labels:  # Nearly all pods of most clusters, so that is asked first.
+            return None
         app_key = app_group_key(pod)
         if app_key is None:
             return None

@@ -62,6 +62,11 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         if self._keys:
             handle.topologies.declare_levels(self.name, tuple(reversed(self._keys)))
 
+    @property
+    def scores_any(self) -> bool:
+        """Only with configured keys."""
+        return bool(self._keys)
+
     def scores(self, pod: Pod) -> bool:
         """Only with configured keys, and only for members of a gang."""
         return bool(self._keys) and pod.group is not None

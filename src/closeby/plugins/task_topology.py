@@ -104,6 +104,11 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
 
     # The score of a node
 
+    @property
+    def scores_any(self) -> bool:
+        """Only while a gang with rules is placed."""
+        return self._plan is not None
+
     def scores(self, pod: Pod) -> bool:
         """Only tasks that are in a bucket of the gang that is being placed."""
         return self._plan is not None and pod.uid in self._plan.buckets.bucket_of

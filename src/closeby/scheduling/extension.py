@@ -326,6 +326,11 @@ class Score(Plugin):
     #: True when a gang's fill by descent already honours this score.
     honoured_by_descent: ClassVar[bool] = False
 
+    @property
+    def scores_any(self) -> bool:
+        """False while ``scores`` would be False for every pod; saves asking for each."""
+        return True
+
     def scores(self, pod: Pod) -> bool:
         """False when every node would get the same score for this pod.
 

@@ -267,6 +267,7 @@ class Filler:
             weight
             and plugin.score_scope is Scope.PER_PLACEMENT
             and not plugin.honoured_by_descent
+            and plugin.scores_any
             and any(plugin.scores(pod) for pod in share.pods)
             for plugin, weight in self._scorers
         )
