@@ -1,0 +1,1 @@
+"""Controllers: what keeps PodGroups, AppGroups and NetworkTopologies of a live cluster true."""
