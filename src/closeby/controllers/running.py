@@ -1,0 +1,234 @@
+"""Runs several reconcilers in one process: one list and watch for all of them, one Lease, one way to end.
+
+To write one, keep three things apart. ``heard`` takes in what happened and notes which keys are to be looked
+at (``work.Work`` keeps them); it is called for everything there is, then for every change, and does no input
+or output. A pure function (``status_of(...)``) says what should be. ``reconcile`` compares that with what is,
+writes what differs, and says when it wants to be called again::
+
+    class AppGroups:
+        name = "app-groups"
+        followed = (Watched("scheduling.sigs.k8s.io", "AppGroup", ("v1alpha1",)),)
+
+        def __init__(self, writer: Writer, say: Say) -> None:
+            self._work: Work[str] = Work(time.monotonic)
+            ...
+
+        def heard(self, news: News) -> None:
+            match news:
+                case News(resource=Resource(kind="AppGroup"), read=Decoded(record=AppGroup() as group)):
+                    self._groups[group.key] = group
+                    self._work.add(group.key)
+
+        async def reconcile(self) -> float | None:
+            for key in self._work.take():
+                written = await self._writer.status(...)
+                if written.verdict in (Verdict.RETRYABLE, Verdict.CONFLICT):
+                    self._work.failed(key, written.error and written.error.retry_after)
+                else:
+                    self._work.done(key)
+            return self._work.wait()
+
+A replica that does not lead hears everything, so that it is ready to, but its ``reconcile`` is not called.
+While ``reconcile`` waits for the server, ``heard`` goes on: read what you need again after each ``await``.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from closeby.kube.changes import Deleted, Upserted
+from closeby.kube.collector import collector_paused, settle
+from closeby.kube.decoding import Decoded, Decoder
+from closeby.kube.errors import ApiError
+from closeby.kube.following import Following
+from closeby.kube.lease import Elector, LeaseSettings
+from closeby.kube.resources import NODES, PODS, Resource, Watched
+from closeby.kube.saying import Say
+from closeby.kube.transport import Transport
+from closeby.objects.decoding.registry import READERS
+from closeby.objects.reasons import Condition
+
+#: Token of the error with which a process ends that does not lead any more.
+LEASE_LOST: Final = "LeaseLost"
+#: What is under way when the end comes gets so many seconds.
+_TO_FINISH: Final = 10.0
+
+T = TypeVar("T")
+
+
+class News(Struct, frozen=True):
+    """An object that appeared, changed or is gone, read once for all reconcilers."""
+
+    resource: Resource
+    #: Its key and uid; an Upserted also has the object as JSON (``raw``) and its ``version``.
+    change: Upserted | Deleted
+    #: The record, or what is wrong with the object; None if it is gone, or of a kind that has no reader.
+    read: Decoded | Condition | None
+
+
+class Reconciler(Protocol):
+    """Keeps one thing in the cluster true."""
+
+    @property
+    def name(self) -> str:
+        """What ``--only`` calls it."""
+
+    @property
+    def followed(self) -> tuple[Watched, ...]:
+        """Kinds it hears of besides nodes and pods; those that the server lacks may arrive later."""
+
+    def heard(self, news: News) -> None:
+        """Takes in one change."""
+
+    async def reconcile(self) -> float | None:
+        """Does what is to be done now; returns seconds until it wants to be called, None: only on news.
+
+        Called when everything was heard that was there at the start, and after news of anything that it
+        hears of; never twice at once. What fails is the reconciler's own to repeat.
+        """
+
+
+class Running(Struct, frozen=True, kw_only=True):
+    """How the reconcilers are run (times in seconds)."""
+
+    #: None: there is one replica only, and it leads.
+    lease: LeaseSettings | None = None
+    #: Between two rounds, so that what belongs together is heard together.
+    pause: float = 0.05
+    discover_every: float = 10.0
+
+
+class Runner:
+    """Runs reconcilers on one cluster until it is told to stop, or does not lead any more."""
+
+    def __init__(
+        self, transport: Transport, reconcilers: Sequence[Reconciler], running: Running, say: Say
+    ) -> None:
+        self._transport = transport
+        self._running = running
+        self._say = say
+        self._reconcilers = [(one, asyncio.Event()) for one in reconcilers]
+        followed = dict.fromkeys(kind for one in reconcilers for kind in one.followed)
+        self._following = Following(transport, say, followed=followed, discover_every=running.discover_every)
+        self._decoder = Decoder()
+        #: Set once everything was heard that was there at the start.
+        self.ready = asyncio.Event()
+        #: Set while this replica leads.
+        self.leading = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._lost: ApiError | None = None
+
+    async def run(self, stop: asyncio.Event) -> ApiError | None:
+        """Runs until ``stop`` is set, then lets what is under way finish.
+
+        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
+        the process should end then, and be started anew.
+        """
+        error = await _unless(stop, self._following.look)
+        if stop.is_set() or error is not None:
+            return error
+        async with asyncio.TaskGroup() as tasks:
+            hearing = [tasks.create_task(one) for one in (self._following.run(), self._hear())]
+            keeping = [tasks.create_task(self._keep(one, news)) for one, news in self._reconcilers]
+            campaign = tasks.create_task(self._campaign())
+            told = tasks.create_task(stop.wait())
+            await asyncio.wait([told, campaign], return_when=asyncio.FIRST_COMPLETED)
+            self._say("stopping")
+            self._stopping.set()
+            if self._lost is None and keeping:
+                await asyncio.wait(keeping, timeout=_TO_FINISH)
+            for task in (*keeping, *hearing, told, campaign):
+                task.cancel()
+        self._say("stopped")
+        return self._lost
+
+    async def _campaign(self) -> None:
+        """Leads as long as the Lease is ours, and returns when it is lost."""
+        if self._running.lease is None:
+            self._lead()
+            await self._stopping.wait()
+            return
+        elector = Elector(self._transport, self._running.lease, time.time)
+        async with aclosing(elector.standings()) as standings:
+            async for standing in standings:
+                if standing.leading:
+                    self._say("leading", lease=self._running.lease.name)
+                    self._lead()
+                elif self.leading.is_set():
+                    self.leading.clear()
+                    why = standing.error or f"{standing.holder or 'nobody'} leads now"
+                    self._lost = ApiError(None, LEASE_LOST, f"{self._running.lease.name}: {why}")
+                    return
+                else:
+                    self._say(
+                        "waits for the lead",
+                        warning=standing.error is not None,
+                        holder=standing.holder,
+                        error=standing.error,
+                    )
+
+    def _lead(self) -> None:
+        self.leading.set()
+        for _, news in self._reconcilers:
+            news.set()
+
+    async def _hear(self) -> None:
+        while True:
+            await self._following.news.wait()
+            self._take_in()
+            if self._following.complete and not self.ready.is_set():
+                settle()
+                self.ready.set()
+                self._say("ready")
+            await asyncio.sleep(self._running.pause)
+
+    def _take_in(self) -> None:
+        with collector_paused():
+            for resource, change in self._following.take():
+                if not isinstance(change, Upserted | Deleted):
+                    continue
+                hearers = [one for one in self._reconcilers if _hears(one[0], resource)]
+                told = News(resource, change, self._read(resource, change)) if hearers else None
+                for reconciler, news in hearers:
+                    if told is not None:
+                        reconciler.heard(told)
+                        news.set()
+
+    def _read(self, resource: Resource, change: Upserted | Deleted) -> Decoded | Condition | None:
+        if isinstance(change, Deleted) or (resource.group, resource.kind) not in READERS:
+            return None
+        return self._decoder.read(resource, change)
+
+    async def _keep(self, reconciler: Reconciler, news: asyncio.Event) -> None:
+        """Calls one reconciler whenever it is time to, until the end is told."""
+        await _unless(self._stopping, self.ready.wait)
+        await _unless(self._stopping, self.leading.wait)
+        while not self._stopping.is_set():
+            news.clear()
+            due = await reconciler.reconcile()
+            await _unless(self._stopping, lambda: asyncio.sleep(self._running.pause))
+            await _unless(self._stopping, news.wait, None if due is None else max(0.0, due))
+
+
+def _hears(reconciler: Reconciler, resource: Resource) -> bool:
+    if resource in (NODES, PODS):
+        return True
+    return any((one.group, one.kind) == (resource.group, resource.kind) for one in reconciler.followed)
+
+
+async def _unless(
+    end: asyncio.Event, work: Callable[[], Awaitable[T]], within: float | None = None
+) -> T | None:
+    """What ``work`` returns, or None if ``end`` is set (or ``within`` seconds are over) before."""
+    doing = asyncio.ensure_future(work())
+    ending = asyncio.ensure_future(end.wait())
+    try:
+        await asyncio.wait([doing, ending], timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        for task in (doing, ending):
+            task.cancel()
