@@ -235,6 +235,27 @@ def test_a_set_without_a_name() -> None:
     assert told(topology) == [("spec.weights[0].name", "is missing", False)]
 
 
+def test_a_status_may_hold_costs_of_zones_and_regions_too() -> None:
+    zones = (
+        "{topologyKey: topology.kubernetes.io/zone, originList: [{origin: a, costList: "
+        "[{destination: b, networkCost: 5}, {destination: c, networkCost: -1}]}]}"
+    )
+    nodes = "{origin: n1, destination: n2, cost: 1}, {origin: n1, destination: n3}"
+    one = f"{{algorithmName: Dijkstra, costList: [{nodes}], topologyList: [{zones}]}}"
+    other = "{algorithmName: BellmanFord, costList: [{origin: n1, destination: n2, cost: 2}]}"
+    topology = network(f"status: {{weights: [{one}, {other}]}}")
+    weights = topology.weight_sets[0]
+    assert costs(weights.node_costs) == [("n1", "n2", 1)]
+    assert costs(weights.zone_costs) == [("a", "b", 5)]
+    assert told(topology) == [
+        (
+            "status.weights[0].costList[1].cost",
+            "the cost from n1 to n3 is missing (and 1 more like it)",
+            False,
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("api", "content", "field", "right"),
     [

@@ -12,6 +12,8 @@ from closeby.metrics.bandwidth import Unavailable
 
 #: Seconds to wait for an answer.
 TIMEOUT = 5.0
+#: What is read of an answer, in bytes; a longer one is not used at all.
+LONGEST_ANSWER = 256 * 1024 * 1024
 
 
 class Answer(Struct, frozen=True):
@@ -36,15 +38,26 @@ def read_file(path: str) -> bytes | Unavailable:
         return Unavailable(f"{path} can't be read: {why}")
 
 
-def fetch(url: str, timeout: float = TIMEOUT) -> Answer | Unavailable:
-    """The answer to a GET, whatever its status."""
+def fetch(
+    url: str, timeout: float = TIMEOUT, *, token: str = "", longest: int = LONGEST_ANSWER
+) -> Answer | Unavailable:
+    """The answer to a GET, whatever its status, of at most ``longest`` bytes.
+
+    ``token`` is shown to the server as a bearer token; one to which it sends us on does not get it.
+    """
     place = address_of(url)
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as reply:
-            return Answer(reply.status, f"{reply.status} {reply.reason}", reply.read())
+        request = urllib.request.Request(url)
+        if token:
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            body = reply.read(longest + 1)
+            if len(body) > longest:
+                return Unavailable(f"{place} answers more than {longest:,} bytes", "ask for less")
+            return Answer(reply.status, f"{reply.status} {reply.reason}", body)
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(error.code, f"{error.code} {error.reason}", error.read())
+            return Answer(error.code, f"{error.code} {error.reason}", error.read(longest))
     except TimeoutError:
         return _no_answer(place, timeout)
     except urllib.error.URLError as error:

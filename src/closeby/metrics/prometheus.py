@@ -7,7 +7,7 @@ else ``instance``.
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -42,6 +42,10 @@ class Queries(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         name="lastSample",
         default="max by (node, instance) (timestamp(node_network_transmit_bytes_total))",
     )
+
+
+#: What the series of an answer are read as.
+T = TypeVar("T")
 
 
 class _Answer(Struct, frozen=True):
@@ -84,7 +88,7 @@ class Prometheus:
         timeout: float = TIMEOUT,
     ) -> None:
         """``stale_after`` and ``timeout`` (of each query) are in seconds."""
-        self._url = f"{address.rstrip('/')}/api/v1/query"
+        self._url = query_address(address)
         self._queries = Queries() if queries is None else queries
         self._stale_after = stale_after
         self._timeout = timeout
@@ -108,8 +112,16 @@ class Prometheus:
         return parse_vector(answer.body, address_of(self._url), answer.status)
 
 
-def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector | Unavailable:
-    """The instant vector in an answer of ``/api/v1/query``; ``source`` and ``status`` are for messages."""
+def query_address(address: str) -> str:
+    """Where the Prometheus at ``address`` takes instant queries."""
+    return f"{address.rstrip('/')}/api/v1/query"
+
+
+def parse_series(content: bytes, source: str, status: str, shape: type[T]) -> T | Unavailable:
+    """The series of an instant vector in an answer of ``/api/v1/query``; ``shape`` is the list of them.
+
+    ``source`` and ``status`` are for messages.
+    """
     try:
         answer = msgspec.json.decode(content, type=_Answer)
         if answer.status != "success":
@@ -117,16 +129,23 @@ def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector 
         vector = msgspec.json.decode(answer.data, type=_Vector)
         if vector.kind != "vector":
             return Unavailable(f"{source} answers a {vector.kind}", "write a query that gives a vector")
-        series = msgspec.json.decode(vector.series, type=tuple[_Series, ...])
+        return msgspec.json.decode(vector.series, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = str(error).replace("`", "")
         return Unavailable(f"{source} answers {status}, not what Prometheus answers: {why}")
+
+
+def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector | Unavailable:
+    """The instant vector by host; ``source`` and ``status`` are for messages."""
+    series = parse_series(content, source, status, tuple[_Series, ...])
+    if isinstance(series, Unavailable):
+        return series
     values: dict[str, float] = {}
     bad: list[str] = []
     nameless = 0
     for one in series:
         host = one.metric.get("node") or one.metric.get("instance")
-        value = _number(one.value[1])
+        value = usable_number(one.value[1])
         if not host:
             nameless += 1
         elif value is None:
@@ -170,7 +189,7 @@ def combine(source: str, vectors: Mapping[str, Vector], stale_after: float) -> B
     return readings_of(source, samples, measured, problems)
 
 
-def _number(text: str) -> float | None:
+def usable_number(text: str) -> float | None:
     """A usable value; None for NaN, infinities, negative ones and what is no number."""
     try:
         value = float(text)

@@ -1,10 +1,12 @@
 """Reads ``NetworkTopology`` of the network-aware scheduling KEP, in the KEP's own shape and as published.
 
 The KEP's controller writes costs between nodes into ``status.weights[]``; published, in the group
-``networktopology.diktyo.x-k8s.io``, are costs between regions and zones in ``spec.weights[]``.
+``networktopology.diktyo.x-k8s.io``, are costs between regions and zones in ``spec.weights[]``. closeby's own
+controller writes both into the KEP's status, those of regions and zones in the published ``topologyList``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -43,28 +45,8 @@ class ItemsWire(Wire):
     items: list[NodeCostWire] | None = None
 
 
-class KepWeightWire(Wire):
-    """``status.weights[]``."""
-
-    algorithm_name: str = ""
-    cost_list: list[NodeCostWire] | ItemsWire | None = None
-
-
-class StatusWire(Wire):
-    """``status``."""
-
-    weights: list[KepWeightWire] | None = None
-
-
-class KepTopologyWire(ObjectWire):
-    """The KEP's object."""
-
-    spec: SpecWire | None = None
-    status: StatusWire | None = None
-
-
 class CostWire(Wire, gc=False):
-    """``costList[]`` as published."""
+    """``costList[]`` of the published ``topologyList``."""
 
     destination: str = ""
     network_cost: int | None = None
@@ -86,8 +68,29 @@ class KeyWire(Wire):
     origin_list: list[OriginWire] | None = None
 
 
+class KepWeightWire(Wire):
+    """``status.weights[]``."""
+
+    algorithm_name: str = ""
+    cost_list: list[NodeCostWire] | ItemsWire | None = None
+    topology_list: list[KeyWire] | None = None
+
+
+class StatusWire(Wire):
+    """``status``."""
+
+    weights: list[KepWeightWire] | None = None
+
+
+class KepTopologyWire(ObjectWire):
+    """The KEP's object."""
+
+    spec: SpecWire | None = None
+    status: StatusWire | None = None
+
+
 class WeightWire(Wire):
-    """``spec.weights[]``."""
+    """``spec.weights[]`` as published."""
 
     name: str = ""
     topology_list: list[KeyWire] | None = None
@@ -105,6 +108,12 @@ class PublishedTopologyWire(ObjectWire):
     spec: PublishedSpecWire | None = None
 
 
+_COST: Final = Shape(
+    dict.fromkeys(("destination", "networkCost", "bandwidthCapacity", "bandwidthAllocated")),
+    renamed={"cost": "networkCost"},
+)
+_ORIGIN: Final = Shape({"origin": None, "costList": _COST}, renamed={"costs": "costList"})
+_KEY: Final = Shape({"topologyKey": None, "originList": _ORIGIN}, renamed={"originCosts": "originList"})
 _KEP: Final = Shape(
     {
         "spec": Shape({"topologyAlgorithm": None}, renamed={"weights": "status.weights"}),
@@ -115,20 +124,15 @@ _KEP: Final = Shape(
                         "algorithmName": None,
                         # Entries are many and read by the million, so their names are not looked at.
                         "costList": None,
+                        "topologyList": _KEY,
                     },
-                    renamed={"name": "algorithmName", "topologyList": "costList"},
+                    renamed={"name": "algorithmName"},
                 )
             },
             renamed={"properties": "weights"},
         ),
     }
 )
-_COST: Final = Shape(
-    dict.fromkeys(("destination", "networkCost", "bandwidthCapacity", "bandwidthAllocated")),
-    renamed={"cost": "networkCost"},
-)
-_ORIGIN: Final = Shape({"origin": None, "costList": _COST}, renamed={"costs": "costList"})
-_KEY: Final = Shape({"topologyKey": None, "originList": _ORIGIN}, renamed={"originCosts": "originList"})
 _WEIGHT: Final = Shape({"name": None, "topologyList": _KEY}, renamed={"costList": "topologyList"})
 _PUBLISHED: Final = Shape(
     {
@@ -163,10 +167,8 @@ def read_kep(document: Document, reading: Reading) -> NetworkTopology:
         costs, field = weight.cost_list, f"{place}.costList"
         if isinstance(costs, ItemsWire):
             costs, field = costs.items, f"{field}.items"
-        links = (
-            LinkDraft(HOSTNAME, one.origin, one.destination, one.cost, f"{field}[{j}]", "cost")
-            for j, one in enumerate(costs or ())
-        )
+        areas = _links(weight.topology_list, place, start.findings)
+        links = chain(_node_links(costs or (), field), areas)
         drafts.append(Draft(name=weight.algorithm_name, field=f"{place}.algorithmName", links=links))
     if not drafts:
         remedy = "all costs are unknown until status.weights is filled"
@@ -187,7 +189,7 @@ def read_published(document: Document, reading: Reading) -> NetworkTopology:
     drafts = []
     for i, weight in enumerate(spec.weights or ()):
         place = f"spec.weights[{i}]"
-        links = _links(weight, place, start.findings)
+        links = _links(weight.topology_list, place, start.findings)
         drafts.append(Draft(name=weight.name, field=f"{place}.name", links=links))
     if not drafts:
         remedy = "all costs are unknown until spec.weights is filled"
@@ -195,8 +197,13 @@ def read_published(document: Document, reading: Reading) -> NetworkTopology:
     return _topology(document, wire, start, spec, drafts)
 
 
-def _links(weight: WeightWire, place: str, findings: Findings) -> Iterator[LinkDraft]:
-    for j, one in enumerate(weight.topology_list or ()):
+def _node_links(costs: Iterable[NodeCostWire], field: str) -> Iterator[LinkDraft]:
+    for i, one in enumerate(costs):
+        yield LinkDraft(HOSTNAME, one.origin, one.destination, one.cost, f"{field}[{i}]", "cost")
+
+
+def _links(topology_list: list[KeyWire] | None, place: str, findings: Findings) -> Iterator[LinkDraft]:
+    for j, one in enumerate(topology_list or ()):
         field = f"{place}.topologyList[{j}]"
         key = one.topology_key
         if key not in _KEYS:
