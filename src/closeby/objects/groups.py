@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,6 +14,19 @@ class Strategy(StrEnum):
 
     BINPACK = "binpack"
     SPREAD = "spread"
+
+
+class OnPartial(StrEnum):
+    """What becomes of a gang whose start does not come to its end: some members are bound, others not."""
+
+    #: The members that are bound keep their nodes, and the rest is tried again.
+    KEEP = "Keep"
+    #: After a while they are evicted, so that the gang can start anew somewhere else.
+    EVICT = "Evict"
+
+
+#: Seconds after which a start that has not come to its end counts as failed, unless the gang says otherwise.
+COMPLETION_TIMEOUT: Final = 300.0
 
 
 class TopologyConstraint(Struct, frozen=True, kw_only=True):
@@ -55,6 +69,12 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     created: float | None = None
     #: False when its peer asks for no closeness at all (Kueue's unconstrained topology).
     wants_closeness: bool = True
+    on_partial: OnPartial = OnPartial.KEEP
+    #: Seconds.
+    completion_timeout: float = COMPLETION_TIMEOUT
+    #: uid -> node: where a start that was written down before its first binding puts each of its pods. Empty
+    #: when there is none, or when it has come to its end.
+    plan: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     #: Where it came from, such as ``closeby.dev/v1alpha1`` or ``Job annotations``.
     source: str = ""

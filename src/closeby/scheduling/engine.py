@@ -6,8 +6,10 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 
 from collections.abc import Callable, Collection
 from functools import partial
+from math import inf
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.applications.registry import Applications
@@ -28,12 +30,14 @@ from closeby.scheduling.events import (
     PodAdded,
     PodRemoved,
     PriorityClassChanged,
+    PriorityClassRemoved,
     Tick,
     TopologyChanged,
     TopologyRemoved,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
+from closeby.scheduling.intake.cures import NOTHING, Stir, cures
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -84,7 +88,8 @@ class Engine:
         self._stimulus = 0
         #: Items that something is new about since the last tick, in the order it was heard.
         self._news: dict[str, None] = {}
-        self._stirred = False
+        #: What happened since the last tick that may help items that wait.
+        self._stirred = NOTHING
 
     # The only mutator
 
@@ -104,12 +109,8 @@ class Engine:
                     self._pod_removed(uid, "deleted")
                 case GroupChanged() | GroupRemoved():
                     self._group_event(event)
-                case TopologyChanged(topology, ignored):
-                    self.topologies.declare(topology, ignored)
-                    self._wake()
-                case TopologyRemoved(name):
-                    self.topologies.withdraw(name)
-                    self._wake()
+                case TopologyChanged() | TopologyRemoved():
+                    self._topology_event(event)
                 case (
                     AppGroupChanged()
                     | AppGroupRemoved()
@@ -119,10 +120,12 @@ class Engine:
                     self._application_event(event)
                 case PriorityClassChanged(priority_class):
                     self.books.set_priority_class(priority_class)
+                case PriorityClassRemoved(name):
+                    self.books.remove_priority_class(name)
                 case BindFailed(uid, why, final):
                     self._bind_failed(uid, why, final)
-                case Tick(_, limit):
-                    self._decide(decisions, limit)
+                case Tick(now, limit):
+                    self._decide(decisions, now, limit)
         return decisions
 
     # Reading
@@ -136,6 +139,11 @@ class Engine:
     def waiting(self) -> tuple[str, ...]:
         """Keys of the work items that wait for an event."""
         return self._queue.waiting
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next tick with a clock finds an item that has rested long enough; None when none rests."""
+        return self._queue.next_due
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
@@ -211,7 +219,7 @@ class Engine:
         elif was_on != on:
             self._consider(key)
         if before is not None and was_on is not None and (was_on != on or before.spec != pod.spec):
-            self._wake()
+            self._wake(Stir.ROOM)
 
     def _wait(self, pod: Pod) -> None:
         key = self.books.item_key(pod)
@@ -260,7 +268,7 @@ class Engine:
         self._tell(self.books.item_key(pod), f"{pod.key} {why}")
         self._lost_a_pod(self.books.item_key(pod))
         if freed is not None:
-            self._wake()
+            self._wake(Stir.ROOM)
 
     def _lost_a_pod(self, key: str) -> None:
         if self.books.waiting(key):
@@ -273,7 +281,9 @@ class Engine:
         for pod in tuple(self.books.homeless.get(node.name, {}).values()):
             self.books.found(pod.uid)
             self._hold(pod, slot)
-        self._wake()
+            if pod.group is not None and self.books.waiting(self.books.item_key(pod)):
+                self._consider(self.books.item_key(pod))
+        self._wake(Stir.ROOM)
 
     def _node_removed(self, name: str) -> None:
         slot = self.cluster.slot(name)
@@ -283,7 +293,7 @@ class Engine:
             for plugin in self.profile.reserves:
                 plugin.pod_forgotten(pod, slot)
             self.books.lose(pod, name)
-        self._wake()
+        self._wake(Stir.ROOM)
 
     def _bind_failed(self, uid: str, why: str, final: bool) -> None:
         pod = self.books.pods.get(uid)
@@ -294,15 +304,18 @@ class Engine:
         if final:
             self.books.remove(uid)
         else:
+            self.books.strayed.add(uid)
             self.books.add(pod, placed=False)
             self._consider(self.books.item_key(pod))
-        self._wake()
+        self._wake(Stir.ROOM)
 
     def _group_event(self, event: GroupChanged | GroupRemoved) -> None:
         match event:
             case GroupChanged(group):
+                before = self.books.groups.get(group.key)
                 self.books.groups[group.key] = group
-                self._consider(group.key)
+                if before is None or replace(before, plan=group.plan) != group:
+                    self._consider(group.key)
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)
                 self._consider(key)
@@ -313,7 +326,7 @@ class Engine:
                 self.topologies.declare(topology, ignored)
             case TopologyRemoved(name):
                 self.topologies.withdraw(name)
-        self._wake()
+        self._wake(Stir.TOPOLOGY)
 
     def _application_event(
         self, event: AppGroupChanged | AppGroupRemoved | NetworkTopologyChanged | NetworkTopologyRemoved
@@ -327,7 +340,7 @@ class Engine:
                 self.applications.declare_network(network)
             case NetworkTopologyRemoved(key):
                 self.applications.withdraw_network(key)
-        self._wake()
+        self._wake(Stir.NETWORK)
 
     def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
         for key in self.books.regroup(app_key, change):
@@ -337,7 +350,7 @@ class Engine:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""
         self._news[key] = None
 
-    def _queue_news(self) -> None:
+    def _queue_news(self, now: float | None) -> None:
         for key in self._news:
             if self._queue.knows(key):
                 self._queue.wake(key)
@@ -346,19 +359,19 @@ class Engine:
             if item is not None:
                 self._queue.put(item)
         self._news.clear()
+        self._queue.rise(inf if now is None else now)
         if self._stirred:
-            self._stirred = False
-            for key in self._queue.waiting:
-                self._queue.wake(key)
+            self._queue.stir(self._stirred, now)
+            self._stirred = NOTHING
 
-    def _wake(self) -> None:
+    def _wake(self, stir: Stir) -> None:
         """Something happened that may help those that wait: they are looked at again at the next tick."""
-        self._stirred = True
+        self._stirred |= stir
 
     # Decisions
 
-    def _decide(self, decisions: list[Decision], limit: int | None) -> None:
-        self._queue_news()
+    def _decide(self, decisions: list[Decision], now: float | None, limit: int | None) -> None:
+        self._queue_news(now)
         taken = 0
         while limit is None or taken < limit:
             key = self._queue.pop()
@@ -374,7 +387,7 @@ class Engine:
             self._tell(key, "decided", outcome)
             decisions.append(Report(outcome))
             if outcome.refused or outcome.left:
-                self._queue.park(key)
+                self._queue.park(key, cures(outcome.reasons), now)
                 decisions.append(Retry(key))
             else:
                 self._queue.drop(key)

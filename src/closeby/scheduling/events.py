@@ -92,6 +92,12 @@ class PriorityClassChanged(Struct, frozen=True):
     priority_class: PriorityClass
 
 
+class PriorityClassRemoved(Struct, frozen=True):
+    """A priority class was deleted."""
+
+    name: str
+
+
 class BindFailed(Struct, frozen=True):
     """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will."""
 
@@ -101,7 +107,11 @@ class BindFailed(Struct, frozen=True):
 
 
 class Tick(Struct, frozen=True):
-    """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready)."""
+    """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready).
+
+    ``now`` is in seconds, by any clock that only goes forward: with it an item that was refused rests before
+    it is tried again, ever longer while it goes on being refused. Without it nothing rests.
+    """
 
     now: float | None = None
     limit: int | None = None
@@ -121,6 +131,7 @@ Event = (
     | NetworkTopologyChanged
     | NetworkTopologyRemoved
     | PriorityClassChanged
+    | PriorityClassRemoved
     | BindFailed
     | Tick
 )

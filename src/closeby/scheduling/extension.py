@@ -118,6 +118,8 @@ class QueuedItem(Struct, frozen=True, kw_only=True):
     anchor: float | None
     pods: tuple[Pod, ...]
     group: PodGroup | None
+    #: Whether its start was written down and has not come to its end: it goes before all that was not begun.
+    begun: bool = False
 
 
 class QueueSort(Plugin):

@@ -132,6 +132,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.kind is ItemKind.GANG
 
     @property
+    def reasons(self) -> frozenset[Reason]:
+        """All reasons for which something of the item waits."""
+        own = () if self.reason is None else (self.reason,)
+        return frozenset((*own, *(leftover.reason for leftover in self.left)))
+
+    @property
     def leftover(self) -> tuple[Leftover, ...]:
         """All pods of the item that got no node."""
         if self.reason is None:

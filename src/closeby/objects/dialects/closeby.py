@@ -7,15 +7,19 @@ import msgspec
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
+from closeby.objects.dialects.plans import read_plan
 from closeby.objects.dialects.podgroups import (
     ConstraintWire,
     constraint_of,
     new_group,
+    with_condition,
     with_level_check,
     with_strategy,
 )
 from closeby.objects.dialects.trees import checked
-from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.durations import parse_duration
+from closeby.objects.groups import OnPartial, PodGroup, SubGroup
+from closeby.objects.reasons import Reason
 
 
 class OwnConstraintWire(ConstraintWire, forbid_unknown_fields=True):
@@ -36,6 +40,8 @@ class OwnPlacementWire(Wire, forbid_unknown_fields=True):
     """``placement``."""
 
     strategy: str | None = None
+    on_partial: str | None = None
+    completion_timeout: str | None = None
 
 
 class OwnSpecWire(Wire, forbid_unknown_fields=True):
@@ -98,4 +104,37 @@ def read_pod_group(document: Document, reading: Reading) -> PodGroup:
         group = with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
     if spec.placement:
         group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
+        group = _with_policy(group, spec.placement)
+    group = msgspec.structs.replace(group, plan=read_plan((wire.status or {}).get("plan")))
     return checked(group, given_minimum=spec.min_member is not None)
+
+
+def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:
+    """What is to become of a start that does not come to its end."""
+    policy, timeout = placement.on_partial, placement.completion_timeout
+    if policy:
+        if policy in set(OnPartial):
+            group = msgspec.structs.replace(group, on_partial=OnPartial(policy))
+        else:
+            group = with_condition(
+                group,
+                Reason.INVALID_SPEC,
+                "spec.placement.onPartial",
+                f"{policy!r} is no policy, so members that are bound keep their nodes",
+                f"use {' or '.join(OnPartial)}",
+                blocking=False,
+            )
+    if timeout:
+        seconds = parse_duration(timeout)
+        if seconds:
+            group = msgspec.structs.replace(group, completion_timeout=seconds)
+        else:
+            group = with_condition(
+                group,
+                Reason.INVALID_SPEC,
+                "spec.placement.completionTimeout",
+                f"{timeout!r} is no span of time greater than zero, so {group.completion_timeout:g} s count",
+                "write one such as 5m or 1h30m",
+                blocking=False,
+            )
+    return group

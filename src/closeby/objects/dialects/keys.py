@@ -23,7 +23,9 @@ PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
 ROLE: Final = "closeby.dev/role"
 #: How much the roles of a gang say to each other: ``ps-worker=10,worker-worker=1``.
 TASK_TRAFFIC: Final = "closeby.dev/task-traffic"
-_OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY, ROLE, TASK_TRAFFIC)
+#: Annotation of PodGroups of other dialects: the plan of a start that was begun.
+PLAN: Final = "closeby.dev/plan"
+_OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY, ROLE, TASK_TRAFFIC, PLAN)
 
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
 TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"

@@ -8,7 +8,8 @@ from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.identity import namespace_of, object_id
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import Meta, Wire
-from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, wish_conditions
+from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, PLAN, wish_conditions
+from closeby.objects.dialects.plans import read_annotation
 from closeby.objects.groups import PodGroup, Strategy, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 
@@ -37,8 +38,9 @@ def new_group(document: Document, reading: Reading, meta: Meta) -> PodGroup:
         name=name,
         uid=meta.uid or "",
         created=meta.created,
-        annotations=annotations,
+        annotations={key: value for key, value in annotations.items() if key != PLAN},
         source=document.api_version,
+        plan=read_annotation(annotations),
         conditions=wish_conditions(annotations, owner)
         + wish_conditions(meta.label_map, owner, "metadata.labels"),
     )

@@ -12,6 +12,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.parts import Part
 from closeby.topology.constraints import Levels, closest, resolve
 from closeby.topology.registry import Topologies
+from closeby.topology.tree import Tree
 
 #: Pods of a gang with subgroups that name none of its leaves; they are beyond every minimum.
 UNASSIGNED = "(no subgroup)"
@@ -117,6 +118,15 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
             # Where members are to lie apart, one node is not what the gang wants, however well it holds all.
             levels[""] = closest(tree, several_nodes=TASK_ANTI_AFFINITY in group.annotations)
     return Constraints(levels=levels, conditions=tuple(conditions))
+
+
+def tree_of(constraints: Constraints) -> Tree | None:
+    """The tree in which the gang's closeness is told: its own, else the only one its subgroups name."""
+    own = constraints.levels.get("")
+    if own is not None:
+        return own.tree
+    trees = {levels.tree.name: levels.tree for levels in constraints.levels.values()}
+    return next(iter(trees.values())) if len(trees) == 1 else None
 
 
 def parts(group: PodGroup, members: Roster, constraints: Constraints, everyone: bool) -> Part:

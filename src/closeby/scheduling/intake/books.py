@@ -94,11 +94,26 @@ class Books:
         self.homeless: dict[str, dict[str, Pod]] = {}
         #: uid of each homeless pod -> that node's name.
         self._lost: dict[str, str] = {}
+        #: uids of pods whose binding was refused: the plan holds for them no more.
+        self.strayed: set[str] = set()
         self._priority_classes: dict[str, PriorityClass] = {}
 
     def set_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or replace a priority class."""
         self._priority_classes[priority_class.name] = priority_class
+
+    def remove_priority_class(self, name: str) -> None:
+        """A priority class is gone; items that have their place in the queue keep it."""
+        self._priority_classes.pop(name, None)
+
+    def planned(self, key: str) -> Mapping[str, str]:
+        """uid -> node: what a start that was begun promised to members that still look for a node."""
+        group, members = self.groups.get(key), self.members.get(key)
+        if group is None or members is None or not group.plan:
+            return {}
+        return {
+            uid: group.plan[uid] for uid in members.waiting if uid in group.plan and uid not in self.strayed
+        }
 
     def group_of(self, pod: Pod) -> PodGroup | None:
         """The gang a pod names, None if it names none or that is not there."""
@@ -136,6 +151,7 @@ class Books:
         """Forget a pod; returns it if it was known."""
         pod = self.pods.pop(uid, None)
         self.held.pop(uid, None)
+        self.strayed.discard(uid)
         self.found(uid)
         if pod is None:
             return None
@@ -228,6 +244,7 @@ class Books:
             anchor=min(anchors) if anchors else None,
             pods=pods,
             group=group,
+            begun=group is not None and any(pod.uid in group.plan for pod in pods),
         )
 
     def priority(self, pod: Pod) -> int:

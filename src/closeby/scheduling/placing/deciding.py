@@ -13,6 +13,7 @@ from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
+from closeby.scheduling.placing.plan_cycle import follow_plan, rest_of
 from closeby.scheduling.placing.pod_cycle import place_pod
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 
@@ -46,7 +47,28 @@ class Decider:
         if waiting[0].group is None:
             attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
             return self._settle(key, ready, refused, attempt, ())
-        return self._gang(key, ready, refused)
+        followed = self._along_the_plan(key, ready)
+        if followed is None:
+            return self._gang(key, ready, refused)
+        outcome, bindings = followed
+        rest = rest_of(ready, [one.pod for one in outcome.assigned])
+        if not rest and not refused:
+            return outcome, bindings
+        later, more = self._gang(key, rest, refused)
+        place = later.place or outcome.place
+        return replace(later, assigned=(*outcome.assigned, *later.assigned), place=place), bindings + more
+
+    def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> tuple[Outcome, list[Bind]] | None:
+        """What of a start that was begun can be carried on as it was written down; None if nothing."""
+        group, planned = self._books.groups.get(key), self._books.planned(key)
+        if group is None or not planned:
+            return None
+        members = roster(group, ready, self._running(key))
+        constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
+        if any(one.blocking for one in (*group.conditions, *constraints.conditions)):
+            return None
+        attempt = follow_plan(self._tools, group, ready, members, constraints, planned)
+        return None if attempt is None else self._settle(key, ready, [], attempt, constraints.conditions)
 
     def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> tuple[Outcome, list[Bind]]:
         group = self._books.groups.get(key)

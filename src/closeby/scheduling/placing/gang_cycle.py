@@ -12,7 +12,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement, Traffic
 from closeby.scheduling.gangs.order import entangled, with_preferences_required
 from closeby.scheduling.gangs.parts import Part, Scope
-from closeby.scheduling.gangs.rosters import Constraints, Roster, parts
+from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, tree_of
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.budget import BACKTRACKS, Budget
@@ -48,7 +48,7 @@ class _GangCycle:
         self._members = members
         self._constraints = constraints
         anchors = tuple(slot for slots in members.running.values() for slot in slots)
-        self._state = CycleState(group, _tree_of(constraints), anchors)
+        self._state = CycleState(group, tree_of(constraints), anchors)
         self._statement = tools.statement()
         self._recorded: dict[str, PodExplanation] = {}
         self._explain = tools.explains(group.key)
@@ -377,12 +377,3 @@ class _GangCycle:
 def _short_of_room(demand: Sequence[Share]) -> Share | None:
     """The first class with too little room in the whole cluster; the classes are up to date."""
     return next((share for share in demand if int(share.pod_class.fits.sum()) < len(share.pods)), None)
-
-
-def _tree_of(constraints: Constraints) -> Tree | None:
-    """The tree in which the gang's closeness is told: its own, else the only one its subgroups name."""
-    own = constraints.levels.get("")
-    if own is not None:
-        return own.tree
-    trees = {levels.tree.name: levels.tree for levels in constraints.levels.values()}
-    return next(iter(trees.values())) if len(trees) == 1 else None

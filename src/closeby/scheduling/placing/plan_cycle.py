@@ -1,0 +1,75 @@
+"""One cycle for a gang whose start was begun and cut off: its pods go where the plan that was written down
+before the first binding puts them, as far as that still holds.
+
+A binding can't be undone, so what was begun is rolled forward. Members whose place is taken, or whose binding
+was refused, are left to the ordinary cycle, which puts them beside those that are bound.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, tree_of
+from closeby.scheduling.placing.tools import Attempt, Tools
+from closeby.scheduling.state import CycleState
+
+
+def follow_plan(
+    tools: Tools,
+    group: PodGroup,
+    waiting: Sequence[Pod],
+    members: Roster,
+    constraints: Constraints,
+    planned: Mapping[str, str],
+) -> Attempt | None:
+    """Place members where ``planned`` (uid -> node) puts them; None when the plan helps nobody.
+
+    While nothing is bound the plan counts as a whole or not at all, as a better place costs nothing then.
+    """
+    anchors = tuple(slot for slots in members.running.values() for slot in slots)
+    state = CycleState(group, tree_of(constraints), anchors)
+    if tools.pre_filter(state, tuple(waiting)) is not None:
+        return None
+    statement = tools.statement()
+    for pod in waiting:
+        slot = tools.cluster.slot(planned[pod.uid]) if pod.uid in planned else None
+        if slot is not None and tools.allows(state, pod, slot):
+            statement.assume((pod,), np.asarray([slot], dtype=np.intp))
+            state.placed.append((pod, slot))
+    placed = tuple(state.placed)
+    whole = len(placed) == len(group.plan)
+    if placed and (whole or members.total_running):
+        where = {pod.uid: slot for pod, slot in placed}
+        everyone = parts(group, members, constraints, everyone=True)
+        if _confined(everyone, where) and tools.permit(state, placed) is None:
+            statement.commit()
+            return Attempt(placed=placed, tree=state.tree)
+    statement.discard()
+    return None
+
+
+def rest_of(waiting: Sequence[Pod], placed: Sequence[Pod]) -> tuple[Pod, ...]:
+    """The members that the plan did not help."""
+    found = {pod.uid for pod in placed}
+    return tuple(pod for pod in waiting if pod.uid not in found)
+
+
+def _confined(part: Part, where: Mapping[str, int]) -> bool:
+    """Whether each part that must lie in one domain does, with the members that already run."""
+    levels = part.levels
+    slots = _slots(part, where)
+    if levels is not None and levels.required is not None and slots:
+        tree = levels.tree
+        positions = tree.position_of[np.asarray(slots, dtype=np.intp)]
+        if bool((positions >= tree.size).any()) or tree.tightest(positions).level < levels.required:
+            return False
+    return all(_confined(child, where) for child in part.children)
+
+
+def _slots(part: Part, where: Mapping[str, int]) -> list[int]:
+    leaves = tuple(part.leaves())
+    mine = [where[pod.uid] for leaf in leaves for pod in (*leaf.core, *leaf.extra) if pod.uid in where]
+    return [*part.all_anchors(), *mine]

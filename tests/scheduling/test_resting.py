@@ -1,0 +1,108 @@
+"""What was refused is tried again after what may help it, and with a clock ever later."""
+
+import pytest
+
+from closeby.objects.reasons import Reason
+from closeby.scheduling.events import NodeAdded, PodAdded, PodRemoved, Tick, TopologyChanged
+from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
+from closeby.scheduling.outcomes import Report
+from tests.worlds import GPU, World, fabric, gang, node, pods, spec, world
+
+SMALL = "zone-a rack-1 : a1=1"
+
+
+def tries(drawn: World, now: float | None) -> int:
+    """Decisions at this moment."""
+    found = drawn.engine.handle(Tick(now=now))
+    drawn.engine.validate_state()
+    return sum(isinstance(one, Report) for one in found)
+
+
+def stir(drawn: World, number: int = 0) -> World:
+    """Something happens that might help, but does not."""
+    return drawn.tell(NodeAdded(node(f"small-{number}", {}, {GPU: 0})))
+
+
+def waiting() -> World:
+    """A pod that fits nowhere, refused at second 0."""
+    drawn = world(SMALL).tell(PodAdded(pods(None, 1, spec(gpu=9))[0]))
+    assert tries(drawn, 0.0) == 1
+    return drawn
+
+
+def test_nothing_is_tried_again_without_a_cause() -> None:
+    assert tries(waiting(), 100.0) == 0
+
+
+def test_without_a_clock_a_cause_is_enough() -> None:
+    drawn = world(SMALL).run(members=pods(None, 1, spec(gpu=9)))
+    assert [tries(stir(drawn, number), None) for number in range(5)] == [1] * 5
+
+
+def test_with_a_clock_the_rest_must_be_over_too() -> None:
+    drawn = stir(waiting())
+    assert [tries(drawn, now) for now in (0.5, 0.9)] == [0, 0]
+    assert drawn.engine.next_due == pytest.approx(1.0)
+    assert tries(drawn, 1.0) == 1
+    assert drawn.engine.next_due is None
+
+
+def test_rests_grow_to_ten_seconds() -> None:
+    drawn, now, rests = waiting(), 0.0, []
+    for number in range(6):
+        tries(stir(drawn, number), now)
+        due = drawn.engine.next_due
+        assert due is not None
+        rests.append(due - now)
+        now = due
+        assert tries(drawn, now) == 1
+    assert rests == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_news_of_its_own_wakes_an_item_at_once() -> None:
+    drawn = world(SMALL).tell(*(PodAdded(pod) for pod in pods("train", 2)))
+    drawn.run(gang(min_member=3))
+    assert tries(drawn, 0.0) == 0
+    drawn.tell(PodAdded(pods("train", 1, prefix="late")[0]))
+    assert tries(drawn, 0.1) == 1
+
+
+def test_what_is_placed_and_comes_back_begins_anew() -> None:
+    drawn = waiting()
+    tries(stir(drawn), 1.0)
+    drawn.tell(NodeAdded(node("big", {}, {GPU: 9})))
+    assert tries(drawn, 5.0) == 1
+    assert drawn.reason("pod-0") is None
+    drawn.tell(PodRemoved("default/pod-0"), PodAdded(pods(None, 1, spec(gpu=99))[0]))
+    assert tries(drawn, 6.0) == 1
+    tries(stir(drawn, 2), 6.0)
+    assert drawn.engine.next_due == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "cure"),
+    [
+        ({Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
+        ({Reason.GANG_INCOMPLETE}, NOTHING),
+        ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
+        ({Reason.TOPOLOGY_NOT_FOUND}, Stir.TOPOLOGY),
+        ({Reason.UNSUPPORTED, Reason.INVALID_SPEC}, Stir.TOPOLOGY | Stir.NETWORK),
+    ],
+)
+def test_what_may_help(reasons: set[Reason], cure: Stir) -> None:
+    assert cures(reasons) == cure
+
+
+def test_an_incomplete_gang_is_not_tried_again_when_a_node_comes() -> None:
+    drawn = world(SMALL).run(gang(min_member=3), members=pods("train", 2))
+    assert drawn.reason("train") is Reason.GANG_INCOMPLETE
+    assert tries(stir(drawn), None) == 0
+
+
+def test_a_gang_whose_topology_comes_is() -> None:
+    drawn = world(SMALL).run(gang(min_member=1, required="rack", topology="late"), members=pods("train", 1))
+    assert drawn.reason("train") is Reason.TOPOLOGY_NOT_FOUND
+    assert tries(stir(drawn), None) == 0
+    drawn.tell(TopologyChanged(fabric("zone", "rack", name="late")))
+    assert tries(drawn, None) == 1
+    assert drawn.reason("train") is None
