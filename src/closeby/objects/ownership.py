@@ -8,11 +8,13 @@ from msgspec import Struct
 from closeby.objects.pods import Pod
 from closeby.objects.workloads import PodSet, Workload
 
-#: Labels that say which part of its workload a pod is: a JobSet's job, a training or Volcano job's role.
+#: Labels that say which part of its workload a pod is: a JobSet's job, a training or Volcano job's role,
+#: a Ray cluster's group.
 _ROLE_LABELS: Final = (
     "jobset.sigs.k8s.io/replicatedjob-name",
     "training.kubeflow.org/replica-type",
     "volcano.sh/task-spec",
+    "ray.io/group",
 )
 #: Where the object between is not in the input: its kind, the label that names the top owner, and its kind.
 _NAMED_BY_LABEL: Final = (

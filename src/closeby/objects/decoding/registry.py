@@ -27,6 +27,7 @@ from closeby.objects.dialects.jobset import read_job_set
 from closeby.objects.dialects.kubeflow import KINDS as TRAINING_KINDS
 from closeby.objects.dialects.kubeflow import read_training_job
 from closeby.objects.dialects.leaderworkerset import read_leader_worker_set
+from closeby.objects.dialects.ray import read_ray_cluster
 from closeby.objects.dialects.volcano_jobs import read_volcano_job
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
@@ -77,6 +78,7 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("batch.volcano.sh", "Job"): Entry(read_volcano_job),
     ("jobset.x-k8s.io", "JobSet"): Entry(read_job_set),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Entry(read_leader_worker_set),
+    ("ray.io", "RayCluster"): Entry(read_ray_cluster),
     **{("kubeflow.org", kind): Entry(read_training_job) for kind in TRAINING_KINDS},
     ("scheduling.k8s.io", "PriorityClass"): Entry(read_priority_class),
     (OWN_GROUP, "PodGroup"): Entry(closeby.read_pod_group, ("v1alpha1",)),
