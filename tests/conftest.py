@@ -10,6 +10,9 @@ import secrets
 import hypothesis
 import pytest
 
+# A real API server, for the tests of several rooms.
+pytest_plugins = ["tests.control_plane.fixtures"]
+
 hypothesis.settings.register_profile("closeby", deadline=None, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("closeby")
 
