@@ -43,11 +43,12 @@ def test_series_that_are_no_latencies_are_counted() -> None:
         (between("a", "c"), "-1"),
         (between("a", "d"), "+Inf"),
         (between("a", "e"), "x"),
+        (between("a", "f"), "1e300"),
         ({"origin": "a"}, "1"),
         ({}, "1"),
         (between("a", "b"), "0.5"),
     )
-    assert parse_latencies(text.encode(), "prometheus") == Latencies((Latency("a", "b", 0.5),), 6)
+    assert parse_latencies(text.encode(), "prometheus") == Latencies((Latency("a", "b", 0.5),), 7)
 
 
 def test_the_query_takes_the_median_over_the_time_range() -> None:

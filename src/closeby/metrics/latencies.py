@@ -16,6 +16,8 @@ from closeby.metrics.prometheus import parse_series, query_address, usable_numbe
 
 #: The KEP's metrics. Any other will do that has the labels ``origin`` and ``destination``, and microseconds.
 METRICS: Final = tuple(f"netperf_{percentile}_latency_microseconds" for percentile in ("p50", "p90", "p99"))
+#: A greater one is no latency: an hour, in microseconds.
+GREATEST: Final = 3.6e9
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 
 
@@ -94,6 +96,6 @@ def parse_latencies(content: bytes, source: str, status: str = "200 OK") -> Late
     links = []
     for one in series:
         value = usable_number(one.value[1])
-        if value is not None and one.metric.origin and one.metric.destination:
+        if value is not None and value <= GREATEST and one.metric.origin and one.metric.destination:
             links.append(Latency(one.metric.origin, one.metric.destination, value))
     return Latencies(tuple(links), len(series) - len(links))

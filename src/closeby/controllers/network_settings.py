@@ -1,0 +1,104 @@
+"""What a NetworkTopology asks its controller for: where latencies come from, and how often."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.metrics.fetching import is_url
+from closeby.metrics.latencies import METRICS, is_metric
+from closeby.objects.reasons import Condition, Reason
+
+#: The only type of provider that knows latencies.
+PROMETHEUS: Final = "Prometheus"
+#: Where nothing usable is said, in minutes.
+FREQUENCY: Final = 5
+TIME_RANGE: Final = 15
+#: A day and a week, in minutes: whoever means more means something else.
+_MOST_FREQUENCY: Final = 24 * 60
+_MOST_TIME_RANGE: Final = 7 * 24 * 60
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What is to be measured."""
+
+    #: URL of a Prometheus; empty: nobody measures, and the costs are by hand.
+    address: str = ""
+    token: str = ""
+    metric: str = METRICS[0]
+    #: Minutes between two calculations, and minutes that measurements are taken from.
+    frequency: int = FREQUENCY
+    time_range: int = TIME_RANGE
+
+
+class SettingsReading(Struct, frozen=True):
+    """``measured`` says whether a provider is asked for at all, usable or not."""
+
+    settings: Settings
+    measured: bool
+    problems: tuple[Condition, ...] = ()
+
+
+def read_settings(key: str, spec: Mapping[str, object]) -> SettingsReading:
+    """The settings in the ``spec`` of the NetworkTopology ``key`` (``namespace/name``)."""
+    reader = _Reader(key)
+    given = spec.get("metricProvider")
+    # The KEP's schema has a list of providers, its example and its Go type a single one.
+    provider = given[0] if isinstance(given, list) and given else given
+    frequency = reader.minutes("freqUpdate", spec.get("freqUpdate"), FREQUENCY, _MOST_FREQUENCY)
+    span = reader.minutes("timeRangeInMinutes", spec.get("timeRangeInMinutes"), TIME_RANGE, _MOST_TIME_RANGE)
+    if not provider:
+        return SettingsReading(Settings(frequency=frequency, time_range=span), False, tuple(reader.problems))
+    address, token, metric = reader.provider(provider)
+    settings = Settings(address=address, token=token, metric=metric, frequency=frequency, time_range=span)
+    return SettingsReading(settings, True, tuple(reader.problems))
+
+
+class _Reader:
+    """Gathers what is wrong with the fields of one object."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.problems: list[Condition] = []
+
+    def minutes(self, field: str, value: object, default: int, most: int) -> int:
+        """A whole number from 1 to ``most``."""
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
+            return value
+        remedy = f"{default} is used; give a whole number of minutes from 1 to {most:,}"
+        self._wrong(f"spec.{field}", f"{value!r} is no usable number of minutes", remedy)
+        return default
+
+    def provider(self, provider: object) -> tuple[str, str, str]:
+        """Address, token and metric; the address is empty if there is no usable one."""
+        field = "spec.metricProvider"
+        values = provider if isinstance(provider, dict) else {}
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        kind, address = texts.get("type") or PROMETHEUS, texts.get("address", "")
+        metric = texts.get("metric") or METRICS[0]
+        if kind.casefold() != PROMETHEUS.casefold():
+            remedy = f"use {PROMETHEUS}; until then no costs are calculated"
+            self._wrong(f"{field}.type", f"{kind!r} is not a provider of latencies", remedy)
+            address = ""
+        elif not is_url(address):
+            remedy = "give a URL such as http://prometheus:9090; until then no costs are calculated"
+            self._wrong(f"{field}.address", f"{address!r} is no URL" if address else "is missing", remedy)
+            address = ""
+        if not is_metric(metric):
+            remedy = f"{METRICS[0]} is used; give the name of a metric, such as {METRICS[1]}"
+            self._wrong(f"{field}.metric", f"{metric!r} is no name of a metric", remedy)
+            metric = METRICS[0]
+        return address, texts.get("token", ""), metric
+
+    def _wrong(self, field: str, message: str, remedy: str) -> None:
+        self.problems.append(
+            Condition(
+                reason=Reason.INVALID_SPEC,
+                object=f"NetworkTopology/{self._key}",
+                field=field,
+                message=message,
+                remedy=remedy,
+            )
+        )

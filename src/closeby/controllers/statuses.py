@@ -1,0 +1,181 @@
+"""How controllers keep the status of custom resources: they write what differs, and only fields of theirs.
+
+Two things must never happen: a write that causes itself, and two writers that overwrite each other as fast as
+they can. So nothing is written that stands there already, a write holds only for the version that was looked
+at, and the very same values are written again only after a pause that gets longer each time.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.controllers.work import Work
+from closeby.kube.backoff import Backoff, Pace
+from closeby.kube.changes import Upserted
+from closeby.kube.resources import Resource
+from closeby.kube.saying import Say
+from closeby.kube.writer import StatusCondition, Verdict, Writer, shortened
+from closeby.objects.reasons import Condition
+
+#: An object among those of all kinds: its kind, and ``namespace/name``.
+Key = tuple[Resource, str]
+#: Between two writes of the very same values (seconds).
+INSISTENCE: Final = Pace(first=1.0, longest=600.0)
+
+#: The condition that says whether the spec makes sense.
+VALID: Final = "Valid"
+
+
+class _Meta(Struct, frozen=True):
+    generation: int | None = None
+
+
+class _Wire(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: object = None
+    status: object = None
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A custom resource as last heard of, in plain values."""
+
+    resource: Resource
+    #: ``namespace/name``.
+    key: str
+    uid: str
+    version: str
+    #: Counts the changes of the spec; None where it counts those of the status too.
+    generation: int | None
+    spec: Mapping[str, object]
+    status: Mapping[str, object]
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a status should say. Fields and conditions that are not named here belong to somebody else."""
+
+    #: None: the field is taken away.
+    fields: Mapping[str, object] = {}
+    conditions: Sequence[StatusCondition] = ()
+    #: Types of the conditions that are ours: those not among ``conditions`` are taken away.
+    types: frozenset[str] = frozenset()
+
+
+def seen(resource: Resource, change: Upserted) -> Seen:
+    """The object in ``change``; what is no mapping counts as empty.
+
+    Raises:
+        msgspec.DecodeError: it is no object.
+    """
+    wire = msgspec.json.decode(change.raw, type=_Wire)
+    return Seen(
+        resource=resource,
+        key=change.key,
+        uid=change.uid,
+        version=change.version,
+        generation=wire.metadata.generation if resource.status else None,
+        spec=wire.spec if isinstance(wire.spec, dict) else {},
+        status=wire.status if isinstance(wire.status, dict) else {},
+    )
+
+
+def changes_of(before: Mapping[str, object], wanted: Wanted, now: float) -> dict[str, object]:
+    """What has to be merged into the status ``before``; nothing if it is as wanted."""
+    fields = dict(wanted.fields)
+    if wanted.types:
+        conditions = _merged(before.get("conditions"), wanted, now)
+        fields["conditions"] = conditions if conditions or before.get("conditions") else None
+    return {name: value for name, value in fields.items() if before.get(name) != value}
+
+
+def validity(problems: Sequence[Condition], generation: int | None) -> StatusCondition:
+    """The condition ``Valid``, from all that is wrong with an object."""
+    text = "; ".join(f"{one.field}: {one.sentence()}" if one.field else one.sentence() for one in problems)
+    return StatusCondition(
+        type=VALID,
+        status="False" if problems else "True",
+        reason=problems[0].reason.value if problems else "Valid",
+        message=shortened(text),
+        observed_generation=generation,
+    )
+
+
+def rfc3339(seconds: float) -> str:
+    """Kubernetes' Time, which knows whole seconds only."""
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+
+
+class StatusKeeper:
+    """Writes statuses, and tells ``work`` which objects have to be looked at again."""
+
+    def __init__(
+        self, writer: Writer, say: Say, work: Work[Key], clock: Callable[[], float], pace: Pace = INSISTENCE
+    ) -> None:
+        """``clock`` counts seconds and never goes back."""
+        self._writer = writer
+        self._say = say
+        self._work = work
+        self._clock = clock
+        self._pace = pace
+        self._chance = random.Random()
+        #: What was written last, how often that very thing, and when it may be again.
+        self._written: dict[Key, tuple[bytes, Backoff, float]] = {}
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._written.pop(key, None)
+
+    async def keep(self, it: Seen, wanted: Wanted, now: float) -> None:
+        """Makes the status of ``it`` as wanted; ``now`` is in seconds since the epoch."""
+        key = it.resource, it.key
+        changes = changes_of(it.status, wanted, now)
+        if not changes:
+            self._work.done(key)
+            return
+        # Without the times that are made up while comparing.
+        meant = msgspec.json.encode((it.uid, wanted.fields, wanted.conditions))
+        before, backoff, since = self._written.get(key) or (b"", Backoff(self._pace, self._chance), 0.0)
+        if before != meant:
+            backoff = Backoff(self._pace, self._chance)
+        elif self._clock() < since:
+            self._work.add(key, after=since - self._clock())
+            return
+        namespace, _, name = it.key.rpartition("/")
+        written = await self._writer.status(it.resource, namespace, name, changes, it.version)
+        match written.verdict:
+            case Verdict.OK | Verdict.FATAL:
+                self._written[key] = meant, backoff, self._clock() + backoff.next()
+                self._work.done(key)
+            case Verdict.CONFLICT | Verdict.RETRYABLE:
+                self._work.failed(key, written.error.retry_after if written.error else None)
+            case Verdict.GONE:
+                self._work.done(key)
+        if written.verdict is Verdict.FATAL:
+            self._say(
+                "status refused", warning=True, kind=it.resource.kind, object=it.key, error=written.error
+            )
+            self._work.add(key, after=self._written[key][2] - self._clock())
+
+
+def _merged(before: object, wanted: Wanted, now: float) -> list[object]:
+    """The conditions with ours in their places; the time of one changes only with its status."""
+    listed = before if isinstance(before, list) else []
+    ours = {one.type: one for one in wanted.conditions}
+    merged: list[object] = []
+    for old in listed:
+        kind = old.get("type") if isinstance(old, dict) else None
+        if kind not in wanted.types:
+            merged.append(old)
+        elif kind in ours:
+            merged.append(_stamped(ours.pop(kind), old, now))
+    return merged + [_stamped(one, {}, now) for one in ours.values()]
+
+
+def _stamped(condition: StatusCondition, old: Mapping[str, object], now: float) -> object:
+    time = old.get("lastTransitionTime")
+    if old.get("status") != condition.status or not isinstance(time, str) or not time:
+        time = rfc3339(now)
+    return msgspec.to_builtins(msgspec.structs.replace(condition, last_transition_time=time))
