@@ -1,6 +1,7 @@
 """`closeby explain`: why pending, why here, and which names it understands."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -165,3 +166,35 @@ def test_the_first_by_name_is_only_named_as_the_rule_where_it_was() -> None:
     why = sentences("train", stdin=text(*CLUSTER, *kinds))
     assert "lie in b/r1" in why
     assert "first by name" not in why
+
+
+def test_a_namespace_says_which_of_equal_names_is_meant() -> None:
+    other = pod("solo")
+    other["metadata"]["namespace"] = "other"
+    manifests = text(*CLUSTER, pod("solo"), other)
+    assert closeby("explain", "solo", "-f", "-", stdin=manifests).exit_code == 2
+    found = report("explain", "solo", "-n", "other", "-f", "-", stdin=manifests)
+    assert found["subject"] == "pod/other/solo"
+    missing = closeby("explain", "solo", "-n", "none", "-f", "-", stdin=manifests)
+    assert (missing.exit_code, "called 'solo' in namespace none" in missing.stderr) == (2, True)
+
+
+def test_only_the_pods_of_the_named_scheduler_are_decided() -> None:
+    manifests = text(*CLUSTER, pod("solo", schedulerName="mine"))
+    assert "went to" in sentences("solo", "--scheduler-name", "mine", stdin=manifests)
+    assert "left to the scheduler mine" in sentences("solo", "--scheduler-name", "other", stdin=manifests)
+
+
+@pytest.mark.parametrize("command", [("explain", "solo"), ("topology",)])
+def test_files_and_a_cluster_at_once(command: tuple[str, ...]) -> None:
+    result = closeby(*command, "-f", "-", "--context", "c", stdin=text(*CLUSTER))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "give one of them" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("explain", "solo"), ("topology",)])
+def test_neither_files_nor_a_cluster(command: tuple[str, ...], tmp_path: Path) -> None:
+    nowhere = {"HOME": str(tmp_path), "KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": ""}
+    result = closeby(*command, environment=nowhere)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no cluster is known" in result.stderr and "-f PATH" in result.stderr

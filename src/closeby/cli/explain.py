@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, output_option, reads_manifests
+from closeby.cli.options import Sources, output_option, reads_cluster_or_manifests
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -13,27 +13,51 @@ if TYPE_CHECKING:
 
 @click.command(name="explain")
 @click.argument("subject", metavar="POD|PODGROUP|APPGROUP")
-@reads_manifests
+@reads_cluster_or_manifests
 @output_option
-def command(*, subject: str, sources: Sources, output: str) -> None:
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Where to look for NAME.  [default: everywhere; of equal names in a cluster, that in the context's "
+    "namespace]",
+)
+def command(*, subject: str, sources: Sources, output: str, namespace: str | None) -> None:
     """Say why a pod or gang waits, or why it lies where it lies, and what an application's talk costs.
 
-    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME.
+    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. In the live cluster, or in
+    manifests (-f). What waits in a cluster is decided as the scheduler would now, and nothing is written.
+
+    \b
+    Examples:
+      closeby explain train
+      kubectl closeby explain worker-0 -n team-a
+      closeby explain podgroup/train -f my-cluster.yaml -f my-job.yaml
     """
-    from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
+    from closeby.cli.inputs import Unusable, read_cluster_or_files, usable_configuration
     from closeby.cli.output import emit
     from closeby.report.explanations import explain
     from closeby.report.subjects import Unclear, find_subject
     from closeby.simulator.runs import simulate
 
-    inputs = read_inputs(sources)
+    inputs, cluster = read_cluster_or_files(sources)
+    near = None if cluster is None else cluster.namespace
     with usable_configuration():
-        found = find_subject(simulate(inputs.manifests, inputs.configuration, schedule=False), subject)
+        before = simulate(
+            inputs.manifests, inputs.configuration, scheduler_name=inputs.scheduler_name, schedule=False
+        )
+        found = find_subject(before, subject, namespace=namespace, near=near)
         if isinstance(found, Unclear):
             choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
             raise Unusable(f"{found.message}{choices}")
-        run = simulate(inputs.manifests, inputs.configuration, explain=[found.item], explain_everything=True)
-    explanation = explain(run, found)
+        run = simulate(
+            inputs.manifests,
+            inputs.configuration,
+            scheduler_name=inputs.scheduler_name,
+            explain=[found.item],
+            explain_everything=True,
+        )
+    explanation = explain(run, found, None if cluster is None else cluster.recorded(found))
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.explanation_view import explanation_views

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -12,6 +13,9 @@ from closeby.cli.options import Sources
 from closeby.objects.configuration import Configuration, ConfigurationError, read_configuration
 from closeby.objects.manifests import Manifests, read_manifests
 from closeby.report.words import harmless
+
+if TYPE_CHECKING:
+    from closeby.cli.cluster import ReadCluster
 
 
 class Unusable(click.ClickException):
@@ -33,6 +37,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     manifests: Manifests
     configuration: Configuration
     errors: tuple[str, ...] = ()
+    #: Whose pending pods are decided; None: all.
+    scheduler_name: str | None = None
 
 
 def read_inputs(sources: Sources) -> Inputs:
@@ -50,7 +56,25 @@ def read_inputs(sources: Sources) -> Inputs:
         raise Unusable(*errors, "nothing could be read")
     for error in errors:
         click.echo(f"skipped: {harmless(error)}", err=True)
-    return Inputs(manifests=manifests, configuration=configuration, errors=errors)
+    return Inputs(
+        manifests=manifests,
+        configuration=configuration,
+        errors=errors,
+        scheduler_name=sources.scheduler_name,
+    )
+
+
+def read_cluster_or_files(sources: Sources) -> "tuple[Inputs, ReadCluster | None]":
+    """As ``read_inputs``; without paths the live cluster, which comes second then.
+
+    Raises:
+        Unusable: see ``read_inputs``; or the cluster can't be read.
+    """
+    if sources.paths:
+        return read_inputs(sources), None
+    from closeby.cli.cluster import read_live
+
+    return read_live(sources)
 
 
 @contextmanager

@@ -11,6 +11,9 @@ Command = Callable[..., None]
 OUTPUTS = ("table", "json", "yaml")
 
 
+_FILES = "A file or folder of manifests (YAML or JSON), or - for standard input. May be repeated."
+
+
 class Sources(NamedTuple):
     """What a command is to read."""
 
@@ -18,30 +21,43 @@ class Sources(NamedTuple):
     paths: tuple[str, ...]
     config_path: str | None
     keep_going: bool
+    #: How to reach the cluster that is read when there are no paths.
+    kubeconfig: str | None = None
+    context: str | None = None
+    #: Whose pending pods are scheduled; None leaves it to the command.
+    scheduler_name: str | None = None
 
 
-def reads_manifests(command: Command) -> Command:
-    """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
-
-    @click.option(
-        "-f",
-        "--filename",
-        "paths",
-        metavar="PATH",
-        multiple=True,
-        required=True,
-        help="A file or folder of manifests (YAML or JSON), or - for standard input. May be repeated.",
-    )
-    @click.option(
+def configured(command: Command) -> Command:
+    """``--config FILE``, which the command gets as ``config_path``."""
+    return click.option(
         "--config",
         "config_path",
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False),
         help="Configuration of the scheduler: its plugins and their arguments.",
+    )(command)
+
+
+def connects(command: Command) -> Command:
+    """``--kubeconfig FILE`` and ``--context NAME``."""
+    kubeconfig = click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="How to reach the cluster; else KUBECONFIG, ~/.kube/config, or the cluster around this pod.",
     )
-    @click.option(
-        "--keep-going", is_flag=True, help="Leave documents out that can't be read, and report them."
+    context = click.option(
+        "--context", metavar="NAME", help="The context of the kubeconfig file, else its current one."
     )
+    return kubeconfig(context(command))
+
+
+def reads_manifests(command: Command) -> Command:
+    """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
+
+    @click.option("-f", "--filename", "paths", metavar="PATH", multiple=True, required=True, help=_FILES)
+    @configured
+    @_keeps_going
     @wraps(command)
     def with_sources(
         *, paths: tuple[str, ...], config_path: str | None, keep_going: bool, **options: object
@@ -49,6 +65,51 @@ def reads_manifests(command: Command) -> Command:
         command(sources=Sources(paths, config_path, keep_going), **options)
 
     return with_sources
+
+
+def reads_cluster_or_manifests(command: Command) -> Command:
+    """As ``reads_manifests``, but without ``-f`` the live cluster is read."""
+
+    @click.option(
+        "-f",
+        "--filename",
+        "paths",
+        metavar="PATH",
+        multiple=True,
+        help=f"{_FILES}  [default: the live cluster]",
+    )
+    @connects
+    @configured
+    @click.option(
+        "--scheduler-name",
+        metavar="NAME",
+        help="Whose pending pods are decided.  [default: all in files; in a cluster the configuration's, "
+        "else closeby]",
+    )
+    @_keeps_going
+    @wraps(command)
+    def with_sources(
+        *,
+        paths: tuple[str, ...],
+        kubeconfig: str | None,
+        context: str | None,
+        config_path: str | None,
+        scheduler_name: str | None,
+        keep_going: bool,
+        **options: object,
+    ) -> None:
+        if paths and (kubeconfig is not None or context is not None):
+            raise click.UsageError("-f reads files, --kubeconfig and --context a cluster: give one of them")
+        sources = Sources(paths, config_path, keep_going, kubeconfig, context, scheduler_name)
+        command(sources=sources, **options)
+
+    return with_sources
+
+
+def _keeps_going(command: Command) -> Command:
+    return click.option(
+        "--keep-going", is_flag=True, help="Leave documents or kinds out that can't be read, and report them."
+    )(command)
 
 
 def output_option(command: Command) -> Command:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, output_option, reads_manifests
+from closeby.cli.options import Sources, output_option, reads_cluster_or_manifests
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="topology", short_help="Show what is free, what is used and who runs where.")
-@reads_manifests
+@reads_cluster_or_manifests
 @output_option
 @click.option("--topology", "name", metavar="NAME", help="Only this topology.")
 @click.option("--level", metavar="LEVEL", help="Only the domains of this level (label, alias or short name).")
@@ -35,18 +35,23 @@ def command(
 ) -> None:
     """Show the topology trees: what is free, what is used and who runs where.
 
+    Of the live cluster, or of manifests (-f).
+
     \b
-    Example:
+    Examples:
+      closeby topology --level rack
       kubectl get nodes,pods,topologies -A -o yaml | closeby topology -f - --level rack
     """
-    from closeby.cli.inputs import read_inputs, usable_configuration
+    from closeby.cli.inputs import read_cluster_or_files, usable_configuration
     from closeby.cli.output import emit
     from closeby.report.topologies import topology_report
     from closeby.simulator.runs import simulate
 
-    inputs = read_inputs(sources)
+    inputs, _ = read_cluster_or_files(sources)
     with usable_configuration():
-        run = simulate(inputs.manifests, inputs.configuration, schedule=after)
+        run = simulate(
+            inputs.manifests, inputs.configuration, scheduler_name=inputs.scheduler_name, schedule=after
+        )
     names = _names(run, name, level)
     report = topology_report(
         run,

@@ -27,7 +27,11 @@ class Decoded(Struct, frozen=True):
 class Decoder:
     """Reads objects one by one; equal specs of pods become one object, as when a manifest is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: Reading | None = None) -> None:
+        """``together`` gathers what is worth telling of all objects, each thing once; else each object tells
+        its own.
+        """
+        self._together = together
         self._pool = Reading().pool
         self._read = 0
 
@@ -40,7 +44,7 @@ class Decoder:
         if self._read > _POOLED:
             self._read = 0
             self._pool = Reading().pool
-        reading = Reading()
+        reading = self._together or Reading()
         reading.pool = self._pool
         document = Document(
             file="cluster",
@@ -55,7 +59,7 @@ class Decoder:
             return _problem(resource, change, error.path, error.message, remedy=error.remedy)
         except (msgspec.DecodeError, RecursionError) as error:
             return _problem(resource, change, (), f"can't be read: {error}")
-        return Decoded(record, reading.all_notices())
+        return Decoded(record, () if self._together else reading.all_notices())
 
 
 def _problem(

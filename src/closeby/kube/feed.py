@@ -7,24 +7,23 @@ counts as it was, because it still takes or gives what it did.
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
 from msgspec import Struct
 
 from closeby.kube.changes import Change, Deleted, Upserted
 from closeby.kube.decoding import Decoder
 from closeby.kube.label_topologies import LabelTopologies
-from closeby.kube.names import SharedNames
+from closeby.kube.membership import held_for_its_gang, in_its_task
+from closeby.kube.names import SharedNames, clash
 from closeby.kube.resources import NODES, PODS, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.decoding.registry import Record
-from closeby.objects.dialects.gangs import read_ask
-from closeby.objects.dialects.keys import TASK_SPEC
+from closeby.objects.dialects.grouping import held_for_the_grouper, undecided
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -58,9 +57,13 @@ class Fed(Struct, frozen=True):
 class Feed:
     """The cluster as last heard of, as far as that is needed to tell what differs."""
 
-    def __init__(self, scheduler_name: str) -> None:
-        """Of the pods that wait, those that name this scheduler are the engine's business."""
+    def __init__(self, scheduler_name: str, *, pod_grouper: bool = False) -> None:
+        """Of the pods that wait, those that name this scheduler are the engine's business.
+
+        With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
+        """
         self._scheduler_name = scheduler_name
+        self._pod_grouper = pod_grouper
         self._decoder = Decoder()
         self._nodes: dict[str, Node] = {}
         #: By uid: pods that the engine knows.
@@ -134,8 +137,9 @@ class Feed:
         if pod.node_name is None:
             if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != self._scheduler_name:
                 return
-            pod = _held_for_its_gang(pod)
-        pod = _in_its_task(pod)
+            waits = self._pod_grouper and undecided(pod)
+            pod = held_for_the_grouper(pod) if waits else held_for_its_gang(pod)
+        pod = in_its_task(pod)
         if pod == known:
             return
         self._pods[pod.uid] = pod
@@ -158,7 +162,7 @@ class Feed:
             case _:
                 names.drop(key, resource)
                 return ()
-        return (*record.conditions, *_clash(resource, key, names.sources(key)))
+        return (*record.conditions, *clash(resource, key, names.sources(key)))
 
     # Objects that are gone
 
@@ -208,40 +212,3 @@ class Feed:
         else:
             self._problems.pop((resource, key), None)
         yield from (one for one in problems if one not in before)
-
-
-def _in_its_task(pod: Pod) -> Pod:
-    """A member of a Volcano job is in the subgroup of its task, for which the PodGroup may have a minimum."""
-    if pod.group is None or pod.subgroup is not None:
-        return pod
-    task = pod.annotations.get(TASK_SPEC) or pod.labels.get(TASK_SPEC)
-    return msgspec.structs.replace(pod, subgroup=task) if task else pod
-
-
-def _held_for_its_gang(pod: Pod) -> Pod:
-    """A pod whose annotations ask for a gang's placement, and that names no gang, waits until it does.
-
-    Placed alone it would break what it requires.
-    """
-    if pod.group is not None:
-        return pod
-    ask = read_ask(pod.annotations, f"Pod/{pod.key}")
-    required = ask.constraint is not None and ask.constraint.required is not None
-    if not required and not any(one.blocking for one in ask.conditions):
-        return pod
-    lack = "annotations that require a placement, without a PodGroup"
-    return msgspec.structs.replace(
-        pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
-    )
-
-
-def _clash(resource: Resource, key: str, sources: tuple[Resource | None, ...]) -> Iterator[Condition]:
-    """Says so when objects of several dialects bear one name."""
-    others = [one for one in sources if one is not None]
-    if len({(one.group, one.kind) for one in others}) > 1:
-        yield Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"{resource.kind}/{key}",
-            message=f"the name is borne by {' and by '.join(one.api_version for one in others)}",
-            remedy=f"that of {others[0].api_version} counts; delete or rename the others",
-        )

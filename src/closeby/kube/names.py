@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from closeby.kube.resources import WATCHED, Resource
+from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import Event
 
 #: Dialects by precedence: of two objects with one name the earlier one counts.
@@ -55,6 +56,18 @@ class SharedNames:
                 self._told[name] = event
                 yield event
         self._touched.clear()
+
+
+def clash(resource: Resource, key: str, sources: tuple[Resource | None, ...]) -> Iterator[Condition]:
+    """Says so when objects of several dialects bear one name."""
+    others = [one for one in sources if one is not None]
+    if len({(one.group, one.kind) for one in others}) > 1:
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"{resource.kind}/{key}",
+            message=f"the name is borne by {' and by '.join(one.api_version for one in others)}",
+            remedy=f"that of {others[0].api_version} counts; delete or rename the others",
+        )
 
 
 def _precedence(source: Resource | None) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.recorded import Recorded
 from closeby.report.app_groups_view import edges_table
 from closeby.report.buckets_view import buckets_table
 from closeby.report.explanations import Explanation
@@ -44,6 +45,10 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
         yield from _block(_pods_table(explanation))
     for condition in explanation.conditions:
         yield Padding(condition_line(condition), (0, 0, 0, 2))
+    if isinstance(explanation.recorded, tuple):
+        yield Text("")
+        for one in explanation.recorded:
+            yield Padding(_recorded_line(one), (0, 0, 0, 2))
 
 
 def domains_table(domains: Sequence[DomainLine]) -> Table:
@@ -66,6 +71,16 @@ def domains_table(domains: Sequence[DomainLine]) -> Table:
         )
     _more(table, len(domains) - LINES, "domain")
     return table
+
+
+def _recorded_line(one: Recorded) -> Text:
+    """``recorded since …: Pod/default/solo PodScheduled=False (Unschedulable): message``."""
+    since = f" since {one.since}" if one.since else ""
+    reason = f" ({one.reason})" if one.reason else ""
+    return Text.assemble(
+        (f"recorded{since}: {one.object} {one.type}={one.status}{reason}", "dim"),
+        f": {one.message}" if one.message else "",
+    )
 
 
 def _block(table: Table) -> Iterator[RenderableType]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
+from closeby.objects.recorded import Recorded
 from closeby.report.app_groups import AppGroupEntry, app_group_entries
 from closeby.report.conditions import ConditionEntry
 from closeby.report.documents import (
@@ -50,13 +52,18 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: tuple[NodeLine, ...] = ()
     rejected: Mapping[str, RejectionEntry] = {}
     conditions: tuple[ConditionEntry, ...] = ()
+    #: What schedulers wrote about it in the cluster; only there when they did.
+    recorded: tuple[Recorded, ...] | UnsetType = UNSET
 
 
-def explain(run: Run, subject: Subject) -> Explanation:
-    """Explain one gang, application or pod of a run that recorded its explanation."""
-    if subject.kind == GANG:
-        return _explain_gang(run, subject.key)
-    return _explain_app(run, subject.key) if subject.kind == APP_GROUP else _explain_pod(run, subject.key)
+def explain(run: Run, subject: Subject, recorded: Sequence[Recorded] | None = None) -> Explanation:
+    """Explain one gang, application or pod of a run that recorded its explanation.
+
+    ``recorded`` is what stands about it in the cluster.
+    """
+    explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
+    explanation = explained(run, subject.key)
+    return msgspec.structs.replace(explanation, recorded=tuple(recorded)) if recorded else explanation
 
 
 def _explain_app(run: Run, key: str) -> Explanation:

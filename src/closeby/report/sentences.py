@@ -44,7 +44,7 @@ def gang_sentences(
             f"; placed pod by pod it would cost {entry.traffic.one_by_one}." if moved else "."
         )
     if outcome is None:
-        yield "They came with their nodes in the input; nothing had to be decided."
+        yield "They lie on their nodes already; nothing had to be decided."
     elif domains:
         yield _why_here(domains, group)
     elif entry.topology is None:
@@ -143,7 +143,7 @@ def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine]) -> Iterable[str]:
     """What became of a pod that belongs to no gang, and why; ``nodes`` with the best first."""
     key = f"{entry.namespace}/{entry.name}"
     if entry.phase == "Running":
-        yield f"{key} came with its node in the input ({entry.node}); nothing had to be decided."
+        yield f"{key} lies on {entry.node} already; nothing had to be decided."
         return
     if entry.node is None:
         reason = f" ({entry.reason})" if entry.reason else ""

@@ -35,6 +35,11 @@ class Subject(Struct, frozen=True):
     key: str
     item: str
 
+    @property
+    def namespace(self) -> str:
+        """Where it lives."""
+        return self.key.split("/", 1)[0]
+
     def __str__(self) -> str:
         """``kind/namespace/name``."""
         return f"{self.kind}/{self.key}"
@@ -47,22 +52,28 @@ class Unclear(Struct, frozen=True):
     choices: tuple[str, ...]
 
 
-def find_subject(run: Run, name: str) -> Subject | Unclear:
+def find_subject(
+    run: Run, name: str, *, namespace: str | None = None, near: str | None = None
+) -> Subject | Unclear:
     """The pod, gang or application that users mean by a name.
 
-    Accepts ``name``, ``namespace/name``, and both after ``pod/``, ``podgroup/`` or ``appgroup/``.
+    Accepts ``name``, ``namespace/name``, and both after ``pod/``, ``podgroup/`` or ``appgroup/``. If
+    ``namespace`` is given, only what lies there is meant; of several with one name, what lies in ``near`` is.
     """
     kind, _, rest = name.partition("/")
     wanted = KINDS.get(kind.lower()) if rest else None
-    known = _subjects(run)
+    known = [one for one in _subjects(run) if namespace in (None, one.namespace)]
     found = [one for one in known if one.kind == wanted and _named(one, rest)]
     found = found or [one for one in known if _named(one, name)]
+    if len(found) > 1:
+        found = [one for one in found if one.namespace == near] or found
     if len(found) == 1:
         return found[0]
     if found:
         return Unclear(f"{name!r} may mean several things", tuple(str(one) for one in found))
+    where = "" if namespace is None else f" in namespace {namespace}"
     return Unclear(
-        f"there is no pod, gang or application called {name!r}",
+        f"there is no pod, gang or application called {name!r}{where}",
         _near(name if wanted is None else rest, known),
     )
 

@@ -4,7 +4,7 @@ What exists already is counted: pods in the manifests that belong to a workload 
 what is missing is made. The outcome does not depend on the order of the manifests.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 import msgspec
@@ -33,7 +33,12 @@ class Expansion(Struct, frozen=True, kw_only=True):
 
 
 def expand(manifests: Manifests) -> Expansion:
-    """Every workload's pods, and a gang wherever a workload or a pod asks for one without a PodGroup."""
+    """Every workload's pods, and a gang wherever a workload or a pod asks for one without a PodGroup.
+
+    Of a whole cluster what is there, and nothing else: making the rest is its controllers' business.
+    """
+    if manifests.whole:
+        return _sorted(manifests.pods, manifests.groups)
     return _Expander(manifests).run()
 
 
@@ -62,11 +67,7 @@ class _Expander:
             self._expand(family)
         self._group_loose(families.loose)
         self._assign_tasks()
-        return Expansion(
-            pods=tuple(sorted(self._pods.values(), key=lambda pod: (pod.namespace, pod.name))),
-            groups=tuple(sorted(self._groups.values(), key=lambda group: (group.namespace, group.name))),
-            conditions=tuple(self._conditions),
-        )
+        return _sorted(self._pods.values(), self._groups.values(), self._conditions)
 
     def _expand(self, family: Family) -> None:
         workload = family.owner
@@ -211,6 +212,16 @@ class _Expander:
         if spec is None:
             spec = self._specs[pod.spec, flavor.name] = _with_flavor(pod.spec, flavor)
         return pod if spec == pod.spec else msgspec.structs.replace(pod, spec=spec)
+
+
+def _sorted(
+    pods: Iterable[Pod], groups: Iterable[PodGroup], conditions: Iterable[Condition] = ()
+) -> Expansion:
+    return Expansion(
+        pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
+        groups=tuple(sorted(groups, key=lambda group: (group.namespace, group.name))),
+        conditions=tuple(conditions),
+    )
 
 
 def _with_flavor(spec: PodSpec, flavor: ResourceFlavor) -> PodSpec:

@@ -258,8 +258,8 @@ def _homeless(engine: Engine) -> Iterator[Condition]:
         yield Condition(
             reason=Reason.INVALID_SPEC,
             object=f"Node/{node}",
-            message=f"{bound} to this node, which is not in the input: {shown}",
-            remedy="add the node to the input, or leave these pods out",
+            message=f"{bound} to this node, which is not there: {shown}",
+            remedy="add the node, or leave these pods out",
         )
 
 

@@ -1,0 +1,121 @@
+"""What a command reads of the live cluster, instead of files."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+from msgspec import Struct
+
+from closeby.cli.inputs import Inputs, Unusable, read_configuration_file
+from closeby.cli.options import Sources
+from closeby.kube.connection import Connection, connect
+from closeby.kube.errors import ApiError
+from closeby.kube.faults import Fault
+from closeby.kube.live import DEFAULT_NAME
+from closeby.kube.reading import WholeCluster, read_cluster
+from closeby.kube.recorded import read_recorded
+from closeby.kube.resources import PODS
+from closeby.kube.transport import Transport
+from closeby.objects.recorded import Recorded
+from closeby.report.subjects import POD, Subject
+from closeby.report.words import harmless
+
+T = TypeVar("T")
+
+#: Seconds after which a reader is told that something is going on, and between two such tellings.
+_LONG = 0.5
+_EVERY = 0.1
+
+
+class ReadCluster(Struct, frozen=True):
+    """A cluster that was read, for questions about single objects."""
+
+    connection: Connection
+    whole: WholeCluster
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the context."""
+        return self.connection.namespace
+
+    def recorded(self, subject: Subject) -> tuple[Recorded, ...]:
+        """What schedulers wrote about a pod, and about the gang that it belongs to."""
+        asked = [(PODS, subject.key)] if subject.kind == POD else []
+        gang = self.whole.gang_kinds.get(subject.item)
+        if gang is not None:
+            asked.append((gang, subject.item))
+
+        async def read(transport: Transport) -> list[tuple[Recorded, ...] | ApiError]:
+            return [await read_recorded(transport, kind, key) for kind, key in asked]
+
+        found: list[Recorded] = []
+        for one in _with_transport(self.connection, read) if asked else ():
+            if isinstance(one, ApiError):
+                click.echo(f"skipped: what the scheduler wrote can't be read: {harmless(str(one))}", err=True)
+            else:
+                found += one
+        return tuple(found)
+
+
+def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
+    """Reads the cluster that the options name.
+
+    Raises:
+        Unusable: there is none, or it can't be read.
+    """
+    configuration = read_configuration_file(sources.config_path)
+    connection = connect(sources.kubeconfig, sources.context)
+    if isinstance(connection, Fault):
+        raise Unusable(str(connection), "or read manifests: -f PATH")
+    progress = _Progress()
+
+    async def read(transport: Transport) -> WholeCluster | Fault:
+        return await read_cluster(transport, keep_going=sources.keep_going, progress=progress.tell)
+
+    try:
+        whole = _with_transport(connection, read)
+    finally:
+        progress.clear()
+    if isinstance(whole, Fault):
+        raise Unusable(str(whole))
+    for line in whole.skipped:
+        click.echo(f"skipped: {harmless(line)}", err=True)
+    inputs = Inputs(
+        manifests=whole.manifests,
+        configuration=configuration,
+        errors=whole.skipped,
+        scheduler_name=sources.scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
+    )
+    return inputs, ReadCluster(connection, whole)
+
+
+def _with_transport(connection: Connection, ask: Callable[[Transport], Coroutine[Any, Any, T]]) -> T:
+    async def run() -> T:
+        async with Transport(connection) as transport:
+            return await ask(transport)
+
+    return asyncio.run(run())
+
+
+class _Progress:
+    """One line on a terminal that says how far a long reading is; nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + _LONG
+        self._shown = False
+
+    def tell(self, objects: int) -> None:
+        now = time.monotonic()
+        if now < self._next or sys.stderr is None or not sys.stderr.isatty():
+            return
+        self._next, self._shown = now + _EVERY, True
+        sys.stderr.write(f"\rreading the cluster: {objects:,} objects")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
