@@ -27,19 +27,22 @@ class Binder:
         say: Say,
         tasks: asyncio.TaskGroup,
         *,
+        allowed: Callable[[], bool],
         first: Callable[[str], Awaitable[None]],
         bound: Callable[[Bind], None],
         failed: Callable[[BindFailed], None],
-        pace: Pace = PACE,
     ) -> None:
-        """``first`` is awaited with the pod's uid before it is bound; one of the others is told the end."""
+        """``first`` is awaited with the pod's uid before it is bound; one of the others is told the end.
+
+        ``allowed`` is asked before each attempt: nothing is sent any more once it says no.
+        """
         self._writer = writer
         self._say = say
         self._tasks = tasks
+        self._allowed = allowed
         self._first = first
         self._bound = bound
         self._failed = failed
-        self._pace = pace
         self._on_the_way: set[asyncio.Task[None]] = set()
         #: By uid: refusals in a row.
         self._refusals: dict[str, Backoff] = {}
@@ -64,8 +67,10 @@ class Binder:
     async def _bind(self, bind: Bind) -> None:
         uid = bind.pod.uid
         await self._first(uid)
-        attempts = Backoff(self._pace)
+        attempts = Backoff(PACE)
         while True:
+            if not self._allowed():
+                return
             written = await self._writer.bind(bind)
             if written.verdict is not Verdict.RETRYABLE:
                 break
@@ -87,7 +92,7 @@ class Binder:
             self._refusals.pop(uid, None)
         else:
             # Somebody else may have bound it, of which the watch tells. Else it is placed anew, ever later.
-            refusals = self._refusals.setdefault(uid, Backoff(self._pace))
+            refusals = self._refusals.setdefault(uid, Backoff(PACE))
             if not await self._rest(refusals.next()):
                 return
         self._failed(BindFailed(uid, str(written.error), final=gone))

@@ -5,25 +5,33 @@ decisions lies a pause, so that what belongs together is heard together: a gang'
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from closeby.kube.binding import Binder
 from closeby.kube.collector import collector_paused, settle
 from closeby.kube.errors import ApiError
+from closeby.kube.evicting import Evictor
 from closeby.kube.feed import Feed
 from closeby.kube.following import Following
+from closeby.kube.gang_objects import GangObjects
+from closeby.kube.gang_progress import GangProgress
+from closeby.kube.gang_reporter import GangReporter
+from closeby.kube.leading import Lead
+from closeby.kube.lease import LeaseSettings
 from closeby.kube.notices import Manners, Notices
 from closeby.kube.saying import Say
+from closeby.kube.starts import Starts
 from closeby.kube.transport import Transport
 from closeby.kube.writer import Writer
 from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import BindFailed, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import BindFailed, GroupRemoved, PodAdded, PodRemoved, Tick
 from closeby.scheduling.outcomes import Bind, Decision, Outcome, Report
 
 #: Who we are in Events.
@@ -50,6 +58,42 @@ class Settings(Struct, frozen=True, kw_only=True):
     pause: float = 0.05
     longest_pause: float = 1.0
     discover_every: float = 10.0
+    #: None: there is one replica only, and it leads.
+    lease: LeaseSettings | None = None
+
+
+class _Hands(NamedTuple):
+    """What carries decisions out."""
+
+    binder: Binder
+    notices: Notices
+    reporter: GangReporter
+    starts: Starts
+    evictor: Evictor
+
+    def carry_out(self, outcome: Outcome, binds: list[Bind]) -> None:
+        """Begins what was decided about one work item, and notes what is to be told of it."""
+        for assignment in outcome.assigned:
+            self.notices.settled(assignment.pod.uid)
+        leftover = outcome.leftover
+        for one in leftover:
+            self.notices.refused(one)
+        if not outcome.is_gang:
+            for bind in binds:
+                self.binder.start(bind)
+            return
+        if binds:
+            self.starts.begin(outcome.key, binds)
+        if leftover or outcome.conditions:
+            self.reporter.refused(outcome.key)
+
+    async def finish(self, leading: bool) -> None:
+        """Waits for what was sent; what is not known to be ours to write is not written."""
+        await self.starts.finish()
+        await self.binder.finish()
+        await self.notices.finish()
+        if leading:
+            await self.reporter.finish()
 
 
 class LiveScheduler:
@@ -64,12 +108,18 @@ class LiveScheduler:
             ConfigurationError: the configuration names what no plugin knows.
         """
         self.engine = Engine(lambda handle: profile_for(configuration, handle))
+        self._transport = transport
         self._settings = settings
         self._say = say
         self._feed = Feed(settings.scheduler_name)
         self._following = Following(transport, say, discover_every=settings.discover_every)
         self._writer = Writer(transport, CONTROLLER, settings.instance)
+        self._objects = GangObjects()
+        self._progress = GangProgress(self.engine)
+        self._lead = Lead(transport, settings.lease, say)
         self._failures: list[BindFailed] = []
+        #: Set once everything was heard that was there at the start.
+        self.heard = asyncio.Event()
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
         #: By work item: what was last said about it.
@@ -78,7 +128,8 @@ class LiveScheduler:
     async def run(self, stop: asyncio.Event) -> ApiError | None:
         """Schedules until ``stop`` is set, then finishes what was sent.
 
-        Returns an error if the cluster can't be talked to.
+        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
+        the process should end then, and be started anew.
         """
         look = asyncio.create_task(self._following.look())
         told = asyncio.create_task(stop.wait())
@@ -90,75 +141,121 @@ class LiveScheduler:
         error = look.result()
         if error is not None:
             return error
+        lost: ApiError | None = None
         async with asyncio.TaskGroup() as tasks:
-            notices = Notices(self._writer, self._say, tasks, self._settings.manners)
-            binder = Binder(
-                self._writer,
-                self._say,
-                tasks,
-                first=notices.quiet,
-                bound=notices.bound,
-                failed=self._failed,
-            )
-            work = [tasks.create_task(one) for one in (self._following.run(), self._decide(binder, notices))]
+            hands = self._hands(tasks)
+            campaign = tasks.create_task(self._lead.campaign())
+            waking = tasks.create_task(self._wake_to_lead())
+            following = tasks.create_task(self._following.run())
+            work = [tasks.create_task(self._decide(hands))]
             if not self._settings.dry_run:
-                work.append(tasks.create_task(notices.run()))
-            await stop.wait()
+                others = (hands.notices.run(), hands.reporter.run(), hands.evictor.run())
+                work += [tasks.create_task(one) for one in others]
+            stopped = tasks.create_task(stop.wait())
+            await asyncio.wait([stopped, campaign], return_when=asyncio.FIRST_COMPLETED)
             self._say("stopping")
-            for task in work[1:]:
+            for task in work:
                 task.cancel()
-            await binder.finish()
-            await notices.finish()
-            work[0].cancel()
+            if campaign.done():
+                lost = campaign.result()
+            await hands.finish(leading=self._lead.held.is_set())
+            for other in (following, stopped, campaign, waking):
+                other.cancel()
         self._say("stopped")
-        return None
+        return lost
 
-    def _failed(self, failure: BindFailed) -> None:
-        self._failures.append(failure)
-        self._following.news.set()
+    def _hands(self, tasks: asyncio.TaskGroup) -> "_Hands":
+        """What carries decisions out."""
+        settings, say, writer = self._settings, self._say, self._writer
+        notices = Notices(writer, say, tasks, settings.manners)
+        reporter = GangReporter(writer, say, self._objects, self._progress.standing, settings.manners)
+
+        def bound(bind: Bind) -> None:
+            notices.bound(bind)
+            starts.ended(bind.pod.uid)
+
+        def failed(failure: BindFailed) -> None:
+            self._failures.append(failure)
+            self._following.news.set()
+
+        binder = Binder(
+            writer,
+            say,
+            tasks,
+            allowed=lambda: self._lead.certain,
+            first=notices.quiet,
+            bound=bound,
+            failed=failed,
+        )
+        starts = Starts(self._progress, binder, reporter, tasks, failed)
+        evictor = Evictor(self._transport, writer, say, self._progress, reporter, self._objects)
+        return _Hands(binder, notices, reporter, starts, evictor)
 
     # Rounds
 
-    async def _decide(self, binder: Binder, notices: Notices) -> None:
+    async def _decide(self, hands: "_Hands") -> None:
         while True:
-            await self._following.news.wait()
-            took = await self._round(binder, notices)
+            await self._news()
+            took = await self._round(hands)
             await asyncio.sleep(min(max(self._settings.pause, took), self._settings.longest_pause))
 
-    async def _round(self, binder: Binder, notices: Notices) -> float:
+    async def _wake_to_lead(self) -> None:
+        await self._lead.held.wait()
+        self._following.news.set()
+
+    async def _news(self) -> None:
+        """Returns when there is something new, or something that was refused has rested long enough."""
+        due = self.engine.next_due if self._lead.held.is_set() else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
+                await self._following.news.wait()
+
+    async def _round(self, hands: "_Hands") -> float:
         """Takes in what came, and decides until nothing can be placed any more; returns its own seconds."""
         began = time.monotonic()
-        self._take_in(binder, notices)
+        self._take_in(hands)
         took = time.monotonic() - began
         if not self._following.complete:
             return took
+        if not self.heard.is_set():
+            settle()
+            self.heard.set()
+        if not self._lead.held.is_set():
+            return took
+        if not self.ready.is_set():
+            hands.starts.resume()
         deciding = True
         while deciding:
             began = time.monotonic()
             # The last tick has no limit, so nothing is left over.
-            decisions = self.engine.handle(Tick(limit=_AT_ONCE)) or self.engine.handle(Tick())
-            self._carry_out(decisions, binder, notices)
+            decisions = self.engine.handle(Tick(began, _AT_ONCE)) or self.engine.handle(Tick(began))
+            self._carry_out(decisions, hands)
             took += time.monotonic() - began
             deciding = bool(decisions)
             await asyncio.sleep(0)
         if not self.ready.is_set():
-            settle()
             self.ready.set()
             self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
         return took
 
-    def _take_in(self, binder: Binder, notices: Notices) -> None:
+    def _take_in(self, hands: "_Hands") -> None:
         with collector_paused():
-            fed = self._feed.take(self._following.take())
+            changes = self._following.take()
+            self._objects.take(changes)
+            fed = self._feed.take(changes)
             failures, self._failures = self._failures, []
             self.engine.handle(*fed.events, *failures)
+        for failure in failures:
+            hands.starts.ended(failure.uid)
         for event in fed.events:
             match event:
                 case PodRemoved(uid):
-                    notices.settled(uid)
-                    binder.forget(uid)
+                    hands.notices.settled(uid)
+                    hands.binder.forget(uid)
                 case PodAdded(pod) if pod.finished or pod.node_name is not None:
-                    notices.settled(pod.uid)
+                    hands.notices.settled(pod.uid)
+                case GroupRemoved(key):
+                    hands.reporter.forget(key)
         for problem in fed.problems:
             self._say(
                 "problem",
@@ -171,20 +268,17 @@ class LiveScheduler:
 
     # Decisions
 
-    def _carry_out(self, decisions: Iterable[Decision], binder: Binder, notices: Notices) -> None:
+    def _carry_out(self, decisions: Iterable[Decision], hands: "_Hands") -> None:
+        binds: list[Bind] = []
         for decision in decisions:
-            if isinstance(decision, Report):
-                self._report(decision.outcome)
-            if self._settings.dry_run:
-                continue
             match decision:
                 case Bind(binder=None):
-                    binder.start(decision)
+                    binds.append(decision)
                 case Report(outcome):
-                    for assignment in outcome.assigned:
-                        notices.settled(assignment.pod.uid)
-                    for leftover in outcome.leftover:
-                        notices.refused(leftover)
+                    self._report(outcome)
+                    if not self._settings.dry_run:
+                        hands.carry_out(outcome, binds)
+                    binds = []
 
     def _report(self, outcome: Outcome) -> None:
         """One line when pods of an item were placed, and one when it waits for another reason than before."""

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.kube.saying import Say
-from closeby.kube.writer import Note, Reference, StatusCondition, Verdict, Writer, micro_time
+from closeby.kube.writer import Note, Reference, StatusCondition, Verdict, Writer, rfc3339
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.outcomes import Bind, Leftover
@@ -140,7 +140,7 @@ class Notices:
             status="False",
             reason=UNSCHEDULABLE,
             message=refusal.text,
-            last_transition_time=f"{micro_time(now).partition('.')[0]}Z",
+            last_transition_time=rfc3339(now),
         )
         written = await self._writer.pod_conditions(refusal.pod, [condition])
         if written.verdict is Verdict.RETRYABLE:

@@ -28,6 +28,7 @@ from closeby.kube.sockets import Sockets
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _UNAUTHORIZED: Final = 401
 _OK: Final = 200

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from closeby.kube.errors import INVALID, UNREADABLE, ApiError
 from closeby.kube.resources import EVENTS, PODS, Resource
-from closeby.kube.transport import MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
+from closeby.kube.transport import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
 from closeby.objects.decoding.label_keys import is_label_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import Bind
@@ -230,9 +230,53 @@ class Writer:
         part = "status" if resource.status else ""
         return await self._patch(resource.item(namespace, name, part), body, MERGE_PATCH)
 
-    async def _patch(self, path: str, body: object, content_type: str) -> Written:
+    async def apply_status(
+        self, resource: Resource, namespace: str, name: str, uid: str, status: Mapping[str, object]
+    ) -> Written:
+        """Server-side apply: this is all that we say in the status of this very object (by uid).
+
+        What we said before and say no more is removed; what others said is left alone, also in lists of
+        conditions.
+        """
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "status": status,
+        }
+        query = {"fieldManager": self._controller, "force": "true"}
+        return await self._patch(resource.item(namespace, name, "status"), body, APPLY_PATCH, query)
+
+    async def annotate(
+        self, resource: Resource, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    ) -> Written:
+        """Sets annotations of this very object (by uid), and removes those that are None."""
+        body = {"metadata": {"uid": uid, "annotations": annotations}}
+        return await self._patch(resource.item(namespace, name), body, MERGE_PATCH)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> Written:
+        """Asks that this very pod ends, as far as its disruption budget allows it now."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
         answer = await self._transport.send(
-            Request(method="PATCH", path=path, body=_encode(body), content_type=content_type)
+            Request(
+                method="POST",
+                path=PODS.item(namespace, name, "eviction"),
+                body=_encode(body),
+                retry=Retry.NEVER,
+            )
+        )
+        return _judge(answer) if isinstance(answer, ApiError) else DONE
+
+    async def _patch(
+        self, path: str, body: object, content_type: str, query: Mapping[str, str] = {}
+    ) -> Written:
+        answer = await self._transport.send(
+            Request(method="PATCH", path=path, query=query, body=_encode(body), content_type=content_type)
         )
         return _judge(answer) if isinstance(answer, ApiError) else DONE
 
@@ -261,6 +305,11 @@ def is_label(key: str, value: str) -> bool:
 def micro_time(seconds: float) -> str:
     """Kubernetes' MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def rfc3339(seconds: float) -> str:
+    """Kubernetes' Time, in whole seconds."""
+    return f"{micro_time(seconds).partition('.')[0]}Z"
 
 
 def shortened(text: str) -> str:

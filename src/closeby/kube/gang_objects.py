@@ -1,0 +1,126 @@
+"""The PodGroup objects themselves: which one stands behind a gang, and what was written on it earlier."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.changes import Change, Deleted, Upserted
+from closeby.kube.resources import Resource
+from closeby.kube.writer import StatusCondition
+from closeby.objects.decoding.registry import OWN_GROUP
+from closeby.objects.groups import PodGroup
+
+UPSTREAM_GROUP: Final = "scheduling.k8s.io"
+
+
+class GangObject(Struct, frozen=True, kw_only=True):
+    """One PodGroup as last heard of."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    #: By type; of dialects whose conditions are Kubernetes' own.
+    conditions: dict[str, StatusCondition]
+    #: When the plan that stands in its status was made (RFC 3339); empty without one.
+    plan_made: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether its status has a place for all that we say."""
+        return self.resource.group == OWN_GROUP
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether its status has a list of conditions as Kubernetes' own kinds have."""
+        return self.resource.group in (OWN_GROUP, UPSTREAM_GROUP)
+
+
+class _Condition(Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class _Plan(Struct):
+    made: str | None = None
+
+
+class _Status(Struct):
+    conditions: list[_Condition] | None = None
+    plan: _Plan | None = None
+
+
+class _Meta(Struct):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+
+
+class _Standing(Struct):
+    metadata: _Meta
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_read: Final = msgspec.json.Decoder(_Standing).decode
+_read_status: Final = msgspec.json.Decoder(_Status).decode
+
+
+class GangObjects:
+    """All PodGroups of all dialects, by gang."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, GangObject]] = {}
+
+    def take(self, changes: Iterable[tuple[Resource, Change]]) -> None:
+        """What the watches brought; other kinds are passed over."""
+        for resource, change in changes:
+            if resource.kind != "PodGroup":
+                continue
+            match change:
+                case Upserted(key=key, raw=raw):
+                    self._objects.setdefault(key, {})[resource.api_version] = _object(resource, raw)
+                case Deleted(key=key):
+                    objects = self._objects.get(key, {})
+                    objects.pop(resource.api_version, None)
+                    if not objects:
+                        self._objects.pop(key, None)
+
+    def of(self, group: PodGroup) -> GangObject | None:
+        """The object that the gang was read from; None if it is gone."""
+        return self._objects.get(group.key, {}).get(group.source)
+
+
+def _object(resource: Resource, raw: bytes) -> GangObject:
+    found = _read(raw)
+    try:
+        status = _read_status(found.status) if found.status else _Status()
+    except msgspec.DecodeError:  # Another dialect's status, of which nothing is needed.
+        status = _Status()
+    meta = found.metadata
+    return GangObject(
+        resource=resource,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        conditions={
+            one.type: StatusCondition(
+                type=one.type,
+                status=one.status,
+                reason=one.reason,
+                message=one.message,
+                last_transition_time=one.last_transition_time or "",
+                observed_generation=one.observed_generation,
+            )
+            for one in status.conditions or ()
+        },
+        plan_made=(status.plan and status.plan.made) or "",
+    )

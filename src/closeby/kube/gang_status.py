@@ -1,0 +1,137 @@
+"""What the status of a gang's PodGroup says: pure functions of what is known about the gang.
+
+``Scheduled`` is the condition that tells how far the gang is; ``Valid`` is there when something is wrong with
+what the gang asks for.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.objects.dialects.plans import PlanWire, planned_nodes
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.scheduling.outcomes import Outcome
+
+SCHEDULED: Final = "Scheduled"
+VALID: Final = "Valid"
+#: Reasons of ``Scheduled`` besides the tokens of refusals: all is well, and bindings are on their way.
+PLACED: Final = "Placed"
+STARTING: Final = "Starting"
+#: Some members are bound and nobody knows yet what becomes of the others.
+PARTLY_PLACED: Final = "PartlyPlaced"
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How a gang stands."""
+
+    group: PodGroup
+    #: Members that hold a node, with its name, be it that their binding is still on the way.
+    held: tuple[tuple[Pod, str], ...]
+    on_the_way: int
+    waiting: tuple[Pod, ...]
+    #: The newest decision, if one is remembered.
+    outcome: Outcome | None
+    #: Whether its start was written down and has not come to its end.
+    begun: bool
+
+    @property
+    def bound(self) -> int:
+        """Members that are bound."""
+        return len(self.held) - self.on_the_way
+
+    @property
+    def partly(self) -> bool:
+        """Whether a start has stopped in the middle: nothing is on the way, some but too few are bound."""
+        return self.begun and not self.on_the_way and 0 < self.bound < self.group.min_member
+
+    @property
+    def starting(self) -> bool:
+        """Whether the plan of its start must stay written down."""
+        return self.begun and bool(self.held) and (self.on_the_way > 0 or self.partly)
+
+
+class Said(Struct, frozen=True):
+    """A condition without its times."""
+
+    type: str
+    true: bool
+    reason: str
+    message: str
+
+
+def scheduled(standing: Standing) -> Said:
+    """How far the gang is."""
+    group, bound = standing.group, standing.bound
+    if standing.on_the_way and bound < group.min_member:
+        count = len(standing.held)
+        message = f"{bound} of {count} members are bound, the others are on their way{_where(standing)}"
+        return Said(SCHEDULED, False, STARTING, message)
+    refusal = _refusal(standing)
+    if bound >= group.min_member and (bound or refusal is None):
+        message = f"{_members(bound)} placed{_where(standing)}"
+        if refusal is not None:
+            message += (
+                f"; {_members(len(standing.waiting))} beyond the minimum of {group.min_member} waiting: "
+            )
+            message += refusal[1]
+        return Said(SCHEDULED, True, PLACED, message)
+    reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", "the others have not appeared")
+    if bound:
+        why = f"{bound} of at least {group.min_member} members are placed{_where(standing)}; {why}"
+    return Said(SCHEDULED, False, reason, why)
+
+
+def valid(standing: Standing) -> Said | None:
+    """What is wrong with what the gang asks for; None if nothing is, as far as that is known."""
+    outcome = standing.outcome
+    conditions = standing.group.conditions if outcome is None else outcome.conditions
+    if not conditions:
+        return None
+    sentences = dict.fromkeys(
+        f"{one.field}: {one.sentence()}" if one.field else one.sentence() for one in conditions
+    )
+    return Said(VALID, False, str(conditions[0].reason), "; ".join(sentences))
+
+
+def plan(standing: Standing, made: str) -> PlanWire | None:
+    """Where each member goes: that of those which hold a node, and what was promised to those that do not."""
+    if not standing.starting:
+        return None
+    before = standing.group.plan
+    promised = [(pod, before[pod.uid]) for pod in standing.waiting if pod.uid in before]
+    place = standing.outcome.place if standing.outcome is not None else None
+    return PlanWire(
+        topology=place.topology if place is not None else None,
+        level=place.level if place is not None else None,
+        domain=[value or "" for value in place.path] if place is not None else None,
+        made=made,
+        nodes=planned_nodes([*standing.held, *promised]),
+    )
+
+
+def domain(standing: Standing) -> str:
+    """Path of the tightest domain that holds the gang; empty when that is the whole cluster or not known."""
+    place = standing.outcome.place if standing.outcome is not None else None
+    return "" if place is None or place.level is None else "/".join(value or "" for value in place.path)
+
+
+def _where(standing: Standing) -> str:
+    place = domain(standing)
+    return f" in {place}" if place else ""
+
+
+def _members(count: int) -> str:
+    return "1 member is" if count == 1 else f"{count} members are"
+
+
+def _refusal(standing: Standing) -> tuple[str, str] | None:
+    """Reason and message of the newest decision, if members wait for it."""
+    outcome = standing.outcome
+    if outcome is None or not standing.waiting:
+        return None
+    if outcome.reason is not None:
+        return str(outcome.reason), outcome.message or ""
+    if outcome.left:
+        return str(outcome.left[0].reason), outcome.left[0].message
+    return None
