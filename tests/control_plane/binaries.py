@@ -4,32 +4,28 @@ What is built lies in a cache outside the repository, in a folder named by a has
 that a build is shared by all checkouts of one state and an old one is never taken for a new one.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import re
-import shutil
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from tests.control_plane.go_tools import Tell, UnavailableError, build_once, cache, find_go, run_go
+
+__all__ = ["PROGRAMS", "BuildError", "Programs", "UnavailableError", "find_programs", "kubernetes_version"]
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 _MODULE = Path(__file__).resolve().parent
 _MODULE_FILES = ("go.mod", "go.sum", "main.go")
 _BINARY = "control-plane"
-_PROGRESS_SECONDS = 30
-
-Tell = Callable[[str], None]
-"""Takes one line of progress for the person who waits."""
-
-
-class UnavailableError(Exception):
-    """No control plane can be had on this machine; the message gives the reason and the remedy."""
+_CACHE = "control-plane"
+_OTHERWISE = (
+    "name a folder with etcd and kube-apiserver in KUBEBUILDER_ASSETS, or a running cluster in "
+    "CLOSEBY_TEST_KUBECONFIG"
+)
 
 
 class BuildError(Exception):
@@ -68,9 +64,10 @@ def find_programs(tell: Tell) -> Programs:
         if missing:
             raise FileNotFoundError(f"KUBEBUILDER_ASSETS={named} has no {' and no '.join(missing)}")
         return programs
-    folder = _cache() / _fingerprint()
+    folder = cache(_CACHE) / _fingerprint()
     if not (folder / _BINARY).exists():
-        _build_once(folder, tell)
+        go = find_go(_required(r"^go (\S+)$"), "no control plane", _OTHERWISE)
+        build_once(folder, _BINARY, partial(_build, go, tell), tell)
     return Programs(folder, f"Kubernetes {kubernetes_version()}, built by Go, in {folder}")
 
 
@@ -86,12 +83,6 @@ def _required(pattern: str) -> str:
     return found.group(1)
 
 
-def _cache() -> Path:
-    # As the XDG base directory specification has it: a relative path is ignored.
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "closeby" / "control-plane"
-
-
 def _fingerprint() -> str:
     state = hashlib.sha256()
     for name in _MODULE_FILES:
@@ -100,104 +91,24 @@ def _fingerprint() -> str:
     return state.hexdigest()[:16]
 
 
-def _build_once(folder: Path, tell: Tell) -> None:
-    """Builds into `folder`, unless another process that holds the lock does it first."""
-    go = _go()
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = (folder.parent / f"{folder.name}.lock").open("w")
-    except OSError as error:
-        raise UnavailableError(
-            f"{folder.parent} can't be written ({error.strerror}); set XDG_CACHE_HOME"
-        ) from error
-    with lock, _exclusive(lock.fileno(), tell):
-        if not (folder / _BINARY).exists():
-            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as unfinished:
-                # Renamed when it is whole, so that nobody ever sees half a folder.
-                made = Path(unfinished) / "programs"
-                made.mkdir()
-                _build(go, made, tell)
-                for program in PROGRAMS:
-                    (made / program).symlink_to(_BINARY)
-                made.rename(folder)
-
-
-@contextlib.contextmanager
-def _exclusive(descriptor: int, tell: Tell) -> Iterator[None]:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        tell("another process builds the control plane; waiting for it")
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    yield
-
-
-def _go() -> str:
-    """The Go command, if it is new enough."""
-    needed = _required(r"^go (\S+)$")
-    remedy = (
-        f"install Go {needed} or newer, or name a folder with etcd and kube-apiserver in KUBEBUILDER_ASSETS, "
-        "or a running cluster in CLOSEBY_TEST_KUBECONFIG"
-    )
-    go = shutil.which("go")
-    if go is None:
-        raise UnavailableError(f"no control plane: no Go here; {remedy}")
-    answer = subprocess.run(
-        [go, "env", "GOVERSION"],
-        cwd="/",
-        env=os.environ | {"GOTOOLCHAIN": "local"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    version = answer.stdout.strip().removeprefix("go")
-    if answer.returncode or _numbers(version) < _numbers(needed):
-        raise UnavailableError(f"no control plane: {go} is {version or answer.stderr.strip()}; {remedy}")
-    return go
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def _build(go: str, folder: Path, tell: Tell) -> None:
+def _build(go: str, tell: Tell, folder: Path) -> None:
     version = kubernetes_version()
     major, minor = version.removeprefix("v").split(".")[:2]
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())
     tell(f"fetching the Go modules of Kubernetes {version}")
-    fetched = _run([go, "list", "-deps", "-f", "", "."], folder / "go.log", tell)
+    fetched = run_go([go, "list", "-deps", "-f", "", "."], _MODULE, folder / "go.log", tell)
     if fetched:
         raise UnavailableError(
             f"no control plane: Go can't get its modules here:\n{fetched}\n"
             "Give it a module proxy that it reaches (GOPROXY), or set KUBEBUILDER_ASSETS or "
             "CLOSEBY_TEST_KUBECONFIG."
         )
-    tell(f"building Kubernetes {version} once, into {_cache()}: 7 to 10 minutes on two cores")
+    tell(f"building Kubernetes {version} once, into {cache(_CACHE)}: 7 to 10 minutes on two cores")
     command = [go, "build", "-p", "2", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {flags}"]
-    failed = _run([*command, "-o", str(folder / _BINARY), "."], folder / "go.log", tell)
+    failed = run_go([*command, "-o", str(folder / _BINARY), "."], _MODULE, folder / "go.log", tell)
     if failed:
         raise BuildError(f"the Go module in {_MODULE} doesn't build:\n{failed}")
     (folder / "go.log").unlink()
-
-
-def _run(command: list[str], log: Path, tell: Tell) -> str | None:
-    """Runs Go at the lowest priority, with a line now and then; returns the end of its output if it fails."""
-    started = time.monotonic()
-    environment = os.environ | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
-    with (
-        log.open("w") as output,
-        subprocess.Popen(
-            ["nice", "-n", "19", *command], cwd=_MODULE, env=environment, stdout=output, stderr=output
-        ) as process,
-    ):
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_PROGRESS_SECONDS)
-                    break
-                tell(f"  … {(time.monotonic() - started) / 60:.1f} minutes")
-        finally:
-            # Does nothing to a process that has ended; an interrupted build is not left running.
-            process.terminate()
-    return None if process.returncode == 0 else log.read_text()[-2000:]
+    for program in PROGRAMS:
+        (folder / program).symlink_to(_BINARY)

@@ -1,0 +1,150 @@
+"""The chart: that it renders, what of it can be chosen, and that the plain YAML is what it renders."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import closeby
+from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, ROOT, called, objects, rendered
+
+COMPONENTS = ("scheduler", "controllers")
+ASKING = ("--set", "metrics.serviceMonitor.enabled=true", "--set-string", "metrics.serviceMonitor.labels.a=b")
+
+
+def of_kind(text: str, kind: str) -> dict[str, dict[str, Any]]:
+    """The rendered objects of a kind, by name."""
+    return {one["metadata"]["name"]: one for one in objects(text) if one["kind"] == kind}
+
+
+def test_the_plain_yaml_is_the_rendered_chart(helm: Path) -> None:
+    assert PLAIN.read_text() == rendered(helm, *PLAIN_ARGUMENTS), (
+        "render it anew: helm template closeby deploy/helm/closeby --kube-version 1.36.2 "
+        f"{' '.join(PLAIN_ARGUMENTS)} > deploy/closeby.yaml"
+    )
+
+
+def test_helm_finds_no_fault_with_it(helm: Path) -> None:
+    done = called(helm, "lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_package_has_the_definitions_in_it(helm: Path, tmp_path: Path) -> None:
+    """The chart has a link to them, so that they are written down once."""
+    done = called(helm, "package", str(CHART), "--destination", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (package,) = tmp_path.glob("*.tgz")
+    shown = called(helm, "template", "closeby", str(package), "--kube-version", "1.36.2")
+    assert len(of_kind(shown.stdout, "CustomResourceDefinition")) == 4
+
+
+def test_it_is_of_this_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (closeby.__version__, closeby.__version__)
+
+
+def test_definitions_can_be_left_out(helm: Path) -> None:
+    every = of_kind(rendered(helm), "CustomResourceDefinition")
+    written = [yaml.safe_load(file.read_text()) for file in (ROOT / "deploy" / "crds").glob("*.yaml")]
+    assert every == {one["metadata"]["name"]: one for one in written}
+    ours = of_kind(rendered(helm, "--set", "definitions.applications=false"), "CustomResourceDefinition")
+    assert set(ours) == {"podgroups.closeby.dev", "topologies.closeby.dev"}
+    theirs = of_kind(rendered(helm, "--set", "definitions.closeby=false"), "CustomResourceDefinition")
+    assert set(theirs) == set(every) - set(ours)
+
+
+def test_definitions_outlive_a_release(helm: Path) -> None:
+    for one in of_kind(rendered(helm), "CustomResourceDefinition").values():
+        assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_component_runs_without_privileges(helm: Path, component: str) -> None:
+    pods = of_kind(rendered(helm), "Deployment")[f"closeby-{component}"]["spec"]["template"]["spec"]
+    (container,) = pods["containers"]
+    assert pods["securityContext"]["runAsNonRoot"] is True
+    assert pods["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["image"] == f"closeby:{closeby.__version__}"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_what_selects_the_pods_of_a_component_selects_no_others(helm: Path, component: str) -> None:
+    text = rendered(helm, *ASKING)
+    name = f"closeby-{component}"
+    deployment = of_kind(text, "Deployment")[name]["spec"]
+    wanted = deployment["selector"]["matchLabels"]
+    for other in COMPONENTS:
+        labels = of_kind(text, "Deployment")[f"closeby-{other}"]["spec"]["template"]["metadata"]["labels"]
+        assert (wanted.items() <= labels.items()) == (other == component)
+    service = of_kind(text, "Service")[f"{name}-metrics"]
+    assert service["spec"]["selector"] == wanted
+    monitor = of_kind(text, "ServiceMonitor")[name]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["metadata"]["labels"]["a"] == "b"
+    assert of_kind(text, "PodDisruptionBudget")[name]["spec"]["selector"]["matchLabels"] == wanted
+    assert deployment["template"]["spec"]["serviceAccountName"] == name in of_kind(text, "ServiceAccount")
+
+
+def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:
+    text = rendered(helm)
+    roles = [*of_kind(text, "ClusterRole").values(), *of_kind(text, "Role").values()]
+    assert len(roles) == 6
+    for rule in (rule for role in roles for rule in role["rules"]):
+        said = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert not any("*" in one for one in said), rule
+        assert not said & {"secrets", "escalate", "impersonate", "pods/exec", "serviceaccounts/token"}, rule
+
+
+def test_the_configuration_is_one_that_closeby_takes(helm: Path, tmp_path: Path) -> None:
+    values = {
+        "configuration": {
+            "schedulerName": "near",
+            "plugins": [
+                {"name": "NetworkMinCost", "weight": 5},
+                {"name": "thrifty:Thrifty", "weight": 2},
+            ],
+        },
+        "modules": {"thrifty.py": "class Thrifty:\n    name = 'thrifty'\n"},
+    }
+    given = tmp_path / "values.yaml"
+    given.write_text(yaml.safe_dump(values))
+    data = of_kind(rendered(helm, "--values", str(given)), "ConfigMap")["closeby"]["data"]
+    assert yaml.safe_load(data["closeby.yaml"]) == values["configuration"]
+    assert data["thrifty.py"].strip() == values["modules"]["thrifty.py"].strip()
+
+
+def test_a_changed_configuration_starts_new_pods(helm: Path) -> None:
+    def template(*arguments: str) -> Any:
+        return of_kind(rendered(helm, *arguments), "Deployment")["closeby-scheduler"]["spec"]["template"]
+
+    assert template() == template("--set", "controllers.replicas=3")
+    assert template() != template("--set", "configuration.schedulerName=near")
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ("scheduler.replica=3", "replica"),
+        ("schedulr.replicas=3", "schedulr"),
+        ("image.pullPolicy=Sometimes", "pullPolicy"),
+        ("scheduler.replicas=two", "replicas"),
+        ("modules.rm=x", "rm"),
+    ],
+)
+def test_values_are_checked(helm: Path, values: str, complaint: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered(helm, "--set", values)
+    assert complaint in refused.value.stderr
+
+
+def test_controllers_can_be_left_out(helm: Path) -> None:
+    text = rendered(helm, "--set", "controllers.enabled=false")
+    assert set(of_kind(text, "Deployment")) == {"closeby-scheduler"}
+    assert "closeby-controllers" not in text
