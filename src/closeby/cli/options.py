@@ -52,6 +52,44 @@ def connects(command: Command) -> Command:
     return kubeconfig(context(command))
 
 
+class Election(NamedTuple):
+    """Whether and how replicas find out which of them leads."""
+
+    wanted: bool
+    name: str
+    #: None leaves it to the connection.
+    namespace: str | None
+
+
+def elects(default_name: str) -> Callable[[Command], Command]:
+    """``--leader-elect`` with the Lease's name and namespace; the command gets them as ``election``."""
+
+    def decorate(command: Command) -> Command:
+        @click.option(
+            "--leader-elect/--no-leader-elect",
+            default=True,
+            show_default=True,
+            help="Of several replicas only the one that holds the Lease writes; the others stand by.",
+        )
+        @click.option(
+            "--lease-name", metavar="NAME", default=default_name, show_default=True, help="Name of the Lease."
+        )
+        @click.option(
+            "--lease-namespace",
+            metavar="NAMESPACE",
+            help="Where the Lease is.  [default: the context's or the pod's namespace]",
+        )
+        @wraps(command)
+        def with_election(
+            *, leader_elect: bool, lease_name: str, lease_namespace: str | None, **options: object
+        ) -> None:
+            command(election=Election(leader_elect, lease_name, lease_namespace), **options)
+
+        return with_election
+
+    return decorate
+
+
 def reads_manifests(command: Command) -> Command:
     """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
 

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from closeby.cli.options import Election, configured, connects, elects
+
 if TYPE_CHECKING:
     from closeby.kube.connection import Connection
     from closeby.kube.errors import ApiError
@@ -12,24 +14,14 @@ if TYPE_CHECKING:
 
 
 @click.command(name="scheduler")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="How to reach the cluster; else KUBECONFIG, ~/.kube/config, or the cluster around this pod.",
-)
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig file, else its current one.")
-@click.option(
-    "--config",
-    "config_path",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Configuration of the scheduler: its plugins and their arguments.",
-)
+@connects
+@configured
 @click.option(
     "--scheduler-name",
     metavar="NAME",
     help="Schedule pods whose spec.schedulerName is this.  [default: the configuration's, else closeby]",
 )
+@elects("closeby-scheduler")
 @click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
 @click.option("--events/--no-events", default=True, show_default=True, help="Write Events about pods.")
 def command(
@@ -38,22 +30,26 @@ def command(
     context: str | None,
     config_path: str | None,
     scheduler_name: str | None,
+    election: Election,
     dry_run: bool,
     events: bool,
 ) -> None:
     """Schedule the pods of a live cluster that name this scheduler, until SIGTERM or Ctrl-C.
 
-    Runs beside the cluster's own scheduler. One replica only: there is no leader election yet.
+    Runs beside the cluster's own scheduler. Ends with exit code 1 if another replica took the lead over, so
+    that it is started anew; a dry run writes nothing and needs no lead.
 
     \b
     Example:
       closeby scheduler --dry-run
     """
-    import socket
-
+    from closeby.cli.identity import replica
     from closeby.cli.inputs import Unusable, read_configuration_file
+    from closeby.cli.log_lines import log_line
     from closeby.kube.connection import connect
     from closeby.kube.faults import Fault
+    from closeby.kube.leading import LEASE_LOST
+    from closeby.kube.lease import LeaseSettings
     from closeby.kube.live import CONTROLLER, DEFAULT_NAME, Settings
     from closeby.kube.notices import Manners
 
@@ -61,13 +57,21 @@ def command(
     connection = connect(kubeconfig, context)
     if isinstance(connection, Fault):
         raise Unusable(str(connection))
+    instance = replica(CONTROLLER)
+    lease = LeaseSettings(
+        namespace=election.namespace or connection.namespace, name=election.name, identity=instance
+    )
     settings = Settings(
         scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
-        instance=f"{CONTROLLER}-{socket.gethostname()}"[:128],
+        instance=instance,
         dry_run=dry_run,
         manners=Manners(events=events),
+        lease=lease if election.wanted and not dry_run else None,
     )
     error = _schedule(connection, configuration, settings)
+    if error is not None and error.reason == LEASE_LOST:
+        log_line("the lead is lost", warning=True, error=error)
+        raise SystemExit(1)
     if error is not None:
         raise Unusable(
             f"{connection.url} ({connection.source}) can't be talked to: {error}",

@@ -44,7 +44,7 @@ _read: Final = msgspec.json.Decoder(_Member).decode
 
 
 class Evictor:
-    """Looks after starts that have stopped."""
+    """Looks after starts that do not come to their end."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Evictor:
     async def run(self) -> None:
         """Looks and evicts, until it is cancelled."""
         while True:
-            partly = tuple(self._progress.partly())
-            self._leaving &= {pod.uid for standing in partly for pod, _ in standing.held}
-            for standing in partly:
+            unfinished = tuple(self._progress.unfinished())
+            self._leaving &= {pod.uid for standing in unfinished for pod, _ in standing.held}
+            for standing in unfinished:
                 if self._overdue(standing):
                     await self._evict(standing)
             await asyncio.sleep(_EVERY)
@@ -83,7 +83,9 @@ class Evictor:
     async def _evict(self, standing: Standing) -> None:
         group, leaving = standing.group, []
         for pod, _ in standing.held:
-            if pod.uid in self._leaving or not await self._has_controller(pod.namespace, pod.name, pod.uid):
+            if pod.uid in self._leaving or pod.uid in standing.on_the_way:
+                continue
+            if not await self._has_controller(pod.namespace, pod.name, pod.uid):
                 continue
             written = await self._writer.evict(pod.namespace, pod.name, pod.uid)
             if written.ok:

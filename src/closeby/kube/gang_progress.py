@@ -67,12 +67,12 @@ class GangProgress:
         if standing is None or not standing.starting:
             self._begun.discard(key)
 
-    def partly(self) -> Iterator[Standing]:
-        """Gangs whose start has stopped in the middle."""
+    def unfinished(self) -> Iterator[Standing]:
+        """Gangs of whose start some members are bound, but too few."""
         for key in tuple(self._begun):
             self.settle(key)
             standing = self.standing(key)
-            if standing is not None and standing.partly:
+            if standing is not None and standing.unfinished:
                 yield standing
 
     def standing(self, key: str) -> Standing | None:
@@ -84,7 +84,7 @@ class GangProgress:
         return Standing(
             group=group,
             held=tuple(self._held(books.placed(key))),
-            on_the_way=len(self._on_the_way.get(key, ())),
+            on_the_way=frozenset(self._on_the_way.get(key, ())),
             waiting=books.waiting(key),
             outcome=self._engine.outcome(key),
             begun=key in self._begun,

@@ -28,7 +28,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     group: PodGroup
     #: Members that hold a node, with its name, be it that their binding is still on the way.
     held: tuple[tuple[Pod, str], ...]
-    on_the_way: int
+    #: uids of those of them whose binding is on the way.
+    on_the_way: frozenset[str] = frozenset()
     waiting: tuple[Pod, ...]
     #: The newest decision, if one is remembered.
     outcome: Outcome | None
@@ -38,17 +39,17 @@ class Standing(Struct, frozen=True, kw_only=True):
     @property
     def bound(self) -> int:
         """Members that are bound."""
-        return len(self.held) - self.on_the_way
+        return len(self.held) - len(self.on_the_way)
 
     @property
-    def partly(self) -> bool:
-        """Whether a start has stopped in the middle: nothing is on the way, some but too few are bound."""
-        return self.begun and not self.on_the_way and 0 < self.bound < self.group.min_member
+    def unfinished(self) -> bool:
+        """Whether some members of a start are bound, but too few."""
+        return self.begun and 0 < self.bound < self.group.min_member
 
     @property
     def starting(self) -> bool:
         """Whether the plan of its start must stay written down."""
-        return self.begun and bool(self.held) and (self.on_the_way > 0 or self.partly)
+        return self.begun and bool(self.held) and (bool(self.on_the_way) or self.unfinished)
 
 
 class Said(Struct, frozen=True):
