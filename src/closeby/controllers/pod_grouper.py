@@ -21,14 +21,13 @@ from closeby.controllers.pod_grouper_objects import MANAGER, object_of
 from closeby.controllers.pod_grouper_owners import Lineage, Owners, Ref, Round
 from closeby.controllers.pod_grouper_plan import Gang, Plan, plan_of
 from closeby.controllers.pod_grouper_pods import Pods, pod_ref
-from closeby.controllers.pod_grouper_topologies import KnownTopologies
 from closeby.controllers.pod_grouper_writes import Writes
 from closeby.controllers.running import News
 from closeby.controllers.work import Work
 from closeby.kube.changes import Deleted, Upserted
 from closeby.kube.decoding import Decoded
 from closeby.kube.errors import ApiError
-from closeby.kube.resources import NODES, PODS, WATCHED, Watched
+from closeby.kube.resources import PODS, WATCHED, Watched
 from closeby.kube.saying import Say
 from closeby.kube.transport import Transport
 from closeby.kube.writer import Note, Reference, Writer
@@ -38,8 +37,8 @@ from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
 
-_KINDS: Final = frozenset({"PodGroup", "Topology", "LocalQueue", "ClusterQueue", "ResourceFlavor"})
 _QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
+_KINDS: Final = _QUEUES | {"PodGroup"}
 #: Owners that are looked at together.
 _AT_ONCE: Final = 8
 #: Things that were told once, and are not told again.
@@ -73,7 +72,6 @@ class PodGrouper:
         self._writer = Writer(transport, MANAGER, grouping.instance)
         self._work: Work[Ref] = Work(time.monotonic)
         self._pods = Pods(grouping.scheduler_name)
-        self._topologies = KnownTopologies()
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}
         self._flavors: dict[str, ResourceFlavor] = {}
@@ -89,8 +87,6 @@ class PodGrouper:
         """Takes in one change."""
         if news.resource == PODS:
             self._heard_pod(news)
-        elif news.resource == NODES or news.resource.kind == "Topology":
-            self._topologies.heard(news.resource, news.change.key, news.read)
         elif news.resource.kind == "PodGroup":
             owner = self._groups.heard(news.resource, news.change)
             if owner is not None:
@@ -133,9 +129,6 @@ class PodGrouper:
 
     async def reconcile(self) -> float | None:
         """Looks at the owners that are due; returns seconds until the next is."""
-        if self._topologies.news():
-            for family in self._families:
-                self._work.add(family)
         due = self._work.take()
         if not due:
             return self._work.wait()
@@ -235,9 +228,7 @@ class PodGrouper:
         self, lineage: Lineage, gang: Gang, key: Key, uid: str, waiting: Sequence[Pod]
     ) -> ApiError | None:
         """Says on the PodGroup whether what was asked for makes sense; tells if that keeps pods waiting."""
-        called = f"PodGroup/{key.namespace}/{key.name}"
-        conditions = (*gang.group.conditions, *self._topologies.conditions(gang.group, called))
-        verdict = self._groups.verdict(key, conditions)
+        verdict = self._groups.verdict(key, gang.group.conditions)
         if verdict is not None:
             error = await self._writes.condition(*key, uid, verdict)
             if error is not None:

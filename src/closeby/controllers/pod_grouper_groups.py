@@ -111,7 +111,7 @@ class Groups:
         self._written[key] = wanted, uid
 
     def verdict(self, key: Key, conditions: Sequence[Condition]) -> StatusCondition | None:
-        """The condition ``Valid`` that is to be written, None if it stands."""
+        """The condition ``WorkloadValid`` that is to be written, None if it stands."""
         found = self._seen.get(key, {}).get(POD_GROUPS.group)
         before = found.valid if found is not None else self._valid.get(key)
         wanted = validity(conditions, before or self._valid.get(key))

@@ -23,8 +23,9 @@ Object = dict[str, object]
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 #: The pod-grouper's name there, in Events, and as the manager of the fields that it writes.
 MANAGER: Final = "closeby-pod-grouper"
-#: Condition of a PodGroup: whether what its workload asks for makes sense.
-VALID: Final = "Valid"
+#: Condition of a PodGroup: whether what its workload asks for makes sense. (Whether the PodGroup itself does,
+#: given the topologies there are, is the scheduler's to say.)
+VALID: Final = "WorkloadValid"
 #: What a label's value may have; pods name their group by a label.
 _LONGEST_NAME: Final = 63
 _LONGEST_MESSAGE: Final = 4096
@@ -45,7 +46,7 @@ class SeenGroup(Struct, frozen=True):
     uid: str = ""
     spec: Mapping[str, object] = {}
     annotations: Mapping[str, str] = {}
-    #: Its condition ``Valid``.
+    #: Its condition ``WorkloadValid``.
     valid: StatusCondition | None = None
 
 
@@ -192,7 +193,7 @@ def _covers(found: object, wanted: object) -> bool:
 
 
 def validity(conditions: Collection[Condition], before: StatusCondition | None) -> StatusCondition | None:
-    """The condition ``Valid``, without its time; None where there is nothing to say.
+    """The condition ``WorkloadValid``, without its time; None where there is nothing to say.
 
     What is merely ignored leaves it true, with a message.
     """
@@ -200,7 +201,7 @@ def validity(conditions: Collection[Condition], before: StatusCondition | None) 
     if not ordered:
         if before is None:
             return None
-        return StatusCondition(type=VALID, status="True", reason=VALID)
+        return StatusCondition(type=VALID, status="True", reason="Valid")
     message = " ".join(f"{one.object} {one.field}: {one.sentence()}." for one in ordered)
     return StatusCondition(
         type=VALID,

@@ -14,13 +14,12 @@ from msgspec import Struct
 from closeby.controllers.pod_grouper_objects import MANAGER, POD_GROUPS, Object
 from closeby.kube.errors import UNREADABLE, ApiError
 from closeby.kube.resources import PODS
-from closeby.kube.transport import MERGE_PATCH, Request, Transport
+from closeby.kube.transport import APPLY_PATCH, MERGE_PATCH, Request, Transport
 from closeby.kube.writer import StatusCondition, micro_time
 from closeby.objects.dialects.grouping import NO_GROUP
 from closeby.objects.dialects.keys import POD_GROUP, SUBGROUP
 from closeby.objects.pods import Pod
 
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 #: Requests in flight about pods.
 _AT_ONCE: Final = 16
 

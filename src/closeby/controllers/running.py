@@ -33,9 +33,7 @@ While ``reconcile`` waits for the server, ``heard`` goes on: read what you need 
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -45,15 +43,14 @@ from closeby.kube.collector import collector_paused, settle
 from closeby.kube.decoding import Decoded, Decoder
 from closeby.kube.errors import ApiError
 from closeby.kube.following import Following
-from closeby.kube.lease import Elector, LeaseSettings
+from closeby.kube.leading import Lead
+from closeby.kube.lease import LeaseSettings
 from closeby.kube.resources import NODES, PODS, Resource, Watched
 from closeby.kube.saying import Say
 from closeby.kube.transport import Transport
 from closeby.objects.decoding.registry import READERS
 from closeby.objects.reasons import Condition
 
-#: Token of the error with which a process ends that does not lead any more.
-LEASE_LOST: Final = "LeaseLost"
 #: What is under way when the end comes gets so many seconds.
 _TO_FINISH: Final = 10.0
 
@@ -108,7 +105,6 @@ class Runner:
     def __init__(
         self, transport: Transport, reconcilers: Sequence[Reconciler], running: Running, say: Say
     ) -> None:
-        self._transport = transport
         self._running = running
         self._say = say
         self._reconcilers = [(one, asyncio.Event()) for one in reconcilers]
@@ -117,10 +113,13 @@ class Runner:
         self._decoder = Decoder()
         #: Set once everything was heard that was there at the start.
         self.ready = asyncio.Event()
-        #: Set while this replica leads.
-        self.leading = asyncio.Event()
+        self._lead = Lead(transport, running.lease, say)
         self._stopping = asyncio.Event()
-        self._lost: ApiError | None = None
+
+    @property
+    def leading(self) -> bool:
+        """Whether this replica leads."""
+        return self._lead.held.is_set()
 
     async def run(self, stop: asyncio.Event) -> ApiError | None:
         """Runs until ``stop`` is set, then lets what is under way finish.
@@ -134,47 +133,22 @@ class Runner:
         async with asyncio.TaskGroup() as tasks:
             hearing = [tasks.create_task(one) for one in (self._following.run(), self._hear())]
             keeping = [tasks.create_task(self._keep(one, news)) for one, news in self._reconcilers]
-            campaign = tasks.create_task(self._campaign())
+            campaign = tasks.create_task(self._lead.campaign())
             told = tasks.create_task(stop.wait())
             await asyncio.wait([told, campaign], return_when=asyncio.FIRST_COMPLETED)
+            lost = campaign.result() if campaign.done() else None
             self._say("stopping")
             self._stopping.set()
-            if self._lost is None and keeping:
+            if lost is None and keeping:
                 await asyncio.wait(keeping, timeout=_TO_FINISH)
-            for task in (*keeping, *hearing, told, campaign):
+            ending = [*keeping, *hearing, told]
+            for task in ending:
                 task.cancel()
+            # The lead goes last, when nothing is under way any more.
+            await asyncio.wait(ending)
+            campaign.cancel()
         self._say("stopped")
-        return self._lost
-
-    async def _campaign(self) -> None:
-        """Leads as long as the Lease is ours, and returns when it is lost."""
-        if self._running.lease is None:
-            self._lead()
-            await self._stopping.wait()
-            return
-        elector = Elector(self._transport, self._running.lease, time.time)
-        async with aclosing(elector.standings()) as standings:
-            async for standing in standings:
-                if standing.leading:
-                    self._say("leading", lease=self._running.lease.name)
-                    self._lead()
-                elif self.leading.is_set():
-                    self.leading.clear()
-                    why = standing.error or f"{standing.holder or 'nobody'} leads now"
-                    self._lost = ApiError(None, LEASE_LOST, f"{self._running.lease.name}: {why}")
-                    return
-                else:
-                    self._say(
-                        "waits for the lead",
-                        warning=standing.error is not None,
-                        holder=standing.holder,
-                        error=standing.error,
-                    )
-
-    def _lead(self) -> None:
-        self.leading.set()
-        for _, news in self._reconcilers:
-            news.set()
+        return lost
 
     async def _hear(self) -> None:
         while True:
@@ -206,7 +180,7 @@ class Runner:
     async def _keep(self, reconciler: Reconciler, news: asyncio.Event) -> None:
         """Calls one reconciler whenever it is time to, until the end is told."""
         await _unless(self._stopping, self.ready.wait)
-        await _unless(self._stopping, self.leading.wait)
+        await _unless(self._stopping, self._lead.held.wait)
         while not self._stopping.is_set():
             news.clear()
             due = await reconciler.reconcile()
