@@ -1,0 +1,121 @@
+"""`closeby controllers`: keep PodGroups, AppGroups and NetworkTopologies of a live cluster true."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from closeby.cli.options import Election, connects, elects
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from closeby.controllers.running import Reconciler
+    from closeby.kube.errors import ApiError
+    from closeby.kube.transport import Transport
+
+#: Who the controllers are in Events and Leases.
+CONTROLLER = "closeby-controllers"
+POD_GROUPER = "pod-grouper"
+APP_GROUPS = "app-groups"
+NETWORK_TOPOLOGIES = "network-topologies"
+NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
+
+
+@click.command(name="controllers")
+@connects
+@click.option(
+    "--only",
+    metavar="NAME",
+    type=click.Choice(NAMES),
+    multiple=True,
+    help=f"Run this controller and no other: {', '.join(NAMES)}. May be repeated.",
+)
+@click.option(
+    "--scheduler-name",
+    metavar="NAME",
+    default="closeby",
+    show_default=True,
+    help="The pod-grouper groups pods whose spec.schedulerName is this.",
+)
+@elects(CONTROLLER)
+@click.option(
+    "--dry-run", is_flag=True, help="Let the server check all that would be written, but keep nothing."
+)
+def command(
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    only: tuple[str, ...],
+    scheduler_name: str,
+    election: Election,
+    dry_run: bool,
+) -> None:
+    """Run closeby's controllers on a live cluster, until SIGTERM or Ctrl-C.
+
+    pod-grouper makes a PodGroup of each workload that asks for a gang (by annotations such as
+    kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and
+    network-topologies keep the status of AppGroups and NetworkTopologies. Ends with exit code 1 if another
+    replica took the lead over, so that it is started anew; a dry run keeps nothing and needs no lead.
+
+    \b
+    Example:
+      closeby controllers --only pod-grouper --dry-run
+    """
+    from closeby.cli.identity import replica
+    from closeby.cli.inputs import Unusable
+    from closeby.cli.log_lines import log_line
+    from closeby.cli.long_running import run_until_told
+    from closeby.controllers.running import Runner, Running
+    from closeby.kube.connection import connect
+    from closeby.kube.dry_run import DryTransport
+    from closeby.kube.faults import Fault
+    from closeby.kube.leading import LEASE_LOST
+    from closeby.kube.lease import LeaseSettings
+    from closeby.kube.transport import Transport
+
+    connection = connect(kubeconfig, context)
+    if isinstance(connection, Fault):
+        raise Unusable(str(connection))
+    instance = replica(CONTROLLER)
+    lease = LeaseSettings(
+        namespace=election.namespace or connection.namespace, name=election.name, identity=instance
+    )
+    running = Running(lease=lease if election.wanted and not dry_run else None)
+
+    async def work(transport: "Transport", stop: "asyncio.Event") -> "ApiError | None":
+        names = only or NAMES
+        log_line("starting", cluster=transport.source, controllers=",".join(names), dry_run=dry_run or None)
+        reconcilers = _reconcilers(transport, names, scheduler_name, instance)
+        return await Runner(transport, reconcilers, running, log_line).run(stop)
+
+    error = run_until_told(DryTransport(connection) if dry_run else Transport(connection), work)
+    if error is None:
+        return
+    if error.reason == LEASE_LOST:
+        log_line("the lead is lost", warning=True, error=error)
+        raise SystemExit(1)
+    raise Unusable(
+        f"{connection.url} ({connection.source}) can't be talked to: {error}",
+        "check the address, the credentials and whether the server runs",
+    )
+
+
+def _reconcilers(
+    transport: "Transport", names: "Sequence[str]", scheduler_name: str, instance: str
+) -> "list[Reconciler]":
+    from closeby.cli.log_lines import log_line
+    from closeby.controllers.app_groups import AppGroupController
+    from closeby.controllers.network_topologies import NetworkTopologyController
+    from closeby.controllers.pod_grouper import Grouping, PodGrouper
+    from closeby.kube.writer import Writer
+
+    writer = Writer(transport, CONTROLLER, instance)
+    made: dict[str, Reconciler] = {
+        POD_GROUPER: PodGrouper(
+            transport, Grouping(scheduler_name=scheduler_name, instance=instance), log_line
+        ),
+        APP_GROUPS: AppGroupController(writer, log_line),
+        NETWORK_TOPOLOGIES: NetworkTopologyController(writer, log_line),
+    }
+    return [made[name] for name in dict.fromkeys(names)]
