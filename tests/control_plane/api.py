@@ -35,12 +35,13 @@ class ApiError(Exception):
 class Api:
     """A client with up to 32 requests at once; paths are as in `/api/v1/nodes`."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, accept: str = "application/json") -> None:
         self._access = access
+        self._accept = accept
         self._sockets: list[socket.socket] = []
 
     async def __aenter__(self) -> Self:
-        headers = {"Accept": "application/json", "User-Agent": "closeby-tests"}
+        headers = {"Accept": self._accept, "User-Agent": "closeby-tests"}
         if self._access.token is not None:
             headers["Authorization"] = f"Bearer {self._access.token}"
         self._session = aiohttp.ClientSession(

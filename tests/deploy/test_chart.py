@@ -103,7 +103,7 @@ def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:
 
 
 def test_the_configuration_is_one_that_closeby_takes(helm: Path, tmp_path: Path) -> None:
-    values = {
+    values: dict[str, Any] = {
         "configuration": {
             "schedulerName": "near",
             "plugins": [

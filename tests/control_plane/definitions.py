@@ -1,0 +1,32 @@
+"""closeby's own kinds in a control plane."""
+
+import asyncio
+from pathlib import Path
+
+import yaml
+
+from tests.control_plane.api import Api, Object
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FILES = sorted((Path(__file__).parents[2] / "deploy" / "crds").glob("*.yaml"))
+
+
+async def define(api: Api) -> dict[str, Object]:
+    """Applies the definitions and waits until their kinds are served; returns them by name, as they stand."""
+    return {name: await _defined(api, name, one) for name, one in _definitions().items()}
+
+
+def _definitions() -> dict[str, Object]:
+    found = [yaml.safe_load(file.read_text()) for file in FILES]
+    return {one["metadata"]["name"]: one for one in found}
+
+
+async def _defined(api: Api, name: str, definition: Object) -> Object:
+    await api.patch(f"{CRDS}/{name}", definition, kind="apply", fieldManager="closeby-tests", force="true")
+    async with asyncio.timeout(60):
+        while True:
+            found = await api.get(f"{CRDS}/{name}")
+            conditions = found.get("status", {}).get("conditions") or ()
+            if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+                return found
+            await asyncio.sleep(0.05)
