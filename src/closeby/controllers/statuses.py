@@ -87,7 +87,7 @@ def changes_of(before: Mapping[str, object], wanted: Wanted, now: float) -> dict
     fields = dict(wanted.fields)
     if wanted.types:
         conditions = _merged(before.get("conditions"), wanted, now)
-        fields["conditions"] = conditions if conditions or before.get("conditions") else None
+        fields["conditions"] = conditions or ([] if "conditions" in before else None)
     return {name: value for name, value in fields.items() if before.get(name) != value}
 
 

@@ -1,0 +1,82 @@
+"""What the spec of a NetworkTopology asks for, and what is said of what makes no sense."""
+
+from typing import Any
+
+import pytest
+
+from closeby.controllers.network_settings import Settings, read_settings
+
+ADDRESS = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"
+
+
+def test_the_keps_example() -> None:
+    provider = {"type": "Prometheus", "address": ADDRESS}
+    found = read_settings(
+        "a/b",
+        {
+            "metricProvider": provider,
+            "topologyAlgorithm": "Dijkstra",
+            "freqUpdate": 5,
+            "timeRangeInMinutes": 30,
+        },
+    )
+    assert found.measured and found.problems == ()
+    assert found.settings == Settings(address=ADDRESS, frequency=5, time_range=30)
+    assert found.settings.metric == "netperf_p50_latency_microseconds"
+
+
+@pytest.mark.parametrize("provider", [None, {}, []])
+def test_without_a_provider_nobody_measures(provider: object) -> None:
+    found = read_settings("a/b", {"metricProvider": provider})
+    assert (found.measured, found.settings, found.problems) == (False, Settings(), ())
+
+
+def test_the_schema_of_the_kep_has_a_list_of_providers() -> None:
+    provider = {"address": ADDRESS, "token": "t", "metric": "netperf_p99_latency_microseconds"}
+    found = read_settings("a/b", {"metricProvider": [provider]})
+    expected = Settings(address=ADDRESS, token="t", metric="netperf_p99_latency_microseconds")
+    assert (found.measured, found.settings, found.problems) == (True, expected, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"freqUpdate": 0}, "freqUpdate", "0 is no usable number of minutes"),
+        ({"freqUpdate": -5}, "freqUpdate", "-5 is no usable number of minutes"),
+        ({"freqUpdate": 1441}, "freqUpdate", "1441 is no usable number of minutes"),
+        ({"freqUpdate": True}, "freqUpdate", "True is no usable number of minutes"),
+        ({"freqUpdate": "5m"}, "freqUpdate", "'5m' is no usable number of minutes"),
+        ({"timeRangeInMinutes": 0}, "timeRangeInMinutes", "0 is no usable number of minutes"),
+        ({"timeRangeInMinutes": 10**9}, "timeRangeInMinutes", "1000000000 is no usable number of minutes"),
+        (
+            {"metricProvider": {"type": "SignalFx"}},
+            "metricProvider.type",
+            "'SignalFx' is not a provider of latencies",
+        ),
+        ({"metricProvider": {"type": "Prometheus"}}, "metricProvider.address", "is missing"),
+        ({"metricProvider": "here"}, "metricProvider.address", "is missing"),
+        (
+            {"metricProvider": {"address": "file:///etc/passwd"}},
+            "metricProvider.address",
+            "'file:///etc/passwd' is no URL",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_told_and_not_used(spec: dict[str, Any], field: str, message: str) -> None:
+    found = read_settings("a/b", spec)
+    (problem,) = found.problems
+    assert (problem.field, problem.message) == (f"spec.{field}", message)
+    assert problem.object == "NetworkTopology/a/b"
+    assert problem.remedy
+    assert found.settings == Settings()
+    assert found.measured == ("metricProvider" in spec)
+
+
+def test_a_metric_that_prometheus_would_not_take() -> None:
+    found = read_settings("a/b", {"metricProvider": {"address": ADDRESS, "metric": "up} or {x"}})
+    (problem,) = found.problems
+    assert (problem.field, problem.message) == (
+        "spec.metricProvider.metric",
+        "'up} or {x' is no name of a metric",
+    )
+    assert found.settings == Settings(address=ADDRESS)
