@@ -26,13 +26,30 @@ def write_kubeconfig(path: Path, server: str, authority: Path, user: str, token:
         "server": server,
         "certificate-authority-data": base64.b64encode(authority.read_bytes()).decode(),
     }
+    return _write(path, cluster, {"user": user}, {"name": user, "user": {"token": token}})
+
+
+def write_kubeconfig_as(path: Path, of: Path, user: str, token: str, namespace: str) -> Path:
+    """The cluster of the kubeconfig `of` as somebody else, who is in `namespace` if nothing is said."""
+    document = yaml.safe_load(of.read_text())
+    context = _named(document, "contexts", document["current-context"])["context"]
+    cluster = dict(_named(document, "clusters", context["cluster"])["cluster"])
+    authority = cluster.get("certificate-authority")
+    if authority:
+        cluster["certificate-authority"] = str((of.parent / authority).resolve())
+    return _write(
+        path, cluster, {"user": user, "namespace": namespace}, {"name": user, "user": {"token": token}}
+    )
+
+
+def _write(path: Path, cluster: dict[str, Any], context: dict[str, str], user: dict[str, Any]) -> Path:
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", **context}}],
         "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [user],
     }
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(document, sort_keys=False))

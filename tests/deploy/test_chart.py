@@ -83,13 +83,24 @@ def test_what_selects_the_pods_of_a_component_selects_no_others(helm: Path, comp
     for other in COMPONENTS:
         labels = of_kind(text, "Deployment")[f"closeby-{other}"]["spec"]["template"]["metadata"]["labels"]
         assert (wanted.items() <= labels.items()) == (other == component)
-    service = of_kind(text, "Service")[f"{name}-metrics"]
-    assert service["spec"]["selector"] == wanted
-    monitor = of_kind(text, "ServiceMonitor")[name]
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert monitor["metadata"]["labels"]["a"] == "b"
     assert of_kind(text, "PodDisruptionBudget")[name]["spec"]["selector"]["matchLabels"] == wanted
     assert deployment["template"]["spec"]["serviceAccountName"] == name in of_kind(text, "ServiceAccount")
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_who_has_metrics_is_monitored(helm: Path, component: str) -> None:
+    text = rendered(helm, *ASKING)
+    name = f"closeby-{component}"
+    deployment = of_kind(text, "Deployment")[name]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    told = any("--metrics-address" in one for one in container["args"])
+    assert told == ("livenessProbe" in container) == (name in of_kind(text, "ServiceMonitor"))
+    if told:
+        service = of_kind(text, "Service")[f"{name}-metrics"]
+        assert service["spec"]["selector"] == deployment["selector"]["matchLabels"]
+        monitor = of_kind(text, "ServiceMonitor")[name]
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert monitor["metadata"]["labels"]["a"] == "b"
 
 
 def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:

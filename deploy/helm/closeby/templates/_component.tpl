@@ -1,5 +1,5 @@
 {{/*
-The workload of one component: a list of the root, the component's name, its values and its arguments.
+The workload of one component: a list of the root, the component's name, its values and arguments of its own.
 The scheduler and the controllers differ in their arguments, their rights, and whether they read the configuration.
 */}}
 {{- define "closeby.component" -}}
@@ -8,7 +8,13 @@ The scheduler and the controllers differ in their arguments, their rights, and w
 {{- $values := index . 2 }}
 {{- $arguments := index . 3 }}
 {{- $configured := eq $component "scheduler" }}
+{{- /* The controllers tell neither their health nor numbers yet. */}}
+{{- $served := eq $component "scheduler" }}
 {{- $name := printf "%s-%s" (include "closeby.fullname" $root) $component }}
+{{- $common := list "--leader-elect" (printf "--lease-name=%s" $name) }}
+{{- if $served }}
+{{- $common = append $common "--metrics-address=:8080" }}
+{{- end }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -73,16 +79,8 @@ spec:
           image: {{ include "closeby.image" $root }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           args:
-            {{- toYaml (concat $arguments $values.extraArgs) | nindent 12 }}
-          env:
-            - name: POD_NAME
-              valueFrom:
-                fieldRef:
-                  fieldPath: metadata.name
-            - name: POD_NAMESPACE
-              valueFrom:
-                fieldRef:
-                  fieldPath: metadata.namespace
+            {{- toYaml (concat (list $component) $common $arguments $values.extraArgs) | nindent 12 }}
+          {{- if $served }}
           ports:
             - name: metrics
               containerPort: 8080
@@ -104,6 +102,7 @@ spec:
               port: metrics
             periodSeconds: 5
             timeoutSeconds: 5
+          {{- end }}
           resources:
             {{- toYaml $values.resources | nindent 12 }}
           securityContext:
@@ -144,6 +143,7 @@ spec:
                   matchLabels:
                     {{- include "closeby.selector" (list $root $component) | nindent 20 }}
         {{- end }}
+{{- if $served }}
 ---
 apiVersion: v1
 kind: Service
@@ -162,6 +162,7 @@ spec:
     - name: metrics
       port: 8080
       targetPort: metrics
+{{- end }}
 {{- if $values.podDisruptionBudget.enabled }}
 ---
 apiVersion: policy/v1
@@ -177,7 +178,7 @@ spec:
     matchLabels:
       {{- include "closeby.selector" (list $root $component) | nindent 6 }}
 {{- end }}
-{{- if $root.Values.metrics.serviceMonitor.enabled }}
+{{- if and $served $root.Values.metrics.serviceMonitor.enabled }}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
@@ -232,7 +233,7 @@ rules:
     verbs: [create]
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
-    resourceNames: [closeby-{{ index . 1 }}]
+    resourceNames: [{{ $name }}]
     verbs: [get, update]
 ---
 apiVersion: rbac.authorization.k8s.io/v1

@@ -1,0 +1,154 @@
+"""The chart's rights in a real cluster, and programs that run with them and nothing else."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.control_plane.access import write_kubeconfig_as
+from tests.control_plane.api import Api
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.definitions import define
+from tests.deploy.helm import objects, rendered
+from tests.kube.live import eventually
+
+_PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+
+
+@dataclass(frozen=True)
+class Release:
+    """What was rendered for one namespace, after which everything in it is called."""
+
+    namespace: str
+    objects: list[dict[str, Any]]
+
+    def account(self, component: str) -> str:
+        """Name of a component's service account."""
+        return f"{self.namespace}-{component}"
+
+    def user(self, component: str) -> str:
+        """As the API server calls the component."""
+        return f"system:serviceaccount:{self.namespace}:{self.account(component)}"
+
+    def arguments(self, component: str, folder: Path) -> tuple[list[str], int]:
+        """Those of the component's container, for this machine, and the port that it listens on.
+
+        What its container finds in /etc/closeby is in ``folder``.
+        """
+        for one in self.objects:
+            if one["kind"] == "ConfigMap":
+                for name, content in one["data"].items():
+                    (folder / name).write_text(content)
+        (container,) = self._one("Deployment", self.account(component))["spec"]["template"]["spec"][
+            "containers"
+        ]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        given = [str(one).replace("/etc/closeby", str(folder)) for one in container["args"]]
+        return [one.replace("=:8080", f"=127.0.0.1:{port}") for one in given if "--met" not in one], port
+
+    def _one(self, kind: str, name: str) -> dict[str, Any]:
+        (found,) = (one for one in self.objects if one["kind"] == kind and one["metadata"]["name"] == name)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def installed(helm: Path, api: Api, namespace: str) -> AsyncIterator[Release]:
+    """The definitions and the rights of a release, with a scheduler name of its own, inside the context."""
+    text = rendered(
+        helm,
+        f"--namespace={namespace}",
+        "--set",
+        f"fullnameOverride={namespace},configuration.schedulerName={namespace}",
+    )
+    release = Release(namespace, objects(text))
+    await define(api)
+    paths = []
+    try:
+        for one in release.objects:
+            path = _PATHS.get(one["kind"])
+            if path is not None:
+                await api.create(path.format(namespace=namespace), one)
+                paths.append(f"{path.format(namespace=namespace)}/{one['metadata']['name']}")
+        for component in ("scheduler", "controllers"):
+            await _known(api, release.user(component))
+        yield release
+    finally:
+        for path in paths:
+            await api.delete(path)
+
+
+async def allowed(api: Api, user: str, verb: str, resource: str, **more: str) -> bool:
+    """Whether the API server would let this service account do it; ``resource`` is ``group/resource``."""
+    group, _, plural = resource.rpartition("/")
+    plural, _, part = plural.partition(":")
+    namespace = user.split(":")[2]
+    review = {
+        "spec": {
+            "user": user,
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{namespace}",
+                "system:authenticated",
+            ],
+            "resourceAttributes": {
+                "verb": verb,
+                "group": group,
+                "resource": plural,
+                "subresource": part,
+                **more,
+            },
+        }
+    }
+    answer = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+async def kubeconfig(control_plane: ControlPlane, api: Api, release: Release, component: str) -> Path:
+    """A file with a token of the component's service account, as its pods get one."""
+    account = release.account(component)
+    answer = await api.create(
+        f"/api/v1/namespaces/{release.namespace}/serviceaccounts/{account}/token",
+        {"spec": {"expirationSeconds": 3600}},
+    )
+    path = control_plane.kubeconfig.parent / f"{account}.kubeconfig"
+    return write_kubeconfig_as(
+        path, control_plane.kubeconfig, account, answer["status"]["token"], release.namespace
+    )
+
+
+@contextlib.contextmanager
+def running(arguments: list[str], kubeconfig: Path, log: Path) -> Iterator[None]:
+    """`closeby` with these arguments inside the context; it must still run at its end, and stop when told."""
+    command = [sys.executable, "-m", "closeby", *arguments, "--kubeconfig", str(kubeconfig)]
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            yield
+            assert process.poll() is None, log.read_text()
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    assert process.returncode == 0, log.read_text()
+
+
+async def _known(api: Api, user: str) -> None:
+    """The API server learns of roles through watches of its own."""
+
+    async def known() -> bool:
+        return await allowed(api, user, "list", "nodes")
+
+    await eventually(known, 20)
