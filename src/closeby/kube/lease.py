@@ -19,6 +19,9 @@ from closeby.kube.writer import micro_time
 
 #: client-go lengthens each pause between attempts by up to this factor.
 _JITTER: Final = 1.2
+#: Attempts to hand the Lease over.
+_RELEASES: Final = 3
+_CONFLICT: Final = 409
 
 
 class LeaseSettings(Struct, frozen=True, kw_only=True):
@@ -82,7 +85,6 @@ class Elector:
         self._chance = chance or random.Random()
         self._seen: _Spec | None = None
         self._seen_at = 0.0
-        self._lease: _Lease | None = None
         #: When the last renewal that succeeded was sent.
         self._renewed_at: float | None = None
 
@@ -112,13 +114,23 @@ class Elector:
 
     async def release(self) -> None:
         """Hands the Lease over if it is ours; a failure only means that others wait until it runs out."""
-        lease, renewed = self._lease, self._renewed_at
-        self._renewed_at = None
-        if renewed is None or lease is None:
+        renewed, self._renewed_at = self._renewed_at, None
+        if renewed is None:
             return
-        now = micro_time(self._wall())
-        spec = _Spec("", 1, now, now, lease.spec.lease_transitions)
-        await self._put(_Lease(lease.metadata, spec))
+        # A renewal that was cut off may have been carried out, or be carried out right now: it is read anew.
+        for _ in range(_RELEASES):
+            body = await self._transport.send(
+                self._request("GET", _path(self._settings, self._settings.name))
+            )
+            lease = body if isinstance(body, ApiError) else _lease(body)
+            if isinstance(lease, ApiError) or lease.spec.holder_identity != self._settings.identity:
+                return
+            now = micro_time(self._wall())
+            answer = await self._put(
+                _Lease(lease.metadata, _Spec("", 1, now, now, lease.spec.lease_transitions))
+            )
+            if not isinstance(answer, ApiError) or answer.code != _CONFLICT:
+                return
 
     def _standing(self, error: ApiError | None) -> Standing:
         holder = (self._seen.holder_identity if self._seen else None) or ""
@@ -156,10 +168,9 @@ class Elector:
             if body.code != 404:
                 return body
             return await self._write(started, None)
-        try:
-            lease = _read(body)
-        except msgspec.DecodeError as error:
-            return ApiError(None, UNREADABLE, f"the Lease {settings.name} can't be read: {error}")
+        lease = _lease(body)
+        if isinstance(lease, ApiError):
+            return lease
         if lease.spec != self._seen:
             self._seen, self._seen_at = lease.spec, _now()
         holder = lease.spec.holder_identity
@@ -191,12 +202,11 @@ class Elector:
             answer = await self._put(_Lease(lease.metadata, spec))
         if isinstance(answer, ApiError):
             # Somebody was faster; who, the next look tells.
-            return None if answer.code == 409 else answer
-        try:
-            self._lease = _read(answer)
-        except msgspec.DecodeError as error:
-            return ApiError(None, UNREADABLE, f"the Lease {settings.name} can't be read: {error}")
-        self._seen, self._seen_at = self._lease.spec, _now()
+            return None if answer.code == _CONFLICT else answer
+        written = _lease(answer)
+        if isinstance(written, ApiError):
+            return written
+        self._seen, self._seen_at = written.spec, _now()
         self._renewed_at = started
         return None
 
@@ -214,6 +224,13 @@ class Elector:
             retry=Retry.NEVER,
             within=self._settings.deadline / 2,
         )
+
+
+def _lease(body: bytes) -> _Lease | ApiError:
+    try:
+        return _read(body)
+    except msgspec.DecodeError as error:
+        return ApiError(None, UNREADABLE, f"the Lease can't be read: {error}")
 
 
 def _path(settings: LeaseSettings, name: str = "") -> str:

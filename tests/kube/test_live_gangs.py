@@ -1,0 +1,425 @@
+"""Starts of gangs on a real API server: the plan before the first binding, a process that ends in the middle,
+what the PodGroup says meanwhile, and who leads.
+"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.control_plane.api import Api, Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined
+from tests.kube.faulty_proxy import Proxy, Refuse
+from tests.kube.live import through_proxy, unique
+from tests.kube.test_live_scheduler import World, host, until, world
+
+#: Two racks that hold the gang of eight; nothing but the plan says which nodes of a rack it takes.
+HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(2) for i in range(3)]
+#: Seconds in which another replica goes on at the latest, by the Lease's 10 s, and 2 s to look.
+FAIL_OVER = 13.0
+
+
+async def group_of(it: World, name: str) -> Object:
+    """The PodGroup as it stands."""
+    return await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups/{name}")
+
+
+async def condition(it: World, name: str, type_: str = "Scheduled") -> Object:
+    """A condition of the PodGroup; empty when it is not there."""
+    conditions = (await group_of(it, name)).get("status", {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == type_), {})
+
+
+async def until_said(it: World, name: str, reason: str, type_: str = "Scheduled") -> Object:
+    """Waits until the condition has this reason."""
+    found: Object = {}
+
+    async def said() -> bool:
+        found.clear()
+        found.update(await condition(it, name, type_))
+        return found.get("reason") == reason
+
+    await until(said)
+    return found
+
+
+def planned(group: Object) -> dict[str, str]:
+    """pod -> node of a PodGroup's plan."""
+    nodes = group.get("status", {}).get("plan", {}).get("nodes", ())
+    return {pod["name"]: one["name"] for one in nodes for pod in one["pods"]}
+
+
+@asynccontextmanager
+async def behind_proxy(
+    control_plane: ControlPlane, namespace: str, *hosts: Object
+) -> AsyncIterator[tuple[World, Proxy]]:
+    async with (
+        world(control_plane, namespace, *hosts) as seen,
+        through_proxy(control_plane.access()) as (proxy, transport),
+    ):
+        yield World(seen.api, transport, namespace, topology=seen.topology), proxy
+
+
+class TestThePlan:
+    def test_it_stands_before_the_first_binding_and_goes_after_the_last(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
+        plans: list[dict[str, str]] = []
+
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy):
+
+                async def look() -> None:
+                    plans.append(planned(await group_of(it, "g")))
+
+                proxy.before("POST", "/binding", look)
+                async with it.scheduling():
+                    await it.gang("g", 8, required="rack")
+                    placed = await it.bound(8)
+                    assert plans == [placed]
+                    said = await until_said(it, "g", "Placed")
+                    group = await group_of(it, "g")
+                rack = next(iter(placed.values())).partition("-")[0]
+                assert (said["status"], said["message"]) == ("True", f"8 members are placed in z1/{rack}")
+                assert said["observedGeneration"] == 1
+                assert (group["status"]["scheduled"], group["status"]["domain"]) == (8, f"z1/{rack}")
+                assert "plan" not in group["status"]
+                # One for the plan, one for the end.
+                assert proxy.count("PATCH", "/podgroups/g/status") == 2
+
+        asyncio.run(run())
+
+    def test_without_it_nothing_is_bound(self, control_plane: ControlPlane, namespace: str) -> None:
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy), it.scheduling():
+                proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=9)
+                await it.gang("g", 4, required="rack")
+                await until(lambda: _seen(proxy, "/podgroups/g/status", 6))
+                assert proxy.count("POST", "/binding") == 0
+                await it.bound(4)
+
+        async def _seen(proxy: Proxy, part: str, number: int) -> bool:
+            return proxy.count("PATCH", part) >= number
+
+        asyncio.run(run())
+
+    def test_single_pods_and_late_members_need_none(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy), it.scheduling():
+                await it.gang("one", 1)
+                await it.bound(1)
+                await until_said(it, "one", "Placed")
+                assert proxy.count("PATCH", "/podgroups/one/status") == 1
+                await it.create(it.pod("one-late", gang="one"))
+                await it.bound(2)
+
+                async def counted() -> bool:
+                    return bool((await group_of(it, "one"))["status"]["scheduled"] == 2)
+
+                await until(counted)
+
+        asyncio.run(run())
+
+
+class TestConditions:
+    def test_a_gang_that_waits_says_why_once(self, control_plane: ControlPlane, namespace: str) -> None:
+        async def run() -> None:
+            hosts = [host("n1", "r1", 2), host("n2", "r2", 3)]
+            async with world(control_plane, namespace, *hosts) as it, it.scheduling():
+                await it.gang("wide", 4, required="rack")
+                said = await until_said(it, "wide", "TopologyPlacementFailed")
+                assert said["status"] == "False"
+                assert "no rack of topology" in said["message"]
+                version = (await group_of(it, "wide"))["metadata"]["resourceVersion"]
+                async with joined(it.api, [host("small", "r3", 1)]):
+                    await asyncio.sleep(2.0)
+                assert (await group_of(it, "wide"))["metadata"]["resourceVersion"] == version
+                async with joined(it.api, [host("n3", "r2", 3)]):
+                    await it.bound(4)
+                    assert (await until_said(it, "wide", "Placed"))["status"] == "True"
+
+        asyncio.run(run())
+
+    def test_what_is_wrong_with_it_stands_there_until_it_is_mended(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
+        async def run() -> None:
+            async with world(control_plane, namespace, host("n1")) as it, it.scheduling():
+                await it.create_group("g", 2)
+                path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g"
+                constraint = {"topology": "nowhere", "preferredTopologyLevel": "rack"}
+                await it.api.patch(path, {"spec": {"topologyConstraint": constraint}}, kind="merge")
+                await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2)))
+                await it.bound(2)
+                said = await until_said(it, "g", "TopologyNotFound", "Valid")
+                assert said["status"] == "False"
+                assert "nowhere" in said["message"]
+                await it.api.patch(path, {"spec": {"topologyConstraint": None}}, kind="merge")
+                await it.create(it.pod("g-late", gang="g"))
+                said = await until_said(it, "g", "Valid", "Valid")
+                assert said["status"] == "True"
+
+        asyncio.run(run())
+
+    def test_conditions_of_others_are_left_alone(self, control_plane: ControlPlane, namespace: str) -> None:
+        async def run() -> None:
+            async with world(control_plane, namespace, host("n1")) as it, it.scheduling():
+                await it.create_group("g", 2)
+                path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g/status"
+                theirs = {"type": "Mine", "status": "True", "reason": "R", "message": "m"}
+                theirs["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+                await it.api.patch(path, {"status": {"conditions": [theirs]}}, kind="merge")
+                await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2)))
+                await it.bound(2)
+                await until_said(it, "g", "Placed")
+                assert (await condition(it, "g", "Mine"))["message"] == "m"
+
+        asyncio.run(run())
+
+
+class TestEviction:
+    def test_only_who_asked_for_it_and_only_what_comes_back(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
+        """The last member of two gangs is refused for ever; the one that asks for it gives its nodes back."""
+        hosts = [host("n1", "r1", 4), host("n2", "r2", 4)]
+
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *hosts) as (it, proxy), it.scheduling():
+                for name in ("keeps", "leaves"):
+                    proxy.inject("POST", f"/pods/{name}-3/binding", Refuse(403), times=1000)
+                    await it.create_group(name, 4, required="rack")
+                path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/leaves"
+                patient = {"onPartial": "Evict", "completionTimeout": "3s"}
+                await it.api.patch(path, {"spec": {"placement": patient}}, kind="merge")
+                owner = await it.api.create(
+                    f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": unique("owner")}}
+                )
+                for name in ("keeps", "leaves"):
+                    pods = [it.pod(f"{name}-{i}", gang=name) for i in range(4)]
+                    for pod in pods[1:]:
+                        pod["metadata"]["ownerReferences"] = [
+                            {
+                                "apiVersion": "v1",
+                                "kind": "ConfigMap",
+                                "name": owner["metadata"]["name"],
+                                "uid": owner["metadata"]["uid"],
+                                "controller": True,
+                            }
+                        ]
+                    await it.create(*pods)
+                await it.bound(6)
+
+                async def gone() -> bool:
+                    return not {"leaves-1", "leaves-2"} & (await it.pods()).keys()
+
+                await until(gone)
+                pods_left = await it.placed()
+                # Nobody would make leaves-0 anew, and the other gang did not ask for anything.
+                assert set(pods_left) == {"keeps-0", "keeps-1", "keeps-2", "leaves-0"}
+                events = await it.events("Evicted")
+                assert [one["regarding"]["name"] for one in events] == ["leaves"]
+                assert planned(await group_of(it, "keeps")).keys() == {f"keeps-{i}" for i in range(4)}
+
+        asyncio.run(run())
+
+
+@asynccontextmanager
+async def replica(
+    it: World, proxy: Proxy, folder: Path, *arguments: str
+) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    """`closeby scheduler` as a process of its own, which is killed in the end."""
+    kubeconfig = folder / f"{unique('kubeconfig')}.yaml"
+    kubeconfig.write_text(
+        f"""
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "{proxy.url}"}}}}]
+users: [{{name: u, user: {{token: "{proxy.access.token or ""}"}}}}]
+"""
+    )
+    command = [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(kubeconfig)]
+    command += ["--scheduler-name", it.name, "--lease-namespace", it.namespace, *arguments]
+    with (folder / f"{unique('log')}.txt").open("wb") as log:
+        process = await asyncio.to_thread(subprocess.Popen, command, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+
+
+def hold_back(proxy: Proxy, namespace: str, *members: int) -> None:
+    """The server does not answer to the bindings of these members."""
+    for member in members:
+        proxy.inject("POST", f"/{namespace}/pods/g-{member}/binding", Refuse(503), times=1000)
+
+
+class TestTheEndOfAProcess:
+    @pytest.mark.parametrize("bound", [0, 1, 7])
+    def test_the_next_one_carries_the_start_on(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path, bound: int
+    ) -> None:
+        """Killed after so many of eight bindings: each of the others goes where it was promised to."""
+
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy):
+                hold_back(proxy, namespace, *range(bound, 8))
+                async with replica(it, proxy, tmp_path, "--no-leader-elect") as process:
+                    await it.gang("g", 8, required="rack")
+
+                    async def begun() -> bool:
+                        promised = planned(await group_of(it, "g"))
+                        return len(promised) == 8 and len(await it.placed()) == bound
+
+                    await until(begun)
+                    promised = planned(await group_of(it, "g"))
+                    process.send_signal(signal.SIGKILL)
+                    await asyncio.to_thread(process.wait)
+                proxy.forgive()
+                async with replica(it, proxy, tmp_path, "--no-leader-elect"):
+                    assert await it.bound(8) == promised
+                    await until_said(it, "g", "Placed")
+                    assert "plan" not in (await group_of(it, "g"))["status"]
+                    pods = await it.pods()
+                ranks = [one["metadata"]["labels"]["closeby.dev/rank"] for one in pods.values()]
+                assert sorted(ranks, key=int) == [str(i) for i in range(8)]
+
+        asyncio.run(run())
+
+    def test_whose_place_is_taken_meanwhile_stays_in_the_domain(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy):
+                hold_back(proxy, namespace, 6, 7)
+                async with replica(it, proxy, tmp_path, "--no-leader-elect"):
+                    await it.gang("g", 8, required="rack")
+                    first = await it.bound(6)
+                    promised = planned(await group_of(it, "g"))
+                node = promised["g-7"]
+                await it.create(it.pod("thief", 1, schedulerName="nobody"))
+                binding = {"metadata": {"name": "thief"}, "target": {"kind": "Node", "name": node}}
+                await it.api.create(f"/api/v1/namespaces/{namespace}/pods/thief/binding", binding)
+                proxy.forgive()
+                async with replica(it, proxy, tmp_path, "--no-leader-elect"):
+                    placed = await it.bound(9)
+                del placed["thief"]
+                assert {name: placed[name] for name in first} == first
+                assert len({one.partition("-")[0] for one in placed.values()}) == 1
+                assert Counter(placed.values())[node] == 3
+
+        asyncio.run(run())
+
+    def test_a_gang_of_which_all_is_bound_is_told_so(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
+        """Killed between the last binding and the word that all is well."""
+
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy):
+
+                async def no_more() -> None:
+                    proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
+
+                proxy.before("POST", "/binding", no_more)
+                async with replica(it, proxy, tmp_path, "--no-leader-elect"):
+                    await it.gang("g", 4, required="rack")
+                    await it.bound(4)
+                assert len(planned(await group_of(it, "g"))) == 4
+                proxy.forgive()
+                async with replica(it, proxy, tmp_path, "--no-leader-elect"):
+                    await until_said(it, "g", "Placed")
+                    assert "plan" not in (await group_of(it, "g"))["status"]
+
+        asyncio.run(run())
+
+
+class TestTwoReplicas:
+    def test_the_other_goes_on_when_the_leader_is_killed_in_the_middle(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
+        async def run() -> None:
+            async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy):
+                access = control_plane.access()
+                async with (
+                    through_proxy(access) as (other_proxy, _),
+                    replica(it, proxy, tmp_path) as first,
+                ):
+                    await until(lambda: _leads(it.api, namespace))
+                    async with replica(it, other_proxy, tmp_path):
+                        hold_back(proxy, namespace, 3, 4, 5, 6, 7)
+                        await it.gang("g", 8, required="rack")
+                        await it.bound(3)
+                        promised = planned(await group_of(it, "g"))
+                        # The one that stands by hears of it all, and writes nothing.
+                        await until(lambda: _heard(other_proxy))
+                        assert other_proxy.count("POST", "/binding") == 0
+                        assert other_proxy.count("PATCH", "") == 0
+                        began = time.monotonic()
+                        first.send_signal(signal.SIGKILL)
+                        placed = await it.bound(8)
+                        took = time.monotonic() - began
+                        assert placed == promised
+                        assert took < FAIL_OVER
+                        # No binding was sent twice: three by the first, five by the other.
+                        assert other_proxy.count("POST", "/binding") == 5
+                        await until_said(it, "g", "Placed")
+
+        async def _leads(api: Api, namespace: str) -> bool:
+            found = await api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+            return any(one["spec"].get("holderIdentity") for one in found["items"])
+
+        async def _heard(proxy: Proxy) -> bool:
+            return proxy.count("WATCH", "/podgroups") > 0 and proxy.count("GET", "/leases/") > 0
+
+        asyncio.run(run())
+
+    def test_a_leader_that_ends_in_peace_hands_over_at_once(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
+        async def run() -> None:
+            async with (
+                behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy),
+                replica(it, proxy, tmp_path) as first,
+            ):
+                await it.gang("a", 2)
+                await it.bound(2)
+                async with replica(it, proxy, tmp_path):
+                    await asyncio.sleep(2.0)
+                    began = time.monotonic()
+                    first.send_signal(signal.SIGTERM)
+                    assert await asyncio.to_thread(first.wait) == 0
+                    await it.gang("b", 2)
+                    await it.bound(4)
+                    assert time.monotonic() - began < 8.0
+
+        asyncio.run(run())
+
+    def test_a_leader_that_is_cut_off_ends(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
+        async def run() -> None:
+            async with (
+                behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy),
+                replica(it, proxy, tmp_path) as first,
+            ):
+                await it.gang("a", 2)
+                await it.bound(2)
+                proxy.inject("PUT", "/leases/", Refuse(503), times=1000)
+                began = time.monotonic()
+                assert await asyncio.to_thread(first.wait, 20) == 1
+                # Before another one may lead.
+                assert time.monotonic() - began < 10.0
+
+        asyncio.run(run())
