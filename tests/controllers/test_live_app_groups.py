@@ -1,0 +1,245 @@
+"""The AppGroup controller on a real API server."""
+
+import asyncio
+import contextlib
+
+from closeby.controllers.app_groups import AppGroupController
+from tests.control_plane.api import ApiError, Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import node
+from tests.controllers.at_work import Site, published, site
+
+CHAIN = """
+spec:
+  numMembers: 3
+  topologySortingAlgorithm: KahnSort
+  Pods:
+    - {name: P1, type: Pod, dependencies: [{name: P2, type: Pod}]}
+    - {name: P2, type: Pod, dependencies: [{name: P3, type: Pod}]}
+    - {name: P3, type: Pod}
+"""
+PUBLISHED = "appgroup.diktyo.x-k8s.io"
+PUBLISHED_SCHEMA = """
+spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+status:
+  type: object
+  properties:
+    runningWorkloads: {type: integer, format: int32, minimum: 0}
+    scheduleStartTime: {type: string, format: date-time}
+    topologyCalculationTime: {type: string, format: date-time}
+    topologyOrder:
+      type: array
+      items:
+        type: object
+        properties:
+          index: {type: integer, format: int32}
+          workload:
+            type: object
+            required: [kind, name, selector]
+            properties: {kind: {type: string}, name: {type: string}, selector: {type: string}}
+"""
+
+
+def controller(it: Site) -> AppGroupController:
+    return AppGroupController(it.writer, it.say)
+
+
+def order(status: Object) -> list[tuple[str, int]]:
+    return [(one["podName"], one["index"]) for one in status.get("topologyOrder", ())]
+
+
+def condition(status: Object, kind: str = "Valid") -> Object:
+    return next((one for one in status.get("conditions", ()) if one["type"] == kind), {})
+
+
+def test_the_status_appears_and_follows_the_pods(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with site(control_plane, namespace, node("w1"), node("w2")) as it:
+            await it.create("appgroups", "a1", CHAIN)
+            await it.pod("early", "a1", "P2", "w2")
+            async with it.running(controller(it)):
+                first = await it.until("appgroups", "a1", lambda one: one.get("runningPods") == 1)
+                assert order(first) == [("P1", 1), ("P2", 2), ("P3", 3)]
+                assert condition(first)["status"] == "True"
+                assert condition(first)["observedGeneration"] == 1
+                assert first["scheduleStartTime"] <= first["topologyCalculationTime"]
+                await it.pod("p1-x", "a1", "P1", "w1")
+                await it.pod("p3-x", "a1", "P3")
+                await it.pod("stranger", "a2", "P1", "w1")
+                await it.until("appgroups", "a1", lambda one: one["runningPods"] == 2)
+                await it.drop_pod("early")
+                later = await it.until("appgroups", "a1", lambda one: one["runningPods"] == 1)
+                assert later["podsScheduled"] == [{"name": "P1", "replicaID": "p1-x", "hostname": "w1"}]
+                for field in ("scheduleStartTime", "topologyCalculationTime", "topologyOrder", "conditions"):
+                    assert later[field] == first[field]
+                # What it wrote does not make it write.
+                await it.quiet("appgroups", "a1", 2.0)
+                await it.create("appgroups", "a2", CHAIN)
+                await it.until("appgroups", "a2", lambda one: one.get("runningPods") == 1)
+            # Another process finds everything as it should be.
+            before = await it.version("appgroups", "a1")
+            async with it.running(controller(it)):
+                await asyncio.sleep(1.0)
+            assert await it.version("appgroups", "a1") == before
+
+    asyncio.run(run())
+
+
+def test_the_order_follows_the_spec(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with site(control_plane, namespace) as it, it.running(controller(it)):
+            await it.create("appgroups", "a1", CHAIN)
+            first = await it.until("appgroups", "a1", order)
+            await asyncio.sleep(1.1)
+            path = it.path("appgroups", "a1")
+            await it.api.patch(path, {"spec": {"topologySortingAlgorithm": "ReverseKahn"}})
+            second = await it.until("appgroups", "a1", lambda one: order(one)[0] == ("P3", 1))
+            assert order(second) == [("P3", 1), ("P2", 2), ("P1", 3)]
+            assert second["topologyCalculationTime"] > first["topologyCalculationTime"]
+            assert condition(second)["lastTransitionTime"] == condition(first)["lastTransitionTime"]
+
+    asyncio.run(run())
+
+
+def test_circles_and_unknown_sorts_are_told_until_they_are_mended(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    circle = CHAIN.replace("{name: P3, type: Pod}\n", "{name: P3, type: Pod, dependencies: [{name: P2}]}\n")
+
+    async def run() -> None:
+        async with site(control_plane, namespace) as it, it.running(controller(it)):
+            await it.create("appgroups", "a1", circle.replace("KahnSort", "Sorted"))
+            found = await it.until("appgroups", "a1", lambda one: condition(one).get("status") == "False")
+            message = condition(found)["message"]
+            assert "P2 and P3 need each other in a circle" in message
+            assert "'Sorted' is not a sort, so KahnSort is used" in message
+            assert condition(found)["reason"] == "InvalidSpec"
+            assert [name for name, _ in order(found)] == ["P1", "P2", "P3"]
+            pods = [{"name": "P1"}, {"name": "P2"}]
+            spec = {"Pods": pods, "topologySortingAlgorithm": "TarjanSort", "numMembers": 2}
+            await it.api.patch(it.path("appgroups", "a1"), {"spec": spec})
+            mended = await it.until("appgroups", "a1", lambda one: condition(one)["status"] == "True")
+            assert [name for name, _ in order(mended)] == ["P2", "P1"]
+
+    asyncio.run(run())
+
+
+def test_the_word_of_others_stands_and_conflicts_pass(control_plane: ControlPlane, namespace: str) -> None:
+    """Somebody else changes the object all the time, so that most of what was looked at is old."""
+
+    async def run() -> None:
+        async with site(control_plane, namespace, node("w1")) as it, it.running(controller(it)):
+            await it.create("appgroups", "a1", CHAIN)
+            await it.until("appgroups", "a1", order)
+            path = it.path("appgroups", "a1")
+            theirs = {"type": "Pretty", "status": "True", "reason": "Indeed"}
+            found = await it.status("appgroups", "a1")
+            await it.api.patch(f"{path}/status", {"status": {"conditions": [*found["conditions"], theirs]}})
+
+            async def meddle() -> None:
+                for number in range(10_000):
+                    await it.api.patch(path, {"metadata": {"annotations": {"number": str(number)}}})
+                    await asyncio.sleep(0.02)
+
+            meddling = asyncio.create_task(meddle())
+            try:
+                for number in range(6):
+                    await it.pod(f"p-{number}", "a1", "P1", "w1")
+                    await asyncio.sleep(0.3)
+                await it.until("appgroups", "a1", lambda one: one.get("runningPods") == 6)
+            finally:
+                meddling.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await meddling
+            last = await it.status("appgroups", "a1")
+            assert theirs.items() <= condition(last, "Pretty").items()
+            assert len(last["podsScheduled"]) == 6
+
+    asyncio.run(run())
+
+
+def test_two_writers_of_one_field_do_not_race(control_plane: ControlPlane, namespace: str) -> None:
+    """Somebody else wants 7 pods to run, at once and for ever."""
+
+    async def run() -> None:
+        async with site(control_plane, namespace) as it, it.running(controller(it)):
+            await it.create("appgroups", "a1", CHAIN)
+            await it.until("appgroups", "a1", order)
+            path = it.path("appgroups", "a1")
+            mended = 0
+            async with asyncio.timeout(30):
+                began = asyncio.get_running_loop().time()
+                while asyncio.get_running_loop().time() - began < 6.0:
+                    if (await it.status("appgroups", "a1")).get("runningPods") != 7:
+                        await it.api.patch(f"{path}/status", {"status": {"runningPods": 7}})
+                        mended += 1
+                    await asyncio.sleep(0.02)
+            # At once, then after about 1, 2 and 4 seconds.
+            assert 2 <= mended <= 6
+
+    asyncio.run(run())
+
+
+def test_an_object_that_goes_and_comes_again_is_another_one(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with site(control_plane, namespace) as it, it.running(controller(it)):
+            for _ in range(3):
+                await it.create("appgroups", "a1", CHAIN)
+                await it.until("appgroups", "a1", order)
+                await it.api.delete(it.path("appgroups", "a1"))
+
+    asyncio.run(run())
+
+
+def test_the_published_kind(control_plane: ControlPlane, namespace: str) -> None:
+    """It arrives while the controller runs; it has no status subresource, and no conditions."""
+    api_version = f"{PUBLISHED}/v1alpha1"
+    spec = """
+spec:
+  numMembers: 2
+  topologySortingAlgorithm: KahnSort
+  workloads:
+    - workload: {kind: Deployment, name: b-deployment, selector: b}
+      dependencies: [{workload: {kind: Deployment, name: a-deployment, selector: a}}]
+    - workload: {kind: Deployment, name: a-deployment, selector: a}
+      dependencies: [{workload: {kind: Deployment, name: b-deployment, selector: b}}]
+"""
+
+    async def told(it: Site) -> list[Object]:
+        found = await it.api.get(f"/apis/events.k8s.io/v1/namespaces/{it.namespace}/events")
+        return [one for one in found["items"] if one["regarding"]["kind"] == "AppGroup"]
+
+    async def run() -> None:
+        async with (
+            site(control_plane, namespace, node("w1")) as it,
+            it.running(controller(it)),
+            published(it.api, PUBLISHED, "AppGroup", PUBLISHED_SCHEMA),
+        ):
+            for _ in range(100):
+                # A kind that is new is not served everywhere at once.
+                with contextlib.suppress(ApiError):
+                    await it.create("appgroups", "a1", spec, api_version)
+                    break
+                await asyncio.sleep(0.1)
+            first = await it.until(
+                "appgroups", "a1", lambda one: "topologyOrder" in one, api_version=api_version
+            )
+            deployments = {
+                name: {"kind": "Deployment", "name": f"{name}-deployment", "selector": name} for name in "ab"
+            }
+            assert first["topologyOrder"] == [
+                {"workload": deployments["a"], "index": 2},
+                {"workload": deployments["b"], "index": 1},
+            ]
+            await it.pod("p", "a1", "a", "w1")
+            await it.until(
+                "appgroups", "a1", lambda one: one["runningWorkloads"] == 1, api_version=api_version
+            )
+            await it.quiet("appgroups", "a1", 2.0, api_version)
+            (event,) = await told(it)
+            assert "b and a need each other in a circle" in event["note"]
+            assert (event["type"], event["reason"]) == ("Warning", "InvalidSpec")
+
+    asyncio.run(run())

@@ -1,0 +1,352 @@
+"""The NetworkTopology controller on a real API server, with a real Prometheus where there is one."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from closeby.controllers.network_topologies import NetworkTopologyController, Timing
+from closeby.kube.live import LiveScheduler
+from closeby.kube.live import Settings as LiveSettings
+from closeby.objects.configuration import Configuration, PluginEntry
+from tests.control_plane.api import Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined, node
+from tests.controllers.at_work import GROUP, KEP, WORKLOAD, Site, published, site
+from tests.controllers.prometheus import measuring
+from tests.kube.live import eventually, unique
+from tests.metrics.serving import serving
+
+#: A minute of ``freqUpdate`` lasts a second.
+QUICK = Timing(minute=1.0, retry=0.5, gathered=0.2)
+REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+
+#: Three zones of two nodes each; the third is far.
+MEASURED = {
+    ("x-1", "x-2"): 80.0,
+    ("y-1", "y-2"): 90.0,
+    ("z-1", "z-2"): 70.0,
+    ("x-1", "y-1"): 200.0,
+    ("y-2", "x-2"): 240.0,
+    ("x-1", "z-1"): 900.0,
+    ("y-1", "z-2"): 950.0,
+}
+
+
+def host(name: str, region: str = "eu", **labels: str) -> Object:
+    zone = {REGION: region, ZONE: name.partition("-")[0]}
+    return node(name, labels={**zone, **labels}, allocatable={"cpu": "4"})
+
+
+HOSTS = [host(f"{zone}-{number}") for zone in "xyz" for number in (1, 2)]
+
+
+def controller(it: Site, timing: Timing = QUICK) -> NetworkTopologyController:
+    return NetworkTopologyController(it.writer, it.say, timing=timing)
+
+
+def spec(address: str, frequency: int = 1) -> str:
+    return f"""
+spec:
+  metricProvider: {{type: Prometheus, address: "{address}"}}
+  topologyAlgorithm: Dijkstra
+  freqUpdate: {frequency}
+  timeRangeInMinutes: 1
+"""
+
+
+def costs(status: Object) -> dict[tuple[str, str], int]:
+    """Between nodes and between zones."""
+    found = {}
+    for weights in status.get("weights", ()):
+        for one in weights.get("costList", ()):
+            found[one["origin"], one["destination"]] = one["cost"]
+        for area in weights.get("topologyList", ()):
+            for origin in area["originList"]:
+                for one in origin["costList"]:
+                    found[origin["origin"], one["destination"]] = one["networkCost"]
+    return found
+
+
+def condition(status: Object, kind: str) -> Object:
+    return next((one for one in status.get("conditions", ()) if one["type"] == kind), {})
+
+
+def answering(*links: tuple[str, str, float]) -> Any:
+    """Prometheus' answer with these latencies, as it was recorded."""
+    result = [
+        {"metric": {"origin": origin, "destination": destination}, "value": [1_700_000_000.5, str(value)]}
+        for origin, destination, value in links
+    ]
+    body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+    return lambda path: (200, body)
+
+
+async def nodes_there(it: Site) -> int:
+    return len((await it.api.get("/api/v1/nodes"))["items"])
+
+
+def test_costs_follow_what_prometheus_knows(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Measured, changed, without Prometheus, and with it again."""
+
+    async def run() -> None:
+        with measuring(tmp_path) as (prometheus, probes):
+            probes.measure(MEASURED)
+            async with site(control_plane, namespace, *HOSTS) as it, it.running(controller(it)):
+                await it.create("networktopologies", "net", spec(prometheus.address))
+                first = await it.until("networktopologies", "net", costs)
+                found = costs(first)
+                assert found["x", "y"] == 220
+                assert found["x-1", "x-2"] == 80
+                assert found["x-1", "y-1"] == 200
+                # x-2 to x-1 to y-1
+                assert found["x-2", "y-1"] == 280
+                assert first["nodeCount"] == await nodes_there(it)
+                assert [condition(first, kind)["status"] for kind in ("Valid", "LatenciesMeasured")] == [
+                    "True",
+                    "True",
+                ]
+
+                # A delay changes; the median over the time range follows.
+                await asyncio.sleep(1.0)
+                probes.measure({("x-1", "y-1"): 2000.0, ("y-2", "x-2"): 2400.0})
+                second = await it.until("networktopologies", "net", lambda one: costs(one)["x", "y"] > 220)
+                assert second["weightCalculationTime"] > first["weightCalculationTime"]
+                # As far as the detour by z.
+                assert costs(second)["x", "y"] == 1850
+
+                await asyncio.to_thread(prometheus.stop)
+                third = await it.until(
+                    "networktopologies",
+                    "net",
+                    lambda one: condition(one, "LatenciesMeasured")["status"] == "False",
+                )
+                assert costs(third) == costs(second)
+                stale = condition(third, "LatenciesMeasured")
+                calculated = third["weightCalculationTime"]
+                assert stale["message"].startswith(
+                    f"the costs are those of {calculated}; {prometheus.address}"
+                )
+                assert stale["lastTransitionTime"] >= calculated
+                # It goes on trying, and has nothing to add.
+                await it.quiet("networktopologies", "net", 2.0)
+                told = [one for one in it.said("no latencies") if "can't be reached" in str(one["error"])]
+                assert len(told) == 1
+
+                await asyncio.to_thread(prometheus.start)
+                last = await it.until(
+                    "networktopologies",
+                    "net",
+                    lambda one: condition(one, "LatenciesMeasured")["status"] == "True",
+                )
+                assert last["weightCalculationTime"] > calculated
+                assert it.said("latencies again")
+
+    asyncio.run(run())
+
+
+def test_pods_go_where_it_was_measured_to_be_near(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """The caller's zone is full, so its callee goes to the nearest one, by the latencies that Prometheus has;
+    then the network changes, and so does the place of the next callee.
+    """
+    scheduler_name, network = unique("closeby"), unique("net")
+    app = """
+spec:
+  numMembers: 3
+  Pods: [{name: P1, type: Pod, dependencies: [{name: P2, type: Pod}]}, {name: P2, type: Pod}]
+"""
+
+    def pod(name: str, workload: str, **more: Any) -> Object:
+        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3"}}}
+        return {
+            "metadata": {"name": name, "labels": {GROUP: "a1", WORKLOAD: workload}},
+            "spec": {"schedulerName": scheduler_name, "containers": [container], **more},
+        }
+
+    async def run() -> None:
+        with measuring(tmp_path) as (prometheus, probes):
+            probes.measure(MEASURED)
+            arguments = {"networkTopologyName": f"{namespace}/{network}"}
+            scheduler_plugins = (PluginEntry(name="NetworkMinCost", weight=5, arguments=arguments),)
+            hosts = [one for one in HOSTS if one["metadata"]["name"] != "x-2"]
+            async with site(control_plane, namespace, *hosts) as it, it.running(controller(it)):
+                scheduler = LiveScheduler(
+                    it.transport,
+                    Configuration(plugins=scheduler_plugins),
+                    LiveSettings(scheduler_name=scheduler_name, discover_every=0.5),
+                    it.say,
+                )
+                stop = asyncio.Event()
+                scheduling = asyncio.create_task(scheduler.run(stop))
+                try:
+                    await it.create("networktopologies", network, spec(prometheus.address))
+                    await it.create("appgroups", "a1", app)
+                    await it.until("networktopologies", network, costs)
+                    path = f"/api/v1/namespaces/{namespace}/pods"
+
+                    async def place_of(name: str) -> str:
+                        placed: list[str] = []
+
+                        async def bound() -> bool:
+                            found = await it.api.get(f"{path}/{name}")
+                            placed.append(found["spec"].get("nodeName", ""))
+                            return bool(placed[-1])
+
+                        await eventually(bound)
+                        return placed[-1]
+
+                    await it.api.create(path, pod("caller", "P1", nodeSelector={ZONE: "x"}))
+                    assert await place_of("caller") == "x-1"
+                    await it.api.create(path, pod("near", "P2"))
+                    assert await place_of("near") == "y-1"
+
+                    await asyncio.sleep(1.0)
+                    probes.measure({("x-1", "z-1"): 20.0, ("x-1", "y-1"): 900.0})
+                    await it.until("networktopologies", network, lambda one: costs(one)["x-1", "z-1"] == 20)
+                    await it.drop_pod("near")
+                    await it.api.create(path, pod("next", "P2"))
+                    assert await place_of("next") == "z-1"
+                finally:
+                    stop.set()
+                    assert await scheduling is None
+
+    asyncio.run(run())
+
+
+def test_many_nodes_have_costs_between_zones_alone(control_plane: ControlPlane, namespace: str) -> None:
+    """With one node more than 100 the pairs are left out, and listed again when that node goes."""
+    hosts = [host(f"{'abcd'[place % 4]}-{place}") for place in range(100)]
+    links = [("a-0", one["metadata"]["name"], 100.0) for one in hosts[1:]]
+
+    async def run() -> None:
+        async with site(control_plane, namespace, *hosts) as it:
+            with serving(answering(*links)) as address:
+                async with it.running(controller(it)):
+                    await it.create("networktopologies", "net", spec(address, 1000))
+                    there = await nodes_there(it)
+                    full = await it.until("networktopologies", "net", costs)
+                    if there == 100:
+                        assert len(costs(full)) == 100 * 99 // 2 + 6
+                        assert condition(full, "AllCostsListed")["status"] == "True"
+                    async with joined(it.api, [host("a-100")]):
+                        short = await it.until(
+                            "networktopologies",
+                            "net",
+                            lambda one: (
+                                one["nodeCount"] == there + 1
+                                and condition(one, "AllCostsListed")["status"] == "False"
+                            ),
+                        )
+                        assert costs(short) == {
+                            (one, other): 100 if one == "a" else 200
+                            for one in "abcd"
+                            for other in "abcd"
+                            if one < other
+                        }
+                        assert condition(short, "AllCostsListed")["reason"] == "TooManyCosts"
+                        assert condition(short, "AllNodesMeasured")["status"] == "False"
+                    if there == 100:
+                        again = await it.until(
+                            "networktopologies", "net", lambda one: one["nodeCount"] == 100
+                        )
+                        assert costs(again) == costs(full)
+
+    asyncio.run(run())
+
+
+def test_what_etcd_would_refuse_is_not_written(control_plane: ControlPlane, namespace: str) -> None:
+    """The names of 90 nodes are so long that the costs between them would take 1.8 MB."""
+    hosts = []
+    for place in range(90):
+        made = host(f"{'abc'[place % 3]}-{place}", **{"tests.closeby.dev/long": "yes"})
+        made["metadata"]["name"] += "." + ".".join(["x" * 60] * 3)
+        hosts.append(made)
+    names = [one["metadata"]["name"] for one in hosts]
+
+    async def run() -> None:
+        async with site(control_plane, namespace, *hosts) as it:
+            with serving(answering(*((names[0], one, 100.0) for one in names[1:]))) as address:
+                async with it.running(controller(it)):
+                    await it.create("networktopologies", "net", spec(address, 1000))
+                    found = await it.until("networktopologies", "net", costs)
+                    assert costs(found) == {("a", "b"): 100, ("a", "c"): 100, ("b", "c"): 200}
+                    listed = condition(found, "AllCostsListed")
+                    assert (listed["status"], listed["reason"]) == ("False", "TooManyCosts")
+                    assert it.said("status refused") == []
+
+    asyncio.run(run())
+
+
+def test_a_provider_that_never_answers(control_plane: ControlPlane, namespace: str) -> None:
+    """The first word is that there are no costs; a spec that is mended counts at once."""
+
+    async def run() -> None:
+        async with site(control_plane, namespace, *HOSTS) as it, it.running(controller(it, Timing())):
+            await it.create("networktopologies", "net", spec("http://127.0.0.1:1"))
+            found = await it.until(
+                "networktopologies", "net", lambda one: condition(one, "LatenciesMeasured")
+            )
+            stale = condition(found, "LatenciesMeasured")
+            assert (stale["status"], stale["reason"]) == ("False", "NoLatencies")
+            assert stale["message"].startswith(
+                "no costs are known yet; http://127.0.0.1:1/api/v1/query can't be"
+            )
+            assert "weights" not in found and "weightCalculationTime" not in found
+            with serving(answering(("x-1", "y-1", 5.0))) as address:
+                provider = {"metricProvider": {"address": address}}
+                await it.api.patch(it.path("networktopologies", "net"), {"spec": provider})
+                mended = await it.until("networktopologies", "net", costs)
+                assert costs(mended)["x-1", "y-1"] == 5
+
+    asyncio.run(run())
+
+
+def test_costs_of_users_are_left_alone(control_plane: ControlPlane, namespace: str) -> None:
+    """Without a provider in the KEP's shape; in the published shape always."""
+    group = "networktopology.diktyo.x-k8s.io"
+    schema = """
+spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+status:
+  type: object
+  properties:
+    nodeCount: {type: integer, format: int64}
+    weightCalculationTime: {type: string, format: date-time}
+"""
+    theirs = """
+spec:
+  configmapName: costs
+  weights:
+    - name: UserDefined
+      topologyList:
+        - topologyKey: topology.kubernetes.io/zone
+          originList: [{origin: x, costList: [{destination: y, networkCost: 8}]}]
+"""
+    by_hand = {"weights": [{"algorithmName": "Dijkstra", "costList": [{"origin": "a", "destination": "b"}]}]}
+
+    async def run() -> None:
+        async with (
+            site(control_plane, namespace, *HOSTS) as it,
+            published(it.api, group, "NetworkTopology", schema),
+            it.running(controller(it)),
+        ):
+            await it.create("networktopologies", "net", "spec: {topologyAlgorithm: Dijkstra}", KEP)
+            await it.api.patch(f"{it.path('networktopologies', 'net')}/status", {"status": by_hand})
+            counted = await it.until("networktopologies", "net", lambda one: one.get("nodeCount"))
+            assert counted["weights"] == by_hand["weights"]
+            assert [one["type"] for one in counted["conditions"]] == ["Valid"]
+            api_version = f"{group}/v1alpha1"
+            await it.create("networktopologies", "costs", theirs, api_version)
+            path = it.path("networktopologies", "costs", api_version)
+            before = (await it.api.get(path))["spec"]
+            found = await it.until(
+                "networktopologies", "costs", lambda one: one.get("nodeCount"), api_version=api_version
+            )
+            assert found == {"nodeCount": await nodes_there(it)}
+            assert (await it.api.get(path))["spec"] == before
+            await it.quiet("networktopologies", "costs", 1.5, api_version)
+
+    asyncio.run(run())
