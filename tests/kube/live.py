@@ -11,7 +11,7 @@ from closeby.kube.changes import Change, Deleted, Resumed, Synced, Troubled, Ups
 from closeby.kube.connection import Connection, connect
 from closeby.kube.credentials import Fixed
 from closeby.kube.reflector import Reflector
-from closeby.kube.transport import Limits, Transport
+from closeby.kube.transport import Limits, OnRequest, Transport
 from closeby.objects.pods import Pod, PodSpec
 from tests.control_plane.access import Access
 from tests.control_plane.api import Api, Object
@@ -31,14 +31,18 @@ async def direct(kubeconfig: Path, limits: Limits = FAST) -> AsyncIterator[Trans
 
 
 @asynccontextmanager
-async def through_proxy(access: Access, limits: Limits = FAST) -> AsyncIterator[tuple[Proxy, Transport]]:
+async def through_proxy(
+    access: Access,
+    limits: Limits = FAST,
+    on_request: OnRequest = lambda method, code, seconds: None,
+) -> AsyncIterator[tuple[Proxy, Transport]]:
     """closeby's client behind a proxy that can do harm."""
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Proxy(access).running())
         # Who has no token shows a certificate, which the proxy does for us.
         who = Fixed(None if access.token is None else f"Bearer {access.token}")
         connection = Connection(url=proxy.url, credentials=who, source="a test")
-        yield proxy, await stack.enter_async_context(Transport(connection, limits))
+        yield proxy, await stack.enter_async_context(Transport(connection, limits, on_request))
 
 
 def waiting_pod(name: str) -> Object:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from closeby.cli.inputs import Inputs, Unusable, read_configuration_file
 from closeby.cli.options import Sources
+from closeby.kube.collector import settle
 from closeby.kube.connection import Connection, connect
 from closeby.kube.errors import ApiError
 from closeby.kube.faults import Fault
@@ -79,6 +80,7 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
         whole = _with_transport(connection, read)
     finally:
         progress.clear()
+    settle()
     if isinstance(whole, Fault):
         raise Unusable(str(whole))
     for line in whole.skipped:

@@ -90,6 +90,16 @@ def elects(default_name: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def serves(command: Command) -> Command:
+    """``--metrics-address``, which the command gets as ``metrics_address``; None: as it sees fit."""
+    return click.option(
+        "--metrics-address",
+        metavar="HOST:PORT",
+        help="Where /metrics, /healthz, /livez and /readyz are served, over HTTP; :PORT for all addresses, "
+        "off for nowhere.  [default: 127.0.0.1:10251, if it is free]",
+    )(command)
+
+
 def reads_manifests(command: Command) -> Command:
     """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
 

@@ -7,6 +7,7 @@ is gone is found by comparing.
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
@@ -68,6 +69,11 @@ class Reflector:
         chance: random.Random | None = None,
     ) -> None:
         self.resource = resource
+        #: When the server was last heard about this kind, be it a sign of life only (of ``time.monotonic``).
+        self.heard_at = time.monotonic()
+        #: Lists and watches that were begun so far.
+        self.lists = 0
+        self.watches = 0
         self._transport = transport
         self._watching = watching
         self._chance = chance or random.Random()
@@ -76,6 +82,11 @@ class Reflector:
         self._troubled = False
         selectors = (("labelSelector", watching.labels), ("fieldSelector", watching.fields))
         self._selection = {key: value for key, value in selectors if value}
+
+    @property
+    def objects(self) -> int:
+        """How many are known."""
+        return len(self._known)
 
     def forget(self) -> list[Change]:
         """The deletion of all that is known, for when the kind itself is gone."""
@@ -115,6 +126,7 @@ class Reflector:
     async def _list(self) -> AsyncGenerator[list[Change] | ApiError, None]:
         """All objects that are new or changed, what is gone, and ``Synced`` last; or an error last."""
         seen: set[str] = set()
+        self.lists += 1
         limit = {"limit": str(self._watching.page)}
         query = self._selection | limit
         while True:
@@ -127,6 +139,7 @@ class Reflector:
                     continue
                 yield body
                 return
+            self.heard_at = time.monotonic()
             try:
                 with collector_paused():
                     page = read_page(body)
@@ -184,11 +197,13 @@ class Reflector:
         }
         splitter = LineSplitter()
         path = self.resource.collection()
+        self.watches += 1
         async with aclosing(self._transport.stream(path, query, self._watching.idle)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, ApiError):
                     yield chunk
                     return
+                self.heard_at = time.monotonic()
                 if self._troubled:
                     self._troubled = False
                     yield [Resumed()]

@@ -6,12 +6,13 @@ may be done twice (``Retry.ANY``) after 5xx and broken connections as well. A bi
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from msgspec import Struct
@@ -61,6 +62,10 @@ class Limits(Struct, frozen=True):
 
 DEFAULT_LIMITS: Final = Limits()
 
+#: Told of each request that was sent: method, HTTP's status (None when no answer came), and seconds until its
+#: answer was complete (None for a watch, which goes on).
+OnRequest = Callable[[str, int | None, float | None], None]
+
 
 class Request(Struct, frozen=True, kw_only=True):
     """One request; ``path`` starts with a slash and needs no quoting."""
@@ -88,8 +93,14 @@ class Answer(Struct, frozen=True):
 class Transport:
     """One server. Use it as ``async with Transport(connection) as transport``, in one event loop."""
 
-    def __init__(self, connection: Connection, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        limits: Limits = DEFAULT_LIMITS,
+        on_request: OnRequest = lambda method, code, seconds: None,
+    ) -> None:
         self._connection = connection
+        self._on_request = on_request
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._chance = random.Random()
@@ -103,6 +114,11 @@ class Transport:
         )
         self._open: aiohttp.ClientSession | None = None
         self._sockets = Sockets()
+
+    @property
+    def host(self) -> str:
+        """The server's host and port, for metrics."""
+        return urlsplit(self._connection.url).netloc.rpartition("@")[2]
 
     @property
     def source(self) -> str:
@@ -165,12 +181,15 @@ class Transport:
         It breaks off when nothing comes for ``idle`` seconds. Nothing is repeated. Close it (``aclosing``).
         """
         patience = aiohttp.ClientTimeout(sock_connect=self._limits.connect_within, sock_read=idle)
+        answered = False
         try:
             headers = await self._identified(Request(path=path))
             if isinstance(headers, ApiError):
                 yield headers
                 return
             async with self._call("GET", self._url(path, query), headers, None, patience) as response:
+                answered = True
+                self._on_request("GET", response.status, None)
                 if response.status != _OK:
                     yield await _refusal(response)
                     return
@@ -178,6 +197,8 @@ class Transport:
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, OSError) as error:
+            if not answered:
+                self._on_request("GET", None, None)
             yield _broken(error)
 
     @property
@@ -194,10 +215,15 @@ class Transport:
                 headers = await self._identified(request)
                 if isinstance(headers, ApiError):
                     return headers
-                async with self._call(request.method, url, headers, request.body, patience) as response:
-                    if response.status >= _REFUSALS:
-                        return await _refusal(response)
-                    return Answer(response.status, await response.read(), response.headers.get("ETag"))
+                code, began = None, time.monotonic()
+                try:
+                    async with self._call(request.method, url, headers, request.body, patience) as response:
+                        code = response.status
+                        if code >= _REFUSALS:
+                            return await _refusal(response)
+                        return Answer(code, await response.read(), response.headers.get("ETag"))
+                finally:
+                    self._on_request(request.method, code, time.monotonic() - began)
         except (aiohttp.ClientError, OSError) as error:
             return _broken(error)
 

@@ -141,6 +141,11 @@ class Engine:
         return self._queue.waiting
 
     @property
+    def resting(self) -> tuple[str, ...]:
+        """Keys of the work items that something may have helped, but which were refused too lately."""
+        return self._queue.resting
+
+    @property
     def next_due(self) -> float | None:
         """When the next tick with a clock finds an item that has rested long enough; None when none rests."""
         return self._queue.next_due

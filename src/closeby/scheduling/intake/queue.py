@@ -45,6 +45,11 @@ class WorkQueue:
         """When the first item that rests becomes ready; None when none rests."""
         return self._resting[0][0] if self._resting else None
 
+    @property
+    def resting(self) -> tuple[str, ...]:
+        """Keys of the items that something may have helped, but which rest still."""
+        return tuple(key for _, key in self._resting if key in self._waiting)
+
     def knows(self, key: str) -> bool:
         """Whether the item already has its place in the order."""
         return key in self._places

@@ -1,0 +1,57 @@
+"""The page about metrics names those that are told, with their labels, and no others."""
+
+import re
+from pathlib import Path
+
+from closeby.kube.connection import Connection
+from closeby.kube.credentials import Fixed
+from closeby.kube.reflector import Reflector
+from closeby.kube.resources import NODES
+from closeby.kube.scheduler_meters import SchedulerMeters
+from closeby.kube.transport import Transport
+from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
+from closeby.scheduling.outcomes import Bind, Report
+from tests.kube.scraping import scrape
+from tests.worlds import gang, pods, spec, world
+
+PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+ROW = re.compile(r"^\| (`[a-z]+_[^|]+) \|([^|]*)\|", re.MULTILINE)
+
+
+def told() -> dict[str, set[str]]:
+    """The labels of all metrics of a scheduler that has done everything once, but for the process."""
+    meters = SchedulerMeters("closeby")
+    drawn = world("zone-a rack-1 : a1=2 a2=2")
+    meters.shows(drawn.engine)
+    meters.requests("host")("GET", 200, 0.1)
+    meters.leads("lease", lambda: True)
+    meters.follows(Reflector(Transport(Connection(url="http://host", credentials=Fixed(), source="")), NODES))
+    events: list[Event] = [
+        GroupChanged(gang("fits", 2, required="rack")),
+        GroupChanged(gang("wide", 9, required="rack")),
+        *map(PodAdded, (*pods("fits", 2), *pods("wide", 9), *pods(None, 1, spec(gpu=9)))),
+    ]
+    drawn.engine.handle(*events)
+    meters.took_in(events)
+    decisions = drawn.engine.handle(Tick(0.0))
+    meters.decided((one.outcome for one in decisions if isinstance(one, Report)), 0.1)
+    for one in decisions:
+        if isinstance(one, Bind):
+            meters.binding(one.pod.uid)
+            meters.bound(one.pod.uid)
+    found = {}
+    for family in scrape(meters).families.values():
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        if not name.startswith(("process_", "python_")):
+            found[name] = labels
+    return found
+
+
+def test_the_page_names_all_metrics_and_their_labels() -> None:
+    described = {
+        name: set(re.findall(r"`(\w+)`", labels))
+        for names, labels in ROW.findall(PAGE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert described == told()
