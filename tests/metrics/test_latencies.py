@@ -1,7 +1,11 @@
 """Latencies out of Prometheus' answers: which are usable, and what is said when there are none."""
 
+import contextlib
 import json
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -28,6 +32,20 @@ def answer(*series: tuple[dict[str, str], str]) -> str:
 
 def between(origin: str, destination: str) -> dict[str, str]:
     return {"origin": origin, "destination": destination}
+
+
+@contextmanager
+def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server that does what ``handler`` says."""
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_the_keps_example() -> None:
@@ -116,15 +134,8 @@ def test_the_token_is_for_the_server_that_was_asked_alone() -> None:
 
         server: HTTPServer
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        fetch(f"http://127.0.0.1:{server.server_port}/first", token="secret")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with running(Handler) as address:
+        fetch(f"{address}/first", token="secret")
     assert seen == ["Bearer secret", None]
 
 
@@ -134,3 +145,21 @@ def test_an_answer_without_end_is_given_up() -> None:
         assert found == Unavailable(f"{address} answers more than 1,000 bytes", "ask for less")
         exact = fetch(address, longest=2000)
     assert not isinstance(exact, Unavailable) and len(exact.body) == 2000
+
+
+def test_a_server_that_never_stops_to_answer_is_left() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"x")
+                    time.sleep(0.02)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with running(Handler) as address:
+        found = fetch(address, 0.1)
+    assert found == Unavailable(f"{address} is not done with its answer after 0.6 s")

@@ -1,6 +1,7 @@
 """Reads one document from a file or over HTTP, with every failure told as data."""
 
 import http.client
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,6 +15,9 @@ from closeby.metrics.bandwidth import Unavailable
 TIMEOUT = 5.0
 #: What is read of an answer, in bytes; a longer one is not used at all.
 LONGEST_ANSWER = 256 * 1024 * 1024
+#: A server that never stops to answer is left after so many times what is waited for each of its words.
+_PATIENCE = 6
+_CHUNK = 1 << 16
 
 
 class Answer(Struct, frozen=True):
@@ -51,13 +55,16 @@ def fetch(
         if token:
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         with urllib.request.urlopen(request, timeout=timeout) as reply:
-            body = reply.read(longest + 1)
-            if len(body) > longest:
-                return Unavailable(f"{place} answers more than {longest:,} bytes", "ask for less")
+            body = _body(reply, place, timeout, longest)
+            if isinstance(body, Unavailable):
+                return body
             return Answer(reply.status, f"{reply.status} {reply.reason}", body)
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(error.code, f"{error.code} {error.reason}", error.read(longest))
+            body = _body(error, place, timeout, longest)
+            if isinstance(body, Unavailable):
+                return body
+            return Answer(error.code, f"{error.code} {error.reason}", body)
     except TimeoutError:
         return _no_answer(place, timeout)
     except urllib.error.URLError as error:
@@ -78,6 +85,21 @@ def address_of(url: str) -> str:
     except ValueError:
         return url
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _body(
+    reply: http.client.HTTPResponse | urllib.error.HTTPError, place: str, timeout: float, longest: int
+) -> bytes | Unavailable:
+    """All of an answer, if it is not too long and comes in time."""
+    until = time.monotonic() + _PATIENCE * timeout
+    body = bytearray()
+    while chunk := reply.read1(_CHUNK):
+        body += chunk
+        if len(body) > longest:
+            return Unavailable(f"{place} answers more than {longest:,} bytes", "ask for less")
+        if time.monotonic() > until:
+            return Unavailable(f"{place} is not done with its answer after {_PATIENCE * timeout:g} s")
+    return bytes(body)
 
 
 def _no_answer(place: str, timeout: float) -> Unavailable:
