@@ -103,6 +103,18 @@ def test_who_has_metrics_is_monitored(helm: Path, component: str) -> None:
         assert monitor["metadata"]["labels"]["a"] == "b"
 
 
+def test_who_may_ask_for_metrics_can_be_chosen(helm: Path, tmp_path: Path) -> None:
+    assert of_kind(rendered(helm), "NetworkPolicy") == {}
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"metrics": {"networkPolicy": {"enabled": True, "from": peers}}}))
+    text = rendered(helm, "--values", str(values))
+    policy = of_kind(text, "NetworkPolicy")["closeby-scheduler"]["spec"]
+    assert policy["ingress"] == [{"ports": [{"port": "metrics"}], "from": peers}]
+    deployment = of_kind(text, "Deployment")["closeby-scheduler"]["spec"]
+    assert policy["podSelector"] == deployment["selector"]
+
+
 def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:
     text = rendered(helm)
     roles = [*of_kind(text, "ClusterRole").values(), *of_kind(text, "Role").values()]

@@ -178,6 +178,28 @@ spec:
     matchLabels:
       {{- include "closeby.selector" (list $root $component) | nindent 6 }}
 {{- end }}
+{{- if and $served $root.Values.metrics.networkPolicy.enabled }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "closeby.labels" $root | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "closeby.selector" (list $root $component) | nindent 6 }}
+  policyTypes: [Ingress]
+  ingress:
+    - ports:
+        - port: metrics
+      {{- with $root.Values.metrics.networkPolicy.from }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end }}
 {{- if and $served $root.Values.metrics.serviceMonitor.enabled }}
 ---
 apiVersion: monitoring.coreos.com/v1
