@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from closeby.controllers.app_groups import AppGroupController
 from tests.control_plane.api import ApiError, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
-from tests.controllers.at_work import Site, published, site
+from tests.controllers.at_work import GROUP, Site, published, site
+from tests.kube.faulty_proxy import Cut, Fault, Refuse
+from tests.kube.live import through_proxy
 
 CHAIN = """
 spec:
@@ -52,6 +55,10 @@ def condition(status: Object, kind: str = "Valid") -> Object:
     return next((one for one in status.get("conditions", ()) if one["type"] == kind), {})
 
 
+def running(number: int) -> Callable[[Object], bool]:
+    return lambda status: status.get("runningPods") == number
+
+
 def test_the_status_appears_and_follows_the_pods(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with site(control_plane, namespace, node("w1"), node("w2")) as it:
@@ -76,6 +83,11 @@ def test_the_status_appears_and_follows_the_pods(control_plane: ControlPlane, na
                 await it.quiet("appgroups", "a1", 2.0)
                 await it.create("appgroups", "a2", CHAIN)
                 await it.until("appgroups", "a2", lambda one: one.get("runningPods") == 1)
+                # A pod changes sides.
+                path = f"/api/v1/namespaces/{namespace}/pods/stranger"
+                await it.api.patch(path, {"metadata": {"labels": {GROUP: "a1"}}})
+                await it.until("appgroups", "a1", lambda one: one["runningPods"] == 2)
+                await it.until("appgroups", "a2", lambda one: "podsScheduled" not in one)
             # Another process finds everything as it should be.
             before = await it.version("appgroups", "a1")
             async with it.running(controller(it)):
@@ -154,6 +166,37 @@ def test_the_word_of_others_stands_and_conflicts_pass(control_plane: ControlPlan
             last = await it.status("appgroups", "a1")
             assert theirs.items() <= condition(last, "Pretty").items()
             assert len(last["podsScheduled"]) == 6
+
+    asyncio.run(run())
+
+
+def test_a_server_in_trouble_is_outlasted(control_plane: ControlPlane, namespace: str) -> None:
+    """Writes are refused in every way, or carried out without an answer; watches break."""
+    faults: tuple[Fault, ...] = (
+        Refuse(500),
+        Refuse(429, {"Retry-After": "1"}),
+        Cut(),
+        Cut(carried_out=True),
+        Refuse(409, reason="Conflict"),
+        Refuse(403, reason="Forbidden"),
+    )
+
+    async def run() -> None:
+        async with (
+            site(control_plane, namespace, node("w1")) as it,
+            through_proxy(control_plane.access()) as (proxy, transport),
+        ):
+            behind = Site(it.api, transport, namespace)
+            await it.create("appgroups", "a1", CHAIN)
+            async with behind.running(controller(behind)):
+                await it.until("appgroups", "a1", order)
+                for number, fault in enumerate(faults, start=1):
+                    proxy.inject("PATCH", "appgroups/a1", fault)
+                    await it.pod(f"p-{number}", "a1", "P1", "w1")
+                    proxy.cut_streams()
+                    await it.until("appgroups", "a1", running(number))
+                await it.quiet("appgroups", "a1", 2.0)
+            assert len(behind.said("status refused")) == 1
 
     asyncio.run(run())
 
