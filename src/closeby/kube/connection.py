@@ -47,6 +47,11 @@ class Connection(Struct, frozen=True, kw_only=True):
     #: Where all this stands, for messages.
     source: str
 
+    @property
+    def host(self) -> str:
+        """The server's name and port, for metrics."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
 
 def connect(
     kubeconfig: str | None = None,

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import aiohttp
 from msgspec import Struct
@@ -114,11 +114,6 @@ class Transport:
         )
         self._open: aiohttp.ClientSession | None = None
         self._sockets = Sockets()
-
-    @property
-    def host(self) -> str:
-        """The server's host and port, for metrics."""
-        return urlsplit(self._connection.url).netloc.rpartition("@")[2]
 
     @property
     def source(self) -> str:
