@@ -36,7 +36,8 @@ async def until(met: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any
 class World:
     """What the tests do and see in one namespace."""
 
-    def __init__(self, api: Api, transport: Transport, namespace: str) -> None:
+    def __init__(self, control_plane: ControlPlane, api: Api, transport: Transport, namespace: str) -> None:
+        self.control_plane = control_plane
         self.api = api
         self.transport = transport
         self.namespace = namespace
@@ -165,15 +166,19 @@ class World:
         found: Object = await until(there)
         return found
 
+    async def naming(self, group: str) -> dict[str, Object]:
+        """The pods that name the group now."""
+        return {
+            name: one
+            for name, one in (await self.pods()).items()
+            if one["metadata"].get("labels", {}).get("closeby.dev/pod-group") == group
+        }
+
     async def members(self, group: str, number: int) -> dict[str, Object]:
         """Waits until so many pods name the group."""
 
         async def enough() -> dict[str, Object] | None:
-            found = {
-                name: one
-                for name, one in (await self.pods()).items()
-                if one["metadata"].get("labels", {}).get("closeby.dev/pod-group") == group
-            }
+            found = await self.naming(group)
             return found if len(found) == number else None
 
         found: dict[str, Object] = await until(enough)
@@ -277,7 +282,7 @@ async def world(
         await stack.enter_async_context(joined(api, nodes))
         await stack.enter_async_context(kubelets(api, {one["metadata"]["name"] for one in nodes}))
         transport = await stack.enter_async_context(direct(control_plane.kubeconfig))
-        it = World(api, transport, namespace)
+        it = World(control_plane, api, transport, namespace)
         levels = [{"nodeLabel": ZONE}, {"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
         body = {
             "apiVersion": "closeby.dev/v1alpha1",

@@ -161,9 +161,9 @@ class PodGrouper:
         plan = plan_of(lineage, list(pods.values()), self._queues)
         waiting = [pod for pod in pods.values() if undecided(pod)]
         if lineage.problem and waiting:
-            await self._tell(owner, waiting[:1], "OwnerNotReadable", lineage.problem)
+            await self._tell(owner, [pod_ref(waiting[0])], "OwnerNotReadable", lineage.problem)
         for condition in plan.conditions:
-            await self._tell(owner, (), condition.reason, f"{condition.field}: {condition.sentence()}")
+            await self._tell(owner, [owner], condition.reason, f"{condition.field}: {condition.sentence()}")
         errors = [await self._gang(lineage, gang, pods) for gang in plan.gangs]
         alone = [pod for pod in waiting if pod.uid in plan.alone and pod.node_name is None]
         errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
@@ -184,6 +184,7 @@ class PodGrouper:
             self._work.add(owner, after=self._grouping.refresh)
         elif not any(self._pods.owns(direct) for direct in self._families.get(owner, ())):
             self._families.pop(owner, None)
+            self._groups.release(owner)
 
     def _pods_of(self, owner: Ref) -> dict[str, Pod]:
         """The owner's pods by uid, but for those that belong to a group of somebody else."""
@@ -202,7 +203,7 @@ class PodGrouper:
             return None
         key = self._groups.claim(gang.group, owner, owners)
         uid = self._groups.uid(key)
-        if uid is None and not joining:
+        if uid is None and not members:
             self._groups.disclaim(key)
             return None
         wanted = object_of(gang.group, key.name, owners)
@@ -234,16 +235,15 @@ class PodGrouper:
             if error is not None:
                 return error
             self._groups.judged(key, verdict)
-        if gang.blocked:
-            for one in gang.group.conditions:
-                if one.blocking:
-                    await self._tell(
-                        lineage.owner, waiting[:1], one.reason, f"{one.object} {one.field}: {one.sentence()}"
-                    )
+        about = [lineage.owner, *(pod_ref(pod) for pod in waiting[:1])]
+        for one in gang.group.conditions:
+            if one.blocking:
+                text = f"{one.object} {one.field}: {one.sentence()}"
+                await self._tell(lineage.owner, about, one.reason, text)
         return None
 
-    async def _tell(self, owner: Ref, pods: Sequence[Pod], reason: str, text: str) -> None:
-        """A warning in the log and as an Event, once: about the pods, or about their owner."""
+    async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
+        """A warning in the log and as Events, once."""
         if (owner, text) in self._told:
             return
         if len(self._told) >= _REMEMBERED:
@@ -251,19 +251,19 @@ class PodGrouper:
         self._told.add((owner, text))
         self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
         note = Note(reason=reason, action="Grouping", text=text, warning=True)
-        for about in {owner, *(pod_ref(pod) for pod in pods)}:
-            if not about.uid:
+        for one in about:
+            if not one.uid:
                 continue
             reference = Reference(
-                api_version=about.api_version,
-                kind=about.kind,
-                name=about.name,
-                namespace=about.namespace,
-                uid=about.uid,
+                api_version=one.api_version,
+                kind=one.kind,
+                name=one.name,
+                namespace=one.namespace,
+                uid=one.uid,
             )
             written = await self._writer.event(reference, note, time.time())
             if not written.ok:
-                self._say("event not written", warning=True, about=about, error=written.error)
+                self._say("event not written", warning=True, about=one, error=written.error)
 
     def _say_written(self, owner: Ref, key: Key, group: PodGroup) -> None:
         constraint = group.constraint or TopologyConstraint()

@@ -57,7 +57,7 @@ class Groups:
             return None
         self._written.pop(key, None)
         self._valid.pop(key, None)
-        return self._claims.pop(key, None)
+        return self._claims.get(key)
 
     def ours(self, namespace: str, name: str) -> bool:
         """Whether the pod-grouper made this PodGroup."""
@@ -87,9 +87,14 @@ class Groups:
         return key
 
     def disclaim(self, key: Key) -> None:
-        """Nothing was made there."""
+        """Nothing was made there, or nobody needs it any more."""
         if key not in self._written and key not in self._seen:
             self._claims.pop(key, None)
+
+    def release(self, owner: Ref) -> None:
+        """The owner has no pods any more."""
+        for key in self.of(owner):
+            self.disclaim(key)
 
     def uid(self, key: Key) -> str | None:
         """The uid of ours there, None where none was made yet."""
