@@ -1,0 +1,301 @@
+"""Which gangs a workload's pods are: manifests in, PodGroups out."""
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from closeby.controllers.pod_grouper_objects import (
+    MANAGED_BY,
+    MANAGER,
+    POD_GROUPS,
+    names_for,
+    object_of,
+    seen_group,
+    stands,
+    validity,
+)
+from closeby.controllers.pod_grouper_owners import Lineage, Ref
+from closeby.controllers.pod_grouper_plan import Plan, plan_of
+from closeby.kube.changes import upserted
+from closeby.kube.decoding import Decoded, Decoder
+from closeby.kube.resources import PODS, Resource
+from closeby.objects.dialects.kueue import Queues
+from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.groups import PodGroup, Strategy
+from closeby.objects.pods import Pod
+from closeby.objects.workloads import Workload
+
+REQUIRED = "kai.scheduler/topology-required-placement"
+WISH = {"kai.scheduler/topology": "fabric", REQUIRED: "rack"}
+RACK = {"topology": "fabric", "requiredTopologyLevel": "rack"}
+NO_QUEUES = Queues({}, {}, {})
+TEMPLATE = {"spec": {"containers": [{"name": "c"}]}}
+WISHING = {"metadata": {"annotations": WISH}, **TEMPLATE}
+
+
+def lineage(
+    api_version: str, kind: str, spec: object, above: dict[str, str] | None = None, **meta: Any
+) -> Lineage:
+    """A workload ``w`` that requires a rack, unless ``annotations`` say something else."""
+    meta = {"name": "w", "namespace": "a", "uid": "u", "annotations": WISH, **meta}
+    raw = msgspec.json.encode({"metadata": meta, "spec": spec})
+    group, _, version = api_version.rpartition("/")
+    resource = Resource(group=group, version=version, kind=kind, plural="", namespaced=True)
+    read = Decoder().read(resource, upserted(msgspec.Raw(raw)))
+    assert isinstance(read, Decoded) and isinstance(read.record, Workload)
+    owner = Ref("a", api_version, kind, "w", "u")
+    return Lineage(owner=owner, workload=read.record, raw=raw, annotations=above or {})
+
+
+def unknown(kind: str = "Flow", uid: str = "u", **more: Any) -> Lineage:
+    return Lineage(owner=Ref("a", "flows.example.com/v1", kind, "w", uid), **more)
+
+
+def pod(name: str, annotations: dict[str, str] | None = None, **labels: str) -> Pod:
+    meta = {"name": name, "namespace": "a", "uid": name, "labels": labels, "annotations": annotations or {}}
+    raw = msgspec.json.encode({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+    read = Decoder().read(PODS, upserted(msgspec.Raw(raw)))
+    assert isinstance(read, Decoded) and isinstance(read.record, Pod)
+    return read.record
+
+
+def specs(plan: Plan) -> dict[str, Any]:
+    return {gang.group.name: object_of(gang.group, gang.group.name, [])["spec"] for gang in plan.gangs}
+
+
+def test_the_gangs_of_each_kind() -> None:
+    """Kind and spec, as YAML; then the PodGroups' specs."""
+    cases = """
+    - [apps/v1, Deployment, {replicas: 3, template: T}, {w: {minMember: 3}}]
+    - [apps/v1, ReplicaSet, {replicas: 0, template: T}, {w: {minMember: 1}}]
+    - [apps/v1, StatefulSet, {replicas: 3, podManagementPolicy: Parallel, template: T}, {w: {minMember: 3}}]
+    - [apps/v1, StatefulSet, {replicas: 3, template: T}, {w: {minMember: 1}}]
+    - [batch/v1, Job, {parallelism: 4, completions: 9, template: T}, {w: {minMember: 4}}]
+    - [batch/v1, Job, {parallelism: 4, completions: 2, template: T}, {w: {minMember: 2}}]
+    - [batch/v1, Job, {template: T}, {w: {minMember: 1}}]
+    - - jobset.x-k8s.io/v1alpha2
+      - JobSet
+      - replicatedJobs:
+          - {name: a, replicas: 2, template: {spec: {parallelism: 3, template: T}}}
+          - {name: b, template: {spec: {template: T}}}
+      - {w: {minMember: 7}}
+    - - jobset.x-k8s.io/v1alpha2
+      - JobSet
+      - startupPolicy: {startupPolicyOrder: InOrder}
+        replicatedJobs:
+          - {name: a, replicas: 2, template: {spec: {parallelism: 3, template: T}}}
+          - {name: b, template: {spec: {template: T}}}
+      - {w: {minMember: 6}}
+    - - kubeflow.org/v1
+      - PyTorchJob
+      - pytorchReplicaSpecs: {Master: {template: T}, Worker: {replicas: 3, template: T}}
+      - {w: {minMember: 4}}
+    - - kubeflow.org/v1
+      - PyTorchJob
+      - runPolicy: {schedulingPolicy: {minAvailable: 2, priorityClass: high}}
+        pytorchReplicaSpecs: {Master: {template: T}, Worker: {replicas: 3, template: T}}
+      - {w: {minMember: 2, priorityClassName: high}}
+    - - kubeflow.org/v2beta1
+      - MPIJob
+      - launcherCreationPolicy: WaitForWorkersReady
+        mpiReplicaSpecs: {Launcher: {template: T}, Worker: {replicas: 3, template: T}}
+      - {w: {minMember: 3}}
+    - - leaderworkerset.x-k8s.io/v1
+      - LeaderWorkerSet
+      - {replicas: 2, leaderWorkerTemplate: {size: 3, workerTemplate: T}}
+      - {w-0: {minMember: 3}, w-1: {minMember: 3}}
+    - - leaderworkerset.x-k8s.io/v1
+      - LeaderWorkerSet
+      - {startupPolicy: LeaderReady, leaderWorkerTemplate: {size: 3, workerTemplate: T}}
+      - {w-0: {minMember: 1}}
+    - - ray.io/v1
+      - RayCluster
+      - headGroupSpec: {template: T}
+        workerGroupSpecs:
+          - {groupName: big, replicas: 2, numOfHosts: 2, template: T}
+          - {groupName: small, minReplicas: 1, template: T}
+          - {groupName: idle, replicas: 5, suspend: true, template: T}
+      - {w: {minMember: 6}}
+    """
+    for api_version, kind, spec, expected in yaml.safe_load(cases):
+        content = msgspec.json.decode(
+            msgspec.json.encode(spec).replace(b'"T"', msgspec.json.encode(TEMPLATE))
+        )
+        plan = plan_of(lineage(api_version, kind, content), [], NO_QUEUES)
+        wanted = {name: {**one, "topologyConstraint": RACK} for name, one in expected.items()}
+        assert specs(plan) == wanted, (kind, spec)
+
+
+def test_workloads_that_ask_for_nothing_are_no_gang() -> None:
+    for api_version, kind in (("apps/v1", "Deployment"), ("batch/v1", "Job"), ("apps/v1", "StatefulSet")):
+        plan = plan_of(
+            lineage(api_version, kind, {"template": TEMPLATE}, annotations={}), [pod("p")], NO_QUEUES
+        )
+        assert (plan.gangs, plan.alone) == ((), {"p"})
+
+
+def test_a_job_needs_no_more_than_are_left() -> None:
+    raw = lineage("batch/v1", "Job", {"parallelism": 4, "completions": 6, "template": TEMPLATE})
+    assert raw.workload is not None
+    (pods,) = raw.workload.pod_sets
+    late = msgspec.structs.replace(raw.workload, pod_sets=(msgspec.structs.replace(pods, completed=4),))
+    plan = plan_of(msgspec.structs.replace(raw, workload=late), [], NO_QUEUES)
+    assert specs(plan)["w"]["minMember"] == 2
+
+
+def test_templates_that_ask_make_subgroups_that_their_pods_name() -> None:
+    roles = {"Master": {"template": TEMPLATE}, "Worker": {"replicas": 2, "template": WISHING}}
+    pods = [
+        pod("w-worker-0", **{"training.kubeflow.org/replica-type": "worker"}),
+        pod("w-master-0"),
+        pod("stranger"),
+    ]
+    plan = plan_of(
+        lineage("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": roles}, annotations={}),
+        pods,
+        NO_QUEUES,
+    )
+    parts = [
+        {"name": "master", "minMember": 1},
+        {"name": "worker", "minMember": 2, "topologyConstraint": RACK},
+    ]
+    assert specs(plan) == {"w": {"minMember": 3, "subGroups": parts}}
+    (gang,) = plan.gangs
+    assert gang.members == {"w-worker-0": "worker", "w-master-0": "master", "stranger": None}
+
+
+def test_owners_above_the_workload_are_heard_where_it_is_silent() -> None:
+    above = {**WISH, REQUIRED: "zone", "closeby.dev/placement-strategy": "spread"}
+    plan = plan_of(
+        lineage("batch/v1", "Job", {"template": TEMPLATE}, above, annotations={REQUIRED: "rack"}),
+        [],
+        NO_QUEUES,
+    )
+    assert specs(plan) == {
+        "w": {"minMember": 1, "topologyConstraint": RACK, "placement": {"strategy": "spread"}}
+    }
+
+
+def test_a_queue_says_which_topology_is_meant() -> None:
+    queues = Queues(
+        {("a", "lq"): LocalQueue(namespace="a", name="lq", cluster_queue="cq")},
+        {"cq": ClusterQueue(name="cq", flavors=("f",))},
+        {"f": ResourceFlavor(name="f", topology_name="fabric")},
+    )
+    template = {
+        "metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}},
+        **TEMPLATE,
+    }
+    labels = {"kueue.x-k8s.io/queue-name": "lq"}
+    job = lineage("batch/v1", "Job", {"template": template}, annotations={}, labels=labels)
+    assert specs(plan_of(job, [], queues)) == {"w": {"minMember": 1, "topologyConstraint": RACK}}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "size", "members"),
+    [
+        (WISH, 1, {"p", "q"}),
+        ({**WISH, "kai.scheduler/batch-min-member": "2"}, 2, {"p", "q"}),
+        ({"kai.scheduler/batch-min-member": "2"}, 2, {"p", "q"}),
+    ],
+)
+def test_owners_whose_pods_can_not_be_counted(
+    annotations: dict[str, str], size: int, members: set[str]
+) -> None:
+    plan = plan_of(unknown(annotations=annotations), [pod("p"), pod("q")], NO_QUEUES)
+    (gang,) = plan.gangs
+    assert (gang.group.min_member, gang.members.keys()) == (size, members)
+
+
+def test_pods_of_unknown_owners_that_ask_themselves() -> None:
+    plan = plan_of(unknown(), [pod("p", WISH), pod("q", WISH), pod("r")], NO_QUEUES)
+    assert specs(plan) == {"w": {"minMember": 1, "topologyConstraint": RACK}}
+    assert plan.gangs[0].members.keys() == {"p", "q"}
+    assert plan.alone == {"r"}
+    (torn,) = plan_of(unknown(), [pod("p", WISH), pod("q", {REQUIRED: "zone"})], NO_QUEUES).gangs
+    assert torn.blocked
+
+
+def test_pods_whose_owner_is_gone_wait_if_they_ask() -> None:
+    plan = plan_of(unknown(gone=True), [pod("p", WISH), pod("r")], NO_QUEUES)
+    assert (plan.gangs, plan.waiting, plan.alone) == ((), {"p"}, {"r"})
+
+
+def test_wishes_that_make_no_sense_block_the_gang() -> None:
+    for wrong in (
+        {**WISH, "kueue.x-k8s.io/podset-required-topology": "rack"},
+        {**WISH, "kai.scheduler/batch-min-member": "0"},
+        {**WISH, "closeby.dev/placement-strategy": "anywhere"},
+        {**WISH, "kai.scheduler/segment-topology-required-placement": "rack"},
+    ):
+        (gang,) = plan_of(
+            lineage("batch/v1", "Job", {"template": TEMPLATE}, annotations=wrong), [], NO_QUEUES
+        ).gangs
+        assert gang.blocked, wrong
+        said = validity(gang.group.conditions, None)
+        assert said is not None and (said.status, said.type) == ("False", "WorkloadValid")
+    (gang,) = plan_of(
+        lineage("batch/v1", "Job", {"template": TEMPLATE}, annotations={**WISH, "closeby.dev/rang": "1"}),
+        [],
+        NO_QUEUES,
+    ).gangs
+    said = validity(gang.group.conditions, None)
+    assert not gang.blocked and said is not None and said.status == "True"
+    assert "closeby.dev/rank" in said.message
+    assert validity((), None) is None
+    healed = validity((), said)
+    assert healed is not None and (healed.status, healed.message) == ("True", "")
+
+
+# The object
+
+
+def test_names_are_fit_for_labels_and_tell_workloads_apart() -> None:
+    group = PodGroup(namespace="a", name="train")
+    assert list(names_for(group, "Job", "u"))[:2] == ["train", "train-job"]
+    long = msgspec.structs.replace(group, name="x" * 80)
+    names = list(names_for(long, "Deployment", "u")) + list(names_for(long, "Deployment", "v"))
+    assert all(len(name) <= 63 for name in names)
+    assert len(set(names)) == 4
+
+
+def test_what_is_written() -> None:
+    group = PodGroup(
+        namespace="a",
+        name="train",
+        min_member=2,
+        strategy=Strategy.SPREAD,
+        annotations={
+            "closeby.dev/placement-strategy": "spread",
+            "volcano.sh/task-topology-affinity": "ps,worker",
+            "else": "x",
+        },
+    )
+    owner = Ref("a", "batch/v1", "Job", "train", "u")
+    written = object_of(group, "train", [owner])
+    assert written["spec"] == {"minMember": 2, "placement": {"strategy": "spread"}}
+    assert written["metadata"] == {
+        "name": "train",
+        "namespace": "a",
+        "labels": {MANAGED_BY: MANAGER},
+        "annotations": {"volcano.sh/task-topology-affinity": "ps,worker"},
+        "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+        ],
+    }
+
+
+def test_what_stands_is_not_written_again() -> None:
+    wanted = object_of(PodGroup(namespace="a", name="g", min_member=2), "g", [])
+    found = msgspec.json.decode(msgspec.json.encode(wanted))
+    found["metadata"]["uid"] = "u"
+    found["spec"]["placement"] = {"strategy": "spread"}
+    seen = seen_group(POD_GROUPS, msgspec.json.encode(found))
+    assert seen.managed and stands(seen, wanted)
+    found["spec"]["minMember"] = 3
+    assert not stands(seen_group(POD_GROUPS, msgspec.json.encode(found)), wanted)
+    del found["metadata"]["labels"]
+    assert not seen_group(POD_GROUPS, msgspec.json.encode(found)).managed
+    assert not seen_group(POD_GROUPS, b'{"metadata": 3}').managed
