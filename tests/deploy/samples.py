@@ -129,10 +129,10 @@ REFUSED = {
     ),
     "more top-level subgroups than there are": (
         gang(minSubGroup=2, subGroups=[{"name": "a"}, {"name": "b", "parent": "a"}]),
-        "spec.minSubGroup",
-        "is greater than the number of subgroups without a parent; lower it, or leave it out to require all",
+        "spec",
+        "minSubGroup is greater than the number of subgroups without a parent; lower it, or leave it out",
     ),
-    "subgroups that there are none of": (gang(minSubGroup=1), "spec.minSubGroup", "is greater than"),
+    "subgroups that there are none of": (gang(minSubGroup=1), "spec", "minSubGroup is greater than"),
     "a parent of itself": (
         gang(subGroups=[{"name": "a", "parent": "a"}]),
         "spec.subGroups",
