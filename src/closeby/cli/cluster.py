@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 from msgspec import Struct
@@ -71,7 +71,7 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
     connection = connect(sources.kubeconfig, sources.context)
     if isinstance(connection, Fault):
         raise Unusable(str(connection), "or read manifests: -f PATH")
-    progress = _Progress()
+    progress = Progress(sys.stderr)
 
     async def read(transport: Transport) -> WholeCluster | Fault:
         return await read_cluster(transport, keep_going=sources.keep_going, progress=progress.tell)
@@ -102,22 +102,27 @@ def _with_transport(connection: Connection, ask: Callable[[Transport], Coroutine
     return asyncio.run(run())
 
 
-class _Progress:
+class Progress:
     """One line on a terminal that says how far a long reading is; nothing anywhere else."""
 
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _LONG
+    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
+        """``stream`` is None where standard error is closed."""
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._clock = clock
+        self._next = clock() + _LONG
         self._shown = False
 
     def tell(self, objects: int) -> None:
-        now = time.monotonic()
-        if now < self._next or sys.stderr is None or not sys.stderr.isatty():
+        """So many were read."""
+        now = self._clock()
+        if self._stream is None or now < self._next:
             return
         self._next, self._shown = now + _EVERY, True
-        sys.stderr.write(f"\rreading the cluster: {objects:,} objects")
-        sys.stderr.flush()
+        self._stream.write(f"\rreading the cluster: {objects:,} objects")
+        self._stream.flush()
 
     def clear(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        """The line is gone."""
+        if self._stream is not None and self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
