@@ -220,6 +220,43 @@ def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
     assert isinstance(event, PodAdded) and "PodGroup" in event.pod.spec.unsupported[0]
 
 
+def test_with_a_pod_grouper_pods_that_somebody_owns_wait_for_its_word() -> None:
+    def waits(
+        labels: Mapping[str, str] = {}, annotations: Mapping[str, str] = {}, owner: str = "Job"
+    ) -> bool:
+        one = pod("p")
+        owners = [{"kind": owner, "name": "o", "uid": "u", "controller": True}] if owner else []
+        one["metadata"] = {"name": "p", "namespace": "a", "uid": "u", "ownerReferences": owners, **meta}
+        (without,) = Feed("closeby").take([put(PODS, one)]).events
+        assert isinstance(without, PodAdded) and without.pod.spec.unsupported == ()
+        (event,) = Feed("closeby", pod_grouper=True).take([put(PODS, one)]).events
+        assert isinstance(event, PodAdded)
+        return bool(event.pod.spec.unsupported)
+
+    assert waits()
+    assert waits(owner="ReplicaSet")
+    assert waits(labels={"kueue.x-k8s.io/pod-group-name": "g"}, owner="")
+    assert not waits(labels={"closeby.dev/pod-group": "g"})
+    assert not waits(annotations={"closeby.dev/pod-group": "none"})
+    assert not waits(annotations={"scheduling.k8s.io/group-name": "g"})
+    assert not waits(owner="")
+    assert not waits(owner="DaemonSet")
+
+
+def test_a_word_that_is_spoken_lets_the_pod_go_on() -> None:
+    feed = Feed("closeby", pod_grouper=True)
+    one = pod("p")
+    meta = {"name": "p", "namespace": "a", "uid": "u", "ownerReferences": [{"kind": "Job", "name": "o"}]}
+    one["metadata"] = meta
+    (waiting,) = feed.take([put(PODS, one)]).events
+    assert isinstance(waiting, PodAdded)
+    assert waiting.pod.spec.unsupported == ("what Job/o asks for, which the pod-grouper has not said yet",)
+    one["metadata"] = {**meta, "labels": {"closeby.dev/pod-group": "g"}}
+    (member,) = feed.take([put(PODS, one)]).events
+    assert isinstance(member, PodAdded)
+    assert (member.pod.group, member.pod.spec.unsupported) == ("g", ())
+
+
 def test_a_member_of_a_volcano_job_is_in_the_subgroup_of_its_task() -> None:
     member = pod("p")
     member["metadata"] = {

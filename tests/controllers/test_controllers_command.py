@@ -1,0 +1,87 @@
+"""`closeby controllers` as a program of its own."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import closeby
+from tests.control_plane.cluster import ControlPlane
+from tests.controllers.grouper_world import world
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "closeby", "controllers", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lines_until(process: "subprocess.Popen[str]", part: str) -> str:
+    """The program's first line with ``part``."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if part in line:
+            return line
+    raise AssertionError("".join(lines))
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_it_groups_and_ends_when_it_is_told_to(
+    whole_control_plane: ControlPlane, namespace: str, end: signal.Signals
+) -> None:
+    async def run() -> None:
+        async with world(whole_control_plane, namespace, {"r1": 1}) as it:
+            await it.job("train", 3, it.wish())
+            arguments = ["--kubeconfig", str(whole_control_plane.kubeconfig), "--only", "pod-grouper"]
+            arguments += ["--scheduler-name", it.name, "--lease-namespace", namespace]
+            with started(*arguments) as process:
+                line = await asyncio.to_thread(lines_until, process, "msg=grouped")
+                assert f"owner=Job/{namespace}/train group={namespace}/train pods=3" in line
+                found = await it.api.get(it.path("coordination.k8s.io/v1", "leases", "closeby-controllers"))
+                assert found["spec"]["holderIdentity"].startswith("closeby-controllers-")
+                process.send_signal(end)
+                rest = await asyncio.to_thread(process.communicate, timeout=20)
+                assert (process.returncode, rest[0]) == (0, ""), rest
+                assert "msg=stopped" in rest[1]
+            await it.members("train", 3)
+            # The Lease was handed over.
+            found = await it.api.get(it.path("coordination.k8s.io/v1", "leases", "closeby-controllers"))
+            assert not found["spec"].get("holderIdentity")
+
+    asyncio.run(run())
+
+
+def test_all_of_them_run_unless_somebody_says_which(control_plane: ControlPlane) -> None:
+    kubeconfig = ["--kubeconfig", str(control_plane.kubeconfig)]
+    with started(*kubeconfig, "--dry-run") as process:
+        line = lines_until(process, "msg=starting")
+        lines_until(process, "msg=ready")
+        process.terminate()
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+    assert "controllers=pod-grouper,app-groups,network-topologies" in line and "dry_run=True" in line
+
+
+def test_what_can_not_be_used(tmp_path: Path) -> None:
+    nobody = tmp_path / "config"
+    nobody.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]\nusers: [{name: u, user: {}}]\n'
+    )
+    for arguments, part in (
+        (["--only", "everything"], "'everything' is not one of"),
+        (["--kubeconfig", str(tmp_path / "nothing")], "nothing"),
+        (["--kubeconfig", str(nobody), "--no-leader-elect"], "http://127.0.0.1:9"),
+    ):
+        done = closeby("controllers", *arguments)
+        assert done.exit_code == 2, done
+        assert part in done.stderr
+        assert "Traceback" not in done.stderr
