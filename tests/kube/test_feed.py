@@ -221,9 +221,7 @@ def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
 
 
 def test_with_a_pod_grouper_pods_that_somebody_owns_wait_for_its_word() -> None:
-    def waits(
-        labels: Mapping[str, str] = {}, annotations: Mapping[str, str] = {}, owner: str = "Job"
-    ) -> bool:
+    def waits(owner: str = "Job", **meta: Mapping[str, str]) -> bool:
         one = pod("p")
         owners = [{"kind": owner, "name": "o", "uid": "u", "controller": True}] if owner else []
         one["metadata"] = {"name": "p", "namespace": "a", "uid": "u", "ownerReferences": owners, **meta}
