@@ -20,7 +20,7 @@ PLAIN_ARGUMENTS = ("--namespace", "closeby-system", "--set", "namespace.create=t
 _VERSION = "v3.22.0"
 _GO = "1.26.0"
 _KUBERNETES = "1.36.2"
-_OTHERWISE = "put helm 3.16 or newer into PATH"
+_OTHERWISE = "put helm 3.17 or newer into PATH"
 
 
 def find_helm(tell: Tell) -> Path:
