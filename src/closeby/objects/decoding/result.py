@@ -36,6 +36,6 @@ class Manifests(Struct, frozen=True, kw_only=True):
     #: What was left out or read in part, and why.
     notices: tuple[Condition, ...] = ()
     errors: tuple[ManifestError, ...] = ()
-    #: Whether they are a whole cluster with its controllers at work, so that no pods and gangs are to be made of
+    #: Whether they are a whole cluster with its controllers at work: then no pods and gangs are to be made of
     #: what workloads and annotations ask for.
     whole: bool = False
