@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from tests.control_plane.access import write_kubeconfig_as
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
@@ -49,16 +51,20 @@ class Release:
             if one["kind"] == "ConfigMap":
                 for name, content in one["data"].items():
                     (folder / name).write_text(content)
-        (container,) = self._one("Deployment", self.account(component))["spec"]["template"]["spec"][
-            "containers"
-        ]
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = int(free.getsockname()[1])
-        given = [str(one).replace("/etc/closeby", str(folder)) for one in container["args"]]
-        return [one.replace("=:8080", f"=127.0.0.1:{port}") for one in given if "--met" not in one], port
+        given = [str(one).replace("/etc/closeby", str(folder)) for one in self.container(component)["args"]]
+        return [one.replace("=:8080", f"=127.0.0.1:{port}") for one in given], port
 
-    def _one(self, kind: str, name: str) -> dict[str, Any]:
-        (found,) = (one for one in self.objects if one["kind"] == kind and one["metadata"]["name"] == name)
+    def container(self, component: str) -> dict[str, Any]:
+        """The only one of the component's pods."""
+        found: dict[str, Any]
+        (found,) = (
+            container
+            for one in self.objects
+            if one["kind"] == "Deployment" and one["metadata"]["name"] == self.account(component)
+            for container in one["spec"]["template"]["spec"]["containers"]
+        )
         return found
 
 
@@ -125,6 +131,17 @@ async def kubeconfig(control_plane: ControlPlane, api: Api, release: Release, co
     return write_kubeconfig_as(
         path, control_plane.kubeconfig, account, answer["status"]["token"], release.namespace
     )
+
+
+async def probes(release: Release, component: str, port: int) -> dict[str, int]:
+    """What the component answers to the probes of its container, by the kind of probe."""
+    answers = {}
+    async with aiohttp.ClientSession() as session:
+        for kind, probe in release.container(component).items():
+            if kind.endswith("Probe"):
+                async with session.get(f"http://127.0.0.1:{port}{probe['httpGet']['path']}") as answer:
+                    answers[kind] = answer.status
+    return answers
 
 
 @contextlib.contextmanager

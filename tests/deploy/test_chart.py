@@ -1,5 +1,6 @@
 """The chart: that it renders, what of it can be chosen, and that the plain YAML is what it renders."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 import closeby
+from tests.cli.calling import closeby as call
 from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, ROOT, called, objects, rendered
 
 COMPONENTS = ("scheduler", "controllers")
@@ -89,19 +91,18 @@ def test_what_selects_the_pods_of_a_component_selects_no_others(helm: Path, comp
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_who_has_metrics_is_monitored(helm: Path, component: str) -> None:
+def test_every_component_is_monitored(helm: Path, component: str) -> None:
     text = rendered(helm, *ASKING)
     name = f"closeby-{component}"
     deployment = of_kind(text, "Deployment")[name]["spec"]
     (container,) = deployment["template"]["spec"]["containers"]
-    told = any("--metrics-address" in one for one in container["args"])
-    assert told == ("livenessProbe" in container) == (name in of_kind(text, "ServiceMonitor"))
-    if told:
-        service = of_kind(text, "Service")[f"{name}-metrics"]
-        assert service["spec"]["selector"] == deployment["selector"]["matchLabels"]
-        monitor = of_kind(text, "ServiceMonitor")[name]
-        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-        assert monitor["metadata"]["labels"]["a"] == "b"
+    assert "--metrics-address=:8080" in container["args"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": 8080}]
+    service = of_kind(text, "Service")[f"{name}-metrics"]
+    assert service["spec"]["selector"] == deployment["selector"]["matchLabels"]
+    monitor = of_kind(text, "ServiceMonitor")[name]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["metadata"]["labels"]["a"] == "b"
 
 
 def test_who_may_ask_for_metrics_can_be_chosen(helm: Path, tmp_path: Path) -> None:
@@ -124,6 +125,19 @@ def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:
         said = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
         assert not any("*" in one for one in said), rule
         assert not said & {"secrets", "escalate", "impersonate", "pods/exec", "serviceaccounts/token"}, rule
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_its_arguments_are_options_of_the_command(helm: Path, component: str) -> None:
+    arguments = ("--set", "scheduler.dryRun=true", "--set", "scheduler.events=false")
+    (container,) = of_kind(rendered(helm, *arguments), "Deployment")[f"closeby-{component}"]["spec"][
+        "template"
+    ]["spec"]["containers"]
+    command, *options = container["args"]
+    assert command == component
+    shown = call(command, "--help").stdout
+    for option in options:
+        assert re.search(rf"(^|[\s/]){option.partition('=')[0]}\b", shown), f"{option} is not in:\n{shown}"
 
 
 def test_the_configuration_is_one_that_closeby_takes(helm: Path, tmp_path: Path) -> None:

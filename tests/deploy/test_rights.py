@@ -13,7 +13,7 @@ from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, kubelets, node
 from tests.deploy.helm import objects, rendered
-from tests.deploy.installed import allowed, installed, kubeconfig, running
+from tests.deploy.installed import allowed, installed, kubeconfig, probes, running
 from tests.kube.live import eventually
 
 GROUPS = "/apis/closeby.dev/v1alpha1/namespaces/{}/podgroups"
@@ -205,7 +205,7 @@ def test_the_scheduler_does_its_work_with_these_rights(
             installed(helm, api, namespace) as release,
         ):
             who = await kubeconfig(control_plane, api, release, "scheduler")
-            arguments, _ = release.arguments("scheduler", tmp_path)
+            arguments, port = release.arguments("scheduler", tmp_path)
             await api.create("/apis/closeby.dev/v1alpha1/topologies", fabric(namespace))
             await api.create(GROUPS.format(namespace), gang("train", namespace, 4))
             for i in range(4):
@@ -232,6 +232,7 @@ def test_the_scheduler_does_its_work_with_these_rights(
                     await eventually(works, 60)
                 except TimeoutError as error:
                     raise AssertionError(log.read_text()) from error
+                assert set((await probes(release, "scheduler", port)).values()) == {200}
             await api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{namespace}")
             group = await api.get(f"{GROUPS.format(namespace)}/train")
             (condition,) = group["status"]["conditions"]
@@ -287,7 +288,7 @@ def test_the_controllers_do_their_work_with_these_rights(
     async def run() -> None:
         async with Api(control_plane.access()) as api, installed(helm, api, namespace) as release:
             who = await kubeconfig(control_plane, api, release, "controllers")
-            arguments, _ = release.arguments("controllers", tmp_path)
+            arguments, port = release.arguments("controllers", tmp_path)
             await api.create("/apis/closeby.dev/v1alpha1/topologies", fabric(namespace))
             await api.create(f"{kep}/appgroups", APP)
             await api.create(f"{kep}/networktopologies", NETWORK)
@@ -310,6 +311,7 @@ def test_the_controllers_do_their_work_with_these_rights(
                     await eventually(works, 60)
                 except TimeoutError as error:
                     raise AssertionError(log.read_text()) from error
+                assert set((await probes(release, "controllers", port)).values()) == {200}
             await api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{namespace}")
             (group,) = (await api.get(GROUPS.format(namespace)))["items"]
             assert group["spec"]["minMember"] == 2

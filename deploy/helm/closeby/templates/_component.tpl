@@ -8,13 +8,8 @@ The scheduler and the controllers differ in their arguments, their rights, and w
 {{- $values := index . 2 }}
 {{- $arguments := index . 3 }}
 {{- $configured := eq $component "scheduler" }}
-{{- /* The controllers tell neither their health nor numbers yet. */}}
-{{- $served := eq $component "scheduler" }}
 {{- $name := printf "%s-%s" (include "closeby.fullname" $root) $component }}
-{{- $common := list "--leader-elect" (printf "--lease-name=%s" $name) }}
-{{- if $served }}
-{{- $common = append $common "--metrics-address=:8080" }}
-{{- end }}
+{{- $common := list "--leader-elect" (printf "--lease-name=%s" $name) "--metrics-address=:8080" }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -80,7 +75,6 @@ spec:
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           args:
             {{- toYaml (concat (list $component) $common $arguments $values.extraArgs) | nindent 12 }}
-          {{- if $served }}
           ports:
             - name: metrics
               containerPort: 8080
@@ -102,7 +96,6 @@ spec:
               port: metrics
             periodSeconds: 5
             timeoutSeconds: 5
-          {{- end }}
           resources:
             {{- toYaml $values.resources | nindent 12 }}
           securityContext:
@@ -143,7 +136,6 @@ spec:
                   matchLabels:
                     {{- include "closeby.selector" (list $root $component) | nindent 20 }}
         {{- end }}
-{{- if $served }}
 ---
 apiVersion: v1
 kind: Service
@@ -162,7 +154,6 @@ spec:
     - name: metrics
       port: 8080
       targetPort: metrics
-{{- end }}
 {{- if $values.podDisruptionBudget.enabled }}
 ---
 apiVersion: policy/v1
@@ -178,7 +169,7 @@ spec:
     matchLabels:
       {{- include "closeby.selector" (list $root $component) | nindent 6 }}
 {{- end }}
-{{- if and $served $root.Values.metrics.networkPolicy.enabled }}
+{{- if $root.Values.metrics.networkPolicy.enabled }}
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -200,7 +191,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
 {{- end }}
-{{- if and $served $root.Values.metrics.serviceMonitor.enabled }}
+{{- if $root.Values.metrics.serviceMonitor.enabled }}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
