@@ -136,6 +136,14 @@ def test_the_pod_group_follows_its_owner_and_goes_with_it(
                 return bool(constraint["requiredTopologyLevel"] == "zone")
 
             await until(wider)
+            nothing = dict.fromkeys(it.wish())
+            await it.api.patch(path, {"metadata": {"annotations": nothing}})
+
+            async def relaxed() -> bool:
+                spec = (await it.group("web"))["spec"]
+                return bool(spec == {"minMember": 1, "placement": {"strategy": "spread"}})
+
+            await until(relaxed)
             await it.api.delete(path, {"propagationPolicy": "Background"})
 
             async def gone() -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.controllers.pod_grouper_groups import Groups, Key
-from closeby.controllers.pod_grouper_objects import MANAGER, object_of
+from closeby.controllers.pod_grouper_objects import MANAGER, names_for, object_of
 from closeby.controllers.pod_grouper_owners import Lineage, Owners, Ref, Round
 from closeby.controllers.pod_grouper_plan import Gang, Plan, plan_of
 from closeby.controllers.pod_grouper_pods import Pods, pod_ref
@@ -95,11 +95,17 @@ class PodGrouper:
             self._heard_queue(news)
 
     def _heard_pod(self, news: News) -> None:
-        if isinstance(news.read, Decoded) and isinstance(news.read.record, Pod):
-            raw = news.change.raw if isinstance(news.change, Upserted) else b""
-            owner = self._pods.put(news.read.record, raw)
+        pod = news.read.record if isinstance(news.read, Decoded) else None
+        if isinstance(pod, Pod) and isinstance(news.change, Upserted) and self._pods.concerns(pod):
+            owner = self._pods.put(pod, news.change.raw)
+        elif isinstance(pod, Pod) or isinstance(news.change, Deleted):
+            owner = self._pods.drop(news.change.uid)
+            if owner is not None and (self._owners.top(owner) or owner) not in self._families:
+                # Nobody asked for a gang there.
+                owner = None
         else:
-            owner = self._pods.drop(news.change.uid) if isinstance(news.change, Deleted) else None
+            # A pod that can't be read counts as it was.
+            owner = None
         if owner is not None:
             self._work.add(owner)
 
@@ -165,6 +171,8 @@ class PodGrouper:
         for condition in plan.conditions:
             await self._tell(owner, [owner], condition.reason, f"{condition.field}: {condition.sentence()}")
         errors = [await self._gang(lineage, gang, pods) for gang in plan.gangs]
+        if not lineage.gone:
+            errors += await self._relax(owner, plan)
         alone = [pod for pod in waiting if pod.uid in plan.alone and pod.node_name is None]
         errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
         if alone:
@@ -180,9 +188,9 @@ class PodGrouper:
         self._work.done(owner)
         if waiting and (plan.waiting or any(gang.blocked for gang in plan.gangs)):
             self._work.add(owner, after=self._grouping.refresh_blocked)
-        elif plan.gangs and (waiting or any(self._pods.naming(*key) for key in self._groups.of(owner))):
+        elif any(self._pods.naming(*key) for key in self._groups.of(owner)) or (plan.gangs and waiting):
             self._work.add(owner, after=self._grouping.refresh)
-        elif not any(self._pods.owns(direct) for direct in self._families.get(owner, ())):
+        elif not plan.gangs or not any(self._pods.owns(one) for one in self._families.get(owner, ())):
             self._families.pop(owner, None)
             self._groups.release(owner)
 
@@ -224,6 +232,25 @@ class PodGrouper:
         errors = [one for one in joined if one is not None]
         self._say("grouped", owner=owner, group="/".join(key), pods=len(joined) - len(errors))
         return errors[0] if errors else None
+
+    async def _relax(self, owner: Ref, plan: Plan) -> list[ApiError | None]:
+        """Takes back what a workload does not ask for any more, from pods that were told so."""
+        names = {name for gang in plan.gangs for name in names_for(gang.group, owner.kind, owner.uid)}
+        errors: list[ApiError | None] = []
+        for key in sorted(self._groups.of(owner)):
+            uid = self._groups.uid(key)
+            if uid is None or not owner.uid or key.name in names or not self._pods.naming(*key):
+                continue
+            wanted = object_of(PodGroup(namespace=key.namespace, name=key.name), key.name, [owner])
+            if self._groups.stands(key, wanted):
+                continue
+            answer = await self._writes.apply(wanted, *key, uid)
+            if isinstance(answer, ApiError):
+                errors.append(answer)
+            else:
+                self._groups.wrote(key, wanted, answer)
+                self._say("pod group relaxed", owner=owner, group="/".join(key))
+        return errors
 
     async def _judge(
         self, lineage: Lineage, gang: Gang, key: Key, uid: str, waiting: Sequence[Pod]

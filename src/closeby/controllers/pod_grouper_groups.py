@@ -36,6 +36,9 @@ class Groups:
         self._seen: dict[Key, dict[str, SeenGroup]] = {}
         #: Names that were given away, with the owner that has them.
         self._claims: dict[Key, Ref] = {}
+        #: By uid of an owner: those of ours that stand.
+        self._standing: dict[str, set[Key]] = {}
+        self._claimed: dict[Ref, frozenset[Key]] = {}
         #: What was written last, with the uid that it got.
         self._written: dict[Key, tuple[Object, str]] = {}
         self._valid: dict[Key, StatusCondition | None] = {}
@@ -45,8 +48,12 @@ class Groups:
         key = Key(*change.key.split("/", 1))
         holders = self._seen.setdefault(key, {})
         before = holders.pop(resource.group, None)
+        if before is not None and before.managed:
+            self._unlist(before, key)
         if isinstance(change, Upserted):
             seen = holders[resource.group] = seen_group(resource, change.raw)
+            for uid in seen.owners if seen.managed else ():
+                self._standing.setdefault(uid, set()).add(key)
             if not seen.managed or (before is not None and before.spec == seen.spec):
                 return None
             written = self._written.get(key)
@@ -65,9 +72,10 @@ class Groups:
         seen = self._seen.get(key, {}).get(POD_GROUPS.group)
         return key in self._claims or (seen is not None and seen.managed)
 
-    def of(self, owner: Ref) -> list[Key]:
-        """The PodGroups that an owner has, as far as they were looked at."""
-        return [key for key, claim in self._claims.items() if claim == owner]
+    def of(self, owner: Ref) -> frozenset[Key]:
+        """The PodGroups that an owner has."""
+        claimed = self._claimed.get(owner, frozenset())
+        return frozenset(self._standing.get(owner.uid, ())) | claimed
 
     def claim(self, group: PodGroup, owner: Ref, owners: Sequence[Ref]) -> Key:
         """The place of a gang's PodGroup: the one it has, else the best name that nobody bears."""
@@ -84,12 +92,19 @@ class Groups:
                 free = key
         key = free or last
         self._claims[key] = owner
+        self._claimed[owner] = self._claimed.get(owner, frozenset()) | {key}
         return key
 
     def disclaim(self, key: Key) -> None:
         """Nothing was made there, or nobody needs it any more."""
-        if key not in self._written and key not in self._seen:
-            self._claims.pop(key, None)
+        if key in self._written or key in self._seen:
+            return
+        owner = self._claims.pop(key, None)
+        if owner is None:
+            return
+        left = self._claimed.pop(owner, frozenset()) - {key}
+        if left:
+            self._claimed[owner] = left
 
     def release(self, owner: Ref) -> None:
         """The owner has no pods any more."""
@@ -125,3 +140,10 @@ class Groups:
     def judged(self, key: Key, condition: StatusCondition) -> None:
         """The condition was written."""
         self._valid[key] = condition
+
+    def _unlist(self, group: SeenGroup, key: Key) -> None:
+        for uid in group.owners:
+            left = self._standing.get(uid, set())
+            left.discard(key)
+            if not left:
+                self._standing.pop(uid, None)

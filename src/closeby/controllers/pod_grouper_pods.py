@@ -35,9 +35,8 @@ class Pods:
     def put(self, pod: Pod, raw: bytes) -> Ref | None:
         """A pod as it is now; returns its owner if something is to be said about the pod."""
         before = self._pods.get(pod.uid)
-        if pod.finished or pod.terminating or pod.spec.scheduler_name != self._scheduler_name:
-            return self.drop(pod.uid)
-        if before is None and not undecided(pod) and pod.group is None:
+        if pod.group is None and not undecided(pod):
+            self.drop(pod.uid)
             return None
         owner = _owner(pod, raw) if before is None else before.owner
         if before is not None and before.pod.group != pod.group:
@@ -48,8 +47,12 @@ class Pods:
             self._naming.setdefault((pod.namespace, pod.group), set()).add(pod.uid)
         return owner if undecided(pod) else None
 
+    def concerns(self, pod: Pod) -> bool:
+        """Whether a pod is the scheduler's and not on its way out."""
+        return not (pod.finished or pod.terminating) and pod.spec.scheduler_name == self._scheduler_name
+
     def drop(self, uid: str) -> Ref | None:
-        """A pod is over or gone; returns its owner if it was known, which may have changed with it."""
+        """A pod is over or gone, or wants nothing; returns its owner if it was known."""
         member = self._pods.pop(uid, None)
         if member is None:
             return None
