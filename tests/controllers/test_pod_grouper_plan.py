@@ -118,6 +118,17 @@ def test_the_gangs_of_each_kind() -> None:
           - {groupName: small, minReplicas: 1, template: T}
           - {groupName: idle, replicas: 5, suspend: true, template: T}
       - {w: {minMember: 6}}
+    - - ray.io/v1
+      - RayCluster
+      - enableInTreeAutoscaling: true
+        headGroupSpec: {template: T}
+        workerGroupSpecs: [{groupName: big, replicas: 5, minReplicas: 2, numOfHosts: 2, template: T}]
+      - {w: {minMember: 5}}
+    - - kubeflow.org/v1
+      - PyTorchJob
+      - elasticPolicy: {minReplicas: 2, maxReplicas: 8}
+        pytorchReplicaSpecs: {Worker: {replicas: 4, template: T}}
+      - {w: {minMember: 2}}
     """
     for api_version, kind, spec, expected in yaml.safe_load(cases):
         content = msgspec.json.decode(

@@ -39,6 +39,8 @@ from closeby.objects.pods import Pod
 
 _QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
 _KINDS: Final = _QUEUES | {"PodGroup"}
+#: Seconds in which a workload's controller has counted a pod that ended.
+_COUNTED: Final = 1.0
 #: Owners that are looked at together.
 _AT_ONCE: Final = 8
 #: Things that were told once, and are not told again.
@@ -100,12 +102,13 @@ class PodGrouper:
             owner = self._pods.put(pod, news.change.raw)
         elif isinstance(pod, Pod) or isinstance(news.change, Deleted):
             owner = self._pods.drop(news.change.uid)
-            if owner is not None and (self._owners.top(owner) or owner) not in self._families:
-                # Nobody asked for a gang there.
-                owner = None
+            # Where nobody asked for a gang, there is nothing to keep true.
+            if owner is not None and (self._owners.top(owner) or owner) in self._families:
+                self._work.add(owner, after=_COUNTED)
+            return
         else:
             # A pod that can't be read counts as it was.
-            owner = None
+            return
         if owner is not None:
             self._work.add(owner)
 

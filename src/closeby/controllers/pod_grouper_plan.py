@@ -184,15 +184,20 @@ def _still_to_run(pods: PodSet) -> PodSet:
     return msgspec.structs.replace(pods, replicas=left)
 
 
-# Pods that are made one after another
-
-
-class _Job(Struct, frozen=True):
-    name: str = ""
+# Pods that are made one after another, or only if there is room
 
 
 class _Startup(Struct, frozen=True, rename="camel"):
     startup_policy_order: str = ""
+
+
+class _Elastic(Struct, frozen=True, rename="camel"):
+    min_replicas: int | None = None
+
+
+class _Workers(Struct, frozen=True, rename="camel"):
+    min_replicas: int | None = None
+    num_of_hosts: int | None = None
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -200,6 +205,9 @@ class _Spec(Struct, frozen=True, rename="camel"):
     launcher_creation_policy: str | None = None
     #: A word at a LeaderWorkerSet, an object at a JobSet.
     startup_policy: str | _Startup | None = None
+    elastic_policy: _Elastic | None = None
+    enable_in_tree_autoscaling: bool | None = None
+    worker_group_specs: tuple[_Workers, ...] | None = None
 
 
 class _Object(Struct, frozen=True):
@@ -210,9 +218,10 @@ _read: Final = msgspec.json.Decoder(_Object).decode
 
 
 def _first(lineage: Lineage, workload: Workload) -> Mapping[int, int] | None:
-    """By position of a pod set: how many of its pods are there before any of them runs; None: all of them.
+    """By position of a pod set: with how many of its pods the gang starts; None: with all of them.
 
-    The rest is made only when those run, so a gang that waited for all of them would wait for ever.
+    Where the rest is made only when the first run, a gang that waited for all would wait for ever. Where an
+    autoscaler adds pods, each of them is welcome without the others.
     """
     if not lineage.raw:
         return None
@@ -220,19 +229,22 @@ def _first(lineage: Lineage, workload: Workload) -> Mapping[int, int] | None:
         spec = _read(lineage.raw).spec
     except msgspec.DecodeError:
         return None
-    sets = workload.pod_sets
-    if workload.kind == "StatefulSet" and spec.pod_management_policy != "Parallel":
+    kind, sets = workload.kind, workload.pod_sets
+    if kind == "StatefulSet" and spec.pod_management_policy != "Parallel":
         return dict.fromkeys(range(len(sets)), 1)
-    if workload.kind == "MPIJob" and spec.launcher_creation_policy == "WaitForWorkersReady":
+    if kind == "MPIJob" and spec.launcher_creation_policy == "WaitForWorkersReady":
         return {i: 0 if one.name == "launcher" else one.replicas for i, one in enumerate(sets)}
-    if workload.kind == "LeaderWorkerSet" and spec.startup_policy == "LeaderReady":
+    if kind == "PyTorchJob" and spec.elastic_policy is not None:
+        least = spec.elastic_policy.min_replicas or 1
+        return {i: least if one.name == "worker" else one.replicas for i, one in enumerate(sets)}
+    if kind == "LeaderWorkerSet" and spec.startup_policy == "LeaderReady":
         return {i: 1 if one.name == "leader" else 0 for i, one in enumerate(sets)}
-    in_order = isinstance(spec.startup_policy, _Startup) and (
-        spec.startup_policy.startup_policy_order == "InOrder"
-    )
-    if workload.kind == "JobSet" and in_order:
+    if kind == "JobSet" and spec.startup_policy == _Startup("InOrder"):
         first = next((i for i, one in enumerate(sets) if one.replicas), 0)
         return {i: one.replicas if i == first else 0 for i, one in enumerate(sets)}
+    if kind == "RayCluster" and spec.enable_in_tree_autoscaling:
+        groups = enumerate(spec.worker_group_specs or (), start=1)
+        return {0: 1} | {i: (one.min_replicas or 0) * (one.num_of_hosts or 1) for i, one in groups}
     return None
 
 
