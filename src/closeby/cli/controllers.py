@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Election, connects, elects
+from closeby.cli.options import Election, connects, elects, serves
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,6 +39,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
     help="The pod-grouper groups pods whose spec.schedulerName is this.",
 )
 @elects(CONTROLLER)
+@serves
 @click.option(
     "--dry-run", is_flag=True, help="Let the server check all that would be written, but keep nothing."
 )
@@ -49,6 +50,7 @@ def command(
     only: tuple[str, ...],
     scheduler_name: str,
     election: Election,
+    metrics_address: str | None,
     dry_run: bool,
 ) -> None:
     """Run closeby's controllers on a live cluster, until SIGTERM or Ctrl-C.
@@ -66,12 +68,15 @@ def command(
     from closeby.cli.inputs import Unusable
     from closeby.cli.log_lines import log_line
     from closeby.cli.long_running import run_until_told
+    from closeby.cli.serving import serving
     from closeby.controllers.running import Runner, Running
     from closeby.kube.connection import connect
     from closeby.kube.dry_run import DryTransport
     from closeby.kube.faults import Fault
+    from closeby.kube.health import Health
     from closeby.kube.leading import LEASE_LOST
     from closeby.kube.lease import LeaseSettings
+    from closeby.kube.meters import Meters
     from closeby.kube.transport import Transport
 
     connection = connect(kubeconfig, context)
@@ -82,14 +87,20 @@ def command(
         namespace=election.namespace or connection.namespace, name=election.name, identity=instance
     )
     running = Running(lease=lease if election.wanted and not dry_run else None)
+    meters, health = Meters(), Health()
 
     async def work(transport: "Transport", stop: "asyncio.Event") -> "ApiError | None":
         names = only or NAMES
         log_line("starting", cluster=transport.source, controllers=",".join(names), dry_run=dry_run or None)
         reconcilers = _reconcilers(transport, names, scheduler_name, instance)
-        return await Runner(transport, reconcilers, running, log_line).run(stop)
+        runner = Runner(transport, reconcilers, running, log_line, meters)
+        health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
+        health.ready("informer-sync", lambda: runner.unheard)
+        async with serving(metrics_address, health, meters, log_line):
+            return await runner.run(stop)
 
-    error = run_until_told(DryTransport(connection) if dry_run else Transport(connection), work)
+    client = DryTransport if dry_run else Transport
+    error = run_until_told(client(connection, on_request=meters.requests(connection.host)), work)
     if error is None:
         return
     if error.reason == LEASE_LOST:

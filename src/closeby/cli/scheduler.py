@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Election, configured, connects, elects
+from closeby.cli.options import Election, configured, connects, elects, serves
 
 if TYPE_CHECKING:
     from closeby.kube.connection import Connection
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     help="Schedule pods whose spec.schedulerName is this.  [default: the configuration's, else closeby]",
 )
 @elects("closeby-scheduler")
+@serves
 @click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
 @click.option("--events/--no-events", default=True, show_default=True, help="Write Events about pods.")
 def command(
@@ -33,6 +34,7 @@ def command(
     election: Election,
     dry_run: bool,
     events: bool,
+    metrics_address: str | None,
 ) -> None:
     """Schedule the pods of a live cluster that name this scheduler, until SIGTERM or Ctrl-C.
 
@@ -68,7 +70,7 @@ def command(
         manners=Manners(events=events),
         lease=lease if election.wanted and not dry_run else None,
     )
-    error = _schedule(connection, configuration, settings)
+    error = _schedule(connection, configuration, settings, metrics_address)
     if error is not None and error.reason == LEASE_LOST:
         log_line("the lead is lost", warning=True, error=error)
         raise SystemExit(1)
@@ -80,7 +82,10 @@ def command(
 
 
 def _schedule(
-    connection: "Connection", configuration: "Configuration", settings: "Settings"
+    connection: "Connection",
+    configuration: "Configuration",
+    settings: "Settings",
+    metrics_address: str | None,
 ) -> "ApiError | None":
     """Runs the scheduler to its end; what fails inside of it comes out as itself, not as a group."""
     import asyncio
@@ -88,16 +93,26 @@ def _schedule(
 
     from closeby.cli.inputs import usable_configuration
     from closeby.cli.log_lines import log_line
+    from closeby.cli.serving import serving
+    from closeby.kube.health import Health
     from closeby.kube.live import LiveScheduler
+    from closeby.kube.scheduler_meters import SchedulerMeters
     from closeby.kube.transport import Transport
 
     async def run() -> "ApiError | None":
         stop = asyncio.Event()
         for one in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(one, stop.set)
-        async with Transport(connection) as transport:
+        meters, health = SchedulerMeters(settings.scheduler_name), Health()
+        on_request = meters.requests(connection.host)
+        health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
+        async with (
+            Transport(connection, on_request=on_request) as transport,
+            serving(metrics_address, health, meters, log_line),
+        ):
             with usable_configuration():
-                scheduler = LiveScheduler(transport, configuration, settings, log_line)
+                scheduler = LiveScheduler(transport, configuration, settings, log_line, meters)
+            health.ready("informer-sync", lambda: scheduler.unheard)
             log_line(
                 "starting",
                 cluster=transport.source,

@@ -45,6 +45,7 @@ from closeby.kube.errors import ApiError
 from closeby.kube.following import Following
 from closeby.kube.leading import Lead
 from closeby.kube.lease import LeaseSettings
+from closeby.kube.meters import Meters
 from closeby.kube.resources import NODES, PODS, Resource, Watched
 from closeby.kube.saying import Say
 from closeby.kube.transport import Transport
@@ -103,18 +104,33 @@ class Runner:
     """Runs reconcilers on one cluster until it is told to stop, or does not lead any more."""
 
     def __init__(
-        self, transport: Transport, reconcilers: Sequence[Reconciler], running: Running, say: Say
+        self,
+        transport: Transport,
+        reconcilers: Sequence[Reconciler],
+        running: Running,
+        say: Say,
+        meters: Meters | None = None,
     ) -> None:
         self._running = running
         self._say = say
         self._reconcilers = [(one, asyncio.Event()) for one in reconcilers]
         followed = dict.fromkeys(kind for one in reconcilers for kind in one.followed)
-        self._following = Following(transport, say, followed=followed, discover_every=running.discover_every)
+        meters = meters or Meters()
+        self._following = Following(
+            transport, say, followed=followed, discover_every=running.discover_every, meters=meters
+        )
         self._decoder = Decoder()
         #: Set once everything was heard that was there at the start.
         self.ready = asyncio.Event()
         self._lead = Lead(transport, running.lease, say)
+        if running.lease is not None:
+            meters.leads(running.lease.name, lambda: self._lead.certain)
         self._stopping = asyncio.Event()
+
+    @property
+    def unheard(self) -> str | None:
+        """Why it is not ready to work, or to take over; None when it is."""
+        return self._following.unheard
 
     @property
     def leading(self) -> bool:

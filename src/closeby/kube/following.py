@@ -7,6 +7,7 @@ from typing import Final
 
 from closeby.kube.changes import Change, Resumed, Synced, Troubled
 from closeby.kube.errors import ApiError
+from closeby.kube.meters import Meters
 from closeby.kube.reflector import DEFAULT_WATCHING, Reflector, Watching
 from closeby.kube.resources import NODES, PODS, WATCHED, Arrived, Discovery, Resource, Watched
 from closeby.kube.saying import Say
@@ -28,7 +29,9 @@ class Following:
         followed: Iterable[Watched] = FOLLOWED,
         watching: Watching = DEFAULT_WATCHING,
         discover_every: float = 10.0,
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters or Meters()
         self._transport = transport
         self._say = say
         self._watching = watching
@@ -55,6 +58,14 @@ class Following:
         """Whether everything was heard that was there when following began."""
         return bool(self._first) and not self._incomplete
 
+    @property
+    def unheard(self) -> str | None:
+        """Which kinds' lists are not complete yet, in words; None when all are."""
+        if self.complete:
+            return None
+        kinds = sorted({one.plural for one in self._incomplete})
+        return f"not listed yet: {', '.join(kinds) or 'which kinds there are'}"
+
     def take(self) -> list[tuple[Resource, Change]]:
         """What came since the last call."""
         taken, self._changes = self._changes, []
@@ -79,10 +90,12 @@ class Following:
 
     def _begin(self, resource: Resource, tasks: asyncio.TaskGroup) -> None:
         reflector = Reflector(self._transport, resource, self._watching)
+        self._meters.follows(reflector)
         self._followed[resource] = reflector, tasks.create_task(self._follow(reflector))
 
     async def _end(self, resource: Resource) -> None:
         reflector, task = self._followed.pop(resource)
+        self._meters.leaves(resource)
         task.cancel()
         await asyncio.wait([task])
         self._say("kind left", kind=resource.kind, api=resource.group)

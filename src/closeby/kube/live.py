@@ -25,6 +25,7 @@ from closeby.kube.leading import Lead
 from closeby.kube.lease import LeaseSettings
 from closeby.kube.notices import Manners, Notices
 from closeby.kube.saying import Say
+from closeby.kube.scheduler_meters import SchedulerMeters
 from closeby.kube.starts import Starts
 from closeby.kube.transport import Transport
 from closeby.kube.writer import Writer
@@ -100,23 +101,34 @@ class LiveScheduler:
     """Schedules one cluster's pods until it is stopped."""
 
     def __init__(
-        self, transport: Transport, configuration: Configuration, settings: Settings, say: Say
+        self,
+        transport: Transport,
+        configuration: Configuration,
+        settings: Settings,
+        say: Say,
+        meters: SchedulerMeters | None = None,
     ) -> None:
-        """Makes the engine.
+        """Makes the engine; ``meters`` are told what it does.
 
         Raises:
             ConfigurationError: the configuration names what no plugin knows.
         """
         self.engine = Engine(lambda handle: profile_for(configuration, handle))
+        self._meters = meters or SchedulerMeters(settings.scheduler_name)
+        self._meters.shows(self.engine)
         self._transport = transport
         self._settings = settings
         self._say = say
         self._feed = Feed(settings.scheduler_name)
-        self._following = Following(transport, say, discover_every=settings.discover_every)
+        self._following = Following(
+            transport, say, discover_every=settings.discover_every, meters=self._meters
+        )
         self._writer = Writer(transport, CONTROLLER, settings.instance)
         self._objects = GangObjects()
         self._progress = GangProgress(self.engine)
         self._lead = Lead(transport, settings.lease, say)
+        if settings.lease is not None:
+            self._meters.leads(settings.lease.name, lambda: self._lead.certain)
         self._failures: list[BindFailed] = []
         #: Set once everything was heard that was there at the start.
         self.heard = asyncio.Event()
@@ -171,10 +183,12 @@ class LiveScheduler:
         reporter = GangReporter(writer, say, self._objects, self._progress.standing, settings.manners)
 
         def bound(bind: Bind) -> None:
+            self._meters.bound(bind.pod.uid)
             notices.bound(bind)
             starts.ended(bind.pod.uid)
 
         def failed(failure: BindFailed) -> None:
+            self._meters.not_bound(failure.uid, final=failure.final)
             self._failures.append(failure)
             self._following.news.set()
 
@@ -190,6 +204,11 @@ class LiveScheduler:
         starts = Starts(self._progress, binder, reporter, tasks, failed)
         evictor = Evictor(self._transport, writer, say, self._progress, reporter, self._objects)
         return _Hands(binder, notices, reporter, starts, evictor)
+
+    @property
+    def unheard(self) -> str | None:
+        """Why it is not ready to schedule, or to take over; None when it is."""
+        return self._following.unheard
 
     # Rounds
 
@@ -229,6 +248,8 @@ class LiveScheduler:
             began = time.monotonic()
             # The last tick has no limit, so nothing is left over.
             decisions = self.engine.handle(Tick(began, _AT_ONCE)) or self.engine.handle(Tick(began))
+            outcomes = [one.outcome for one in decisions if isinstance(one, Report)]
+            self._meters.decided(outcomes, time.monotonic() - began)
             self._carry_out(decisions, hands)
             took += time.monotonic() - began
             deciding = bool(decisions)
@@ -245,6 +266,7 @@ class LiveScheduler:
             fed = self._feed.take(changes)
             failures, self._failures = self._failures, []
             self.engine.handle(*fed.events, *failures)
+        self._meters.took_in(fed.events)
         for failure in failures:
             hands.starts.ended(failure.uid)
         for event in fed.events:
@@ -274,6 +296,8 @@ class LiveScheduler:
             match decision:
                 case Bind(binder=None):
                     binds.append(decision)
+                    if not self._settings.dry_run:
+                        self._meters.binding(decision.pod.uid)
                 case Report(outcome):
                     self._report(outcome)
                     if not self._settings.dry_run:
