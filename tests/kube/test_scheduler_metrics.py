@@ -1,0 +1,75 @@
+"""`closeby scheduler` is scraped and probed while it works, as Prometheus and the kubelet do."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import aiohttp
+
+from tests.control_plane.api import Api
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined, node
+from tests.kube.live import eventually, unique
+from tests.kube.scraping import Scrape
+from tests.kube.test_scheduler_command import lines_until, started
+
+
+def test_numbers_and_probes_of_a_scheduler_at_work(control_plane: ControlPlane, namespace: str) -> None:
+    """One pod is bound and one is too large; then it is told to stop."""
+    name = unique("mine")
+
+    def pod(called: str, cpu: str) -> dict[str, object]:
+        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+        return {"metadata": {"name": called}, "spec": {"schedulerName": name, "containers": [container]}}
+
+    async def run() -> None:
+        async with Api(control_plane.access()) as api, joined(api, [node(unique("n"))]):
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            await api.create(path, pod("fits", "1"))
+            await api.create(path, pod("huge", "1000"))
+            arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--scheduler-name", name]
+            with started(*arguments, "--metrics-address", "127.0.0.1:0", "--no-leader-elect") as process:
+                line = await asyncio.to_thread(lines_until, process, "serving metrics")
+                (port,) = re.findall(r"port=(\d+)", line)
+                await asyncio.to_thread(lines_until, process, "msg=ready")
+                async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+                    await probed(session, name)
+                process.terminate()
+                await asyncio.to_thread(process.communicate, timeout=20)
+                assert process.returncode == 0
+
+    asyncio.run(run())
+
+
+async def probed(session: aiohttp.ClientSession, name: str) -> None:
+    async def get(path: str) -> tuple[int, str]:
+        async with session.get(path) as answer:
+            return answer.status, await answer.text()
+
+    assert await get("/livez") == (200, "ok")
+    ready = await get("/readyz?verbose")
+    assert ready[0] == 200 and "[+]informer-sync ok" in ready[1]
+    told = Scrape("")
+
+    async def counted() -> bool:
+        nonlocal told
+        told = Scrape((await get("/metrics"))[1])
+        bound = told.value("scheduler_schedule_attempts_total", result="scheduled", profile=name)
+        return bool(bound)
+
+    await eventually(counted)
+    assert told.value("scheduler_schedule_attempts_total", result="scheduled", profile=name) == 1
+    assert told.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
+    assert told.value("scheduler_pending_pods", queue="unschedulable") == 1
+    assert told.value("closeby_waiting_pods", reason="InsufficientResources") == 1
+    assert (told.value("scheduler_cache_size", type="nodes") or 0) >= 1
+    assert told.value("closeby_lists_total", group="", kind="Pod") == 1
+    codes = told.all("rest_client_requests_total")
+    assert any(code == "201" and method == "POST" for code, _, method in codes)
+
+
+def test_an_address_that_can_not_be_used(tmp_path: Path, control_plane: ControlPlane) -> None:
+    with started("--kubeconfig", str(control_plane.kubeconfig), "--metrics-address", "nonsense") as process:
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "--metrics-address: 'nonsense' is no address to listen on" in stderr
