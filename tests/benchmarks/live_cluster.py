@@ -1,0 +1,346 @@
+"""How fast pods get their nodes on a real API server: closeby, kube-scheduler and the bare server.
+
+All run one after another on the same server, with the same nodes and pods. The pods are there before the
+scheduler starts; the clock runs from the first to the last binding, as one watch sees them. No kubelets run.
+CPU is that of each process from its start to the last binding, less what it needs to start on the same
+cluster without pods to schedule.
+
+    python -m tests.benchmarks.live_cluster [--repeat 3] [--json FILE]
+"""
+
+import asyncio
+import contextlib
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import msgspec
+
+from closeby.kube.connection import Connection, connect
+from closeby.kube.transport import Request, Retry, Transport
+from tests.control_plane.api import Api, ApiError, Object, create_namespace, delete_namespace
+from tests.control_plane.binaries import find_programs
+from tests.control_plane.cluster import ControlPlane, started
+from tests.control_plane.commands import Settings
+from tests.control_plane.definitions import define
+from tests.control_plane.nodes import joined, node
+
+NODES, LEAVES, GANG = 2_000, 125, 16
+PLAIN_PODS, GANGS = 5_000, 125
+LEAF = "benchmarks.closeby.dev/leaf"
+GPU = "nvidia.com/gpu"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PATIENCE = 300.0
+#: Without any pod: long enough for a scheduler to have listed everything.
+_SETTLED = 4.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. Milliseconds of CPU are per pod; ``start`` holds seconds of CPU to start without pods."""
+
+    contender: str
+    load: str
+    pods: int
+    seconds: float
+    to_first: float
+    cpu_ms: dict[str, float]
+    start: float
+    memory_mb: float
+
+    @property
+    def rate(self) -> float:
+        """Pods a second from the first to the last binding."""
+        return (self.pods - 1) / self.seconds
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is to be scheduled."""
+
+    name: str
+    pods: int
+    gang: int = 0
+
+
+PLAIN, IN_GANGS = Load("plain", PLAIN_PODS), Load("gangs", GANGS * GANG, GANG)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who schedules: the name that pods bear, and how its process is started."""
+
+    name: str
+    scheduler_name: str
+    upstream_gangs: bool = False
+    arguments: tuple[str, ...] = ()
+
+
+CLOSEBY = Contender("closeby, no Events", "closeby", arguments=("--no-events",))
+CLOSEBY_EVENTS = Contender("closeby, an Event a pod", "closeby")
+KUBE = Contender("kube-scheduler", "default-scheduler", upstream_gangs=True)
+RAW = Contender("bindings alone", "nobody")
+
+
+@contextlib.contextmanager
+def running(contender: Contender, plane: ControlPlane, folder: Path) -> Iterator[int]:
+    """The contender's process; yields its id."""
+    if contender is KUBE:
+        with plane.also("kube-scheduler") as process:
+            yield process.pid
+        return
+    command = [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(plane.kubeconfig)]
+    with (folder / "closeby.log").open("ab") as log:
+        mine = subprocess.Popen([*command, "--no-leader-elect", *contender.arguments], stderr=log)
+        try:
+            yield mine.pid
+        finally:
+            mine.terminate()
+            mine.wait()
+
+
+def cpu(pid: int) -> float:
+    """CPU seconds of a process since its start."""
+    fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def memory(pid: int) -> float:
+    """Resident megabytes at most."""
+    for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def pod(name: str, contender: Contender, load: Load, gang: str) -> Object:
+    """One pod of a load."""
+    requests = {"cpu": "100m", **({GPU: "8"} if load.gang else {})}
+    container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
+    spec: Object = {"schedulerName": contender.scheduler_name, "containers": [container]}
+    labels = {}
+    if load.gang and contender.upstream_gangs:
+        spec["schedulingGroup"] = {"podGroupName": gang}
+    elif load.gang:
+        labels["closeby.dev/pod-group"] = gang
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def pod_group(name: str, contender: Contender) -> tuple[str, Object]:
+    """API and body of a gang that requires one leaf."""
+    if contender.upstream_gangs:
+        spec: Object = {
+            "schedulingPolicy": {"gang": {"minCount": GANG}},
+            "schedulingConstraints": {"topology": [{"key": LEAF}]},
+        }
+        return "scheduling.k8s.io/v1alpha2", {"metadata": {"name": name}, "spec": spec}
+    constraint = {"topology": "benchmark", "requiredTopologyLevel": "leaf"}
+    spec = {"minMember": GANG, "topologyConstraint": constraint}
+    return "closeby.dev/v1alpha1", {"metadata": {"name": name}, "spec": spec}
+
+
+async def submit(api: Api, namespace: str, contender: Contender, load: Load) -> None:
+    """Creates the load's gangs and pods."""
+    if load.gang:
+        for number in range(load.pods // load.gang):
+            version, body = pod_group(f"g-{number}", contender)
+            body |= {"apiVersion": version, "kind": "PodGroup"}
+            await api.create(f"/apis/{version}/namespaces/{namespace}/podgroups", body)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    for first in range(0, load.pods, 500):
+        numbers = range(first, min(first + 500, load.pods))
+        pods = (pod(f"p-{i}", contender, load, f"g-{i // load.gang}" if load.gang else "") for i in numbers)
+        await asyncio.gather(*(api.create(path, one) for one in pods))
+
+
+class Watch:
+    """When each pod was first seen with a node."""
+
+    def __init__(self, api: Api, namespace: str, pods: int) -> None:
+        """``pods``: how many there will be."""
+        self._api = api
+        self._pods = pods
+        #: Set once all are bound.
+        self.complete = asyncio.Event()
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self.nodes: dict[str, str] = {}
+        self.first = self.last = 0.0
+
+    async def run(self) -> None:
+        """Follows until cancelled; the server may end a watch at any time."""
+        listed = await self._api.get(self._path, limit="1")
+        version = listed["metadata"]["resourceVersion"]
+        while True:
+            try:
+                query = {"fieldSelector": "spec.nodeName!="}
+                async for _, seen in self._api.watch(self._path, version, **query):
+                    version = seen["metadata"]["resourceVersion"]
+                    name, on = seen["metadata"].get("name"), seen.get("spec", {}).get("nodeName")
+                    if name and on and name not in self.nodes:
+                        self.last = time.perf_counter()
+                        self.first = self.first or self.last
+                        self.nodes[name] = on
+                        if len(self.nodes) == self._pods:
+                            self.complete.set()
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+
+
+@contextlib.asynccontextmanager
+async def watching(api: Api, namespace: str, pods: int) -> AsyncIterator[Watch]:
+    """A watch that runs inside the context."""
+    watch = Watch(api, namespace, pods)
+    task = asyncio.create_task(watch.run())
+    try:
+        await asyncio.sleep(0.5)
+        yield watch
+    finally:
+        task.cancel()
+
+
+async def bind_all(plane: ControlPlane, namespace: str, pods: int) -> None:
+    """Bindings as closeby sends them, and nothing else: what the server can do."""
+    connection = connect(str(plane.kubeconfig))
+    assert isinstance(connection, Connection)
+    encode = msgspec.json.Encoder().encode
+    async with Transport(connection) as transport:
+
+        async def bind(number: int) -> None:
+            body = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": f"p-{number}", "namespace": namespace},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": f"n-{number % NODES:04}"},
+            }
+            path = f"/api/v1/namespaces/{namespace}/pods/p-{number}/binding"
+            answer = await transport.send(
+                Request(method="POST", path=path, body=encode(body), retry=Retry.UNSENT)
+            )
+            assert isinstance(answer, bytes), answer
+
+        await asyncio.gather(*(bind(number) for number in range(pods)))
+
+
+async def measure(plane: ControlPlane, contender: Contender, load: Load, folder: Path) -> Result:
+    """One run in a namespace of its own."""
+    async with Api(plane.access()) as api:
+        start = 0.0
+        if contender is not RAW:
+            with running(contender, plane, folder) as pid:
+                await asyncio.sleep(_SETTLED)
+                start = cpu(pid)
+        namespace = await create_namespace(api)
+        try:
+            await submit(api, namespace, contender, load)
+            async with watching(api, namespace, load.pods) as watch:
+                servers = {name: cpu(plane.processes[name].pid) for name in ("kube-apiserver", "etcd")}
+                began = time.perf_counter()
+                used, most = 0.0, 0.0
+                if contender is RAW:
+                    mine = time.process_time()
+                    await bind_all(plane, namespace, load.pods)
+                    await asyncio.wait_for(watch.complete.wait(), _PATIENCE)
+                    used = time.process_time() - mine
+                else:
+                    with running(contender, plane, folder) as pid:
+                        await asyncio.wait_for(watch.complete.wait(), _PATIENCE)
+                        used, most = cpu(pid) - start, memory(pid)
+                spent = {name: cpu(plane.processes[name].pid) - before for name, before in servers.items()}
+                if load.gang:
+                    check_leaves(watch.nodes, load)
+                return Result(
+                    contender=contender.name,
+                    load=load.name,
+                    pods=load.pods,
+                    seconds=watch.last - watch.first,
+                    to_first=watch.first - began,
+                    cpu_ms={"scheduler": 1e3 * used / load.pods}
+                    | {name: 1e3 * seconds / load.pods for name, seconds in spent.items()},
+                    start=start,
+                    memory_mb=most,
+                )
+        finally:
+            await api.delete(f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+            await delete_namespace(api, namespace)
+
+
+def check_leaves(nodes: dict[str, str], load: Load) -> None:
+    """Each gang lies in one leaf, and no node holds two of its pods."""
+    used: dict[int, set[str]] = defaultdict(set)
+    for name, on in nodes.items():
+        used[int(name.removeprefix("p-")) // load.gang].add(on)
+    for gang, its in used.items():
+        leaves = {int(name.removeprefix("n-")) // (NODES // LEAVES) for name in its}
+        assert len(its) == load.gang, f"gang {gang} lies on {len(its)} nodes"
+        assert len(leaves) == 1, f"gang {gang} lies in leaves {sorted(leaves)}"
+
+
+def all_nodes() -> list[Object]:
+    """The cluster's nodes, 16 in a leaf."""
+    return [
+        node(f"n-{i:04}", labels={LEAF: f"leaf-{i // (NODES // LEAVES)}"}, allocatable={GPU: "8"})
+        for i in range(NODES)
+    ]
+
+
+async def compare(
+    plane: ControlPlane, folder: Path, repeat: int, tell: Callable[[Result], None]
+) -> list[Result]:
+    """All contenders and loads, ``repeat`` times in turn."""
+    results = []
+    async with Api(plane.access()) as api:
+        await define(api)
+        levels = [{"nodeLabel": LEAF}, {"nodeLabel": "kubernetes.io/hostname"}]
+        topology = {
+            "apiVersion": "closeby.dev/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": "benchmark"},
+            "spec": {"levels": levels},
+        }
+        await api.create("/apis/closeby.dev/v1alpha1/topologies", topology)
+        async with joined(api, all_nodes()):
+            for _ in range(repeat):
+                for load in (PLAIN, IN_GANGS):
+                    contenders = [RAW, CLOSEBY, CLOSEBY_EVENTS, KUBE]
+                    for contender in contenders:
+                        results.append(await measure(plane, contender, load, folder))
+                        tell(results[-1])
+    return results
+
+
+def line(result: Result) -> str:
+    """A result as a line of a table."""
+    spent = ", ".join(f"{name} {value:.2f}" for name, value in result.cpu_ms.items())
+    return (
+        f"{result.load:6} {result.contender:24} {result.rate:7,.0f} pods/s, "
+        f"first after {result.to_first:.2f} s; "
+        f"CPU ms a pod: {spent}; start {result.start:.2f} s CPU, {result.memory_mb:.0f} MB"
+    )
+
+
+@click.command()
+@click.option("--repeat", default=1, show_default=True, help="Rounds; all contenders take turns in each.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
+def main(repeat: int, json_file: Path | None) -> None:
+    """Measures closeby beside kube-scheduler on one real API server."""
+    with tempfile.TemporaryDirectory(prefix="closeby-benchmark-") as name:
+        folder = Path(name)
+        with started(find_programs(click.echo), folder, Settings()) as plane:
+            results = asyncio.run(compare(plane, folder, repeat, lambda one: click.echo(line(one))))
+    if json_file is not None:
+        machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
+        rows = [asdict(one) | {"rate": one.rate} for one in results]
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode({"machine": machine, "results": rows})))
+
+
+if __name__ == "__main__":
+    main()
