@@ -6,10 +6,11 @@ from collections import Counter
 from closeby.kube.live import LiveScheduler
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.definitions import CRDS
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Cut, Refuse
 from tests.kube.live import through_proxy, unique
-from tests.kube.test_live_scheduler import CRDS, World, host, until, world
+from tests.kube.live_world import World, host, until, world
 
 
 def test_bindings_that_are_refused_or_cut_in_the_middle_of_a_gang(

@@ -19,7 +19,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Proxy, Refuse
 from tests.kube.live import through_proxy, unique
-from tests.kube.test_live_scheduler import World, host, until, world
+from tests.kube.live_world import World, host, until, world
 
 #: Two racks that hold the gang of eight; nothing but the plan says which nodes of a rack it takes.
 HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(2) for i in range(3)]

@@ -17,10 +17,11 @@ from closeby.kube.resources import NODES, PODS, Discovery
 from tests.cli.calling import closeby
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.definitions import define
 from tests.control_plane.nodes import joined, node
 from tests.kube.faulty_proxy import Cut, Refuse
 from tests.kube.live import direct, through_proxy, unique
-from tests.kube.test_live_scheduler import RACK, ZONE, World, define, until
+from tests.kube.live_world import RACK, ZONE, World, until
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

@@ -1,0 +1,181 @@
+"""What tests of the live scheduler share: a cluster with a scheduler of its own name at work in it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from closeby.kube.live import LiveScheduler, Settings
+from closeby.kube.notices import Manners
+from closeby.kube.transport import Transport
+from closeby.objects.configuration import Configuration
+from tests.control_plane.api import Api, Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.definitions import define
+from tests.control_plane.nodes import joined, kubelets, node
+from tests.kube.live import direct, unique
+
+RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
+DEFAULT = Configuration()
+SOON = Manners(stands=0.2, rephrased_after=1.0, every=0.05)
+
+
+class World:
+    """A scheduler of its own name at work, and what a user sees of the cluster."""
+
+    def __init__(
+        self, api: Api, transport: Transport, namespace: str, *, topology: str = "", name: str = ""
+    ) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.name = name or unique("closeby")
+        self.topology = topology or unique("fabric")
+        self.lines: list[tuple[str, dict[str, object]]] = []
+        self._transport = transport
+
+    def say(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
+        self.lines.append((message, fields))
+
+    def said(self, message: str) -> list[dict[str, object]]:
+        return [fields for text, fields in self.lines if text == message]
+
+    @asynccontextmanager
+    async def scheduling(
+        self, configuration: Configuration = DEFAULT, *, dry_run: bool = False
+    ) -> AsyncIterator[LiveScheduler]:
+        """The scheduler runs and is ready inside the context; its state is valid at the end."""
+        settings = Settings(scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5)
+        scheduler = LiveScheduler(self._transport, configuration, settings, self.say)
+        stop = asyncio.Event()
+        running = asyncio.create_task(scheduler.run(stop))
+        ready = asyncio.create_task(scheduler.ready.wait())
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+            assert ready.done(), await running
+            yield scheduler
+            scheduler.engine.validate_state()
+        finally:
+            ready.cancel()
+            stop.set()
+            async with asyncio.timeout(30):
+                assert await running is None
+
+    def pod(
+        self, name: str, gpus: int = 1, *, gang: str | None = None, cpu: str = "1", **spec: Any
+    ) -> Object:
+        requests = {"cpu": cpu, "nvidia.com/gpu": str(gpus)} if gpus else {"cpu": cpu}
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": limits}}
+        labels = {} if gang is None else {"closeby.dev/pod-group": gang}
+        return {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"schedulerName": self.name, "containers": [container], **spec},
+        }
+
+    async def create(self, *pods: Object) -> None:
+        await asyncio.gather(*(self.api.create(self._path(), one) for one in pods))
+
+    async def gang(self, name: str, members: int, *, required: str | None = None, gpus: int = 1) -> None:
+        """A PodGroup and its pods."""
+        await self.create_group(name, members, required=required)
+        await self.create(*(self.pod(f"{name}-{i}", gpus, gang=name) for i in range(members)))
+
+    async def create_group(self, name: str, members: int, *, required: str | None = None) -> None:
+        spec: Object = {"minMember": members}
+        if required:
+            spec["topologyConstraint"] = {"topology": self.topology, "requiredTopologyLevel": required}
+        await self.api.create(
+            f"/apis/closeby.dev/v1alpha1/namespaces/{self.namespace}/podgroups",
+            {
+                "apiVersion": "closeby.dev/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {"name": name},
+                "spec": spec,
+            },
+        )
+
+    async def declare(self) -> None:
+        """A topology of zones and racks."""
+        levels = [{"nodeLabel": ZONE}, {"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+        await self.api.create(
+            "/apis/closeby.dev/v1alpha1/topologies",
+            {
+                "apiVersion": "closeby.dev/v1alpha1",
+                "kind": "Topology",
+                "metadata": {"name": self.topology},
+                "spec": {"levels": levels},
+            },
+        )
+
+    async def pods(self) -> dict[str, Object]:
+        found = await self.api.get(self._path())
+        return {one["metadata"]["name"]: one for one in found["items"]}
+
+    async def placed(self) -> dict[str, str]:
+        """The node of each bound pod."""
+        pods = await self.pods()
+        return {name: one["spec"]["nodeName"] for name, one in pods.items() if one["spec"].get("nodeName")}
+
+    async def events(self, reason: str) -> list[Object]:
+        found = await self.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        return [one for one in found["items"] if one["reason"] == reason]
+
+    async def bound(self, number: int, seconds: float = 60.0) -> dict[str, str]:
+        """Waits until so many pods are bound."""
+        placed: dict[str, str] = {}
+
+        async def enough() -> bool:
+            placed.update(await self.placed())
+            return len(placed) >= number
+
+        await until(enough, seconds)
+        assert len(placed) == number
+        return placed
+
+    async def refusal(self, name: str) -> str:
+        """Waits for the pod's condition that it can't be scheduled; its message."""
+        found: list[str] = []
+
+        async def told() -> bool:
+            pod = (await self.pods())[name]
+            for one in pod["status"].get("conditions", ()):
+                if one["type"] == "PodScheduled" and one["status"] == "False":
+                    assert one["reason"] == "Unschedulable"
+                    found.append(one["message"])
+            return bool(found)
+
+        await until(told)
+        return found[0]
+
+    def _path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+
+async def until(met: Callable[[], Any], seconds: float = 60.0) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            if await met():
+                return
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def world(control_plane: ControlPlane, namespace: str, *nodes: Object) -> AsyncIterator[World]:
+    """A cluster of these nodes whose pods run as soon as they are bound."""
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(Api(control_plane.access()))
+        await define(api)
+        names = {one["metadata"]["name"] for one in nodes}
+        await stack.enter_async_context(joined(api, nodes))
+        await stack.enter_async_context(kubelets(api, names))
+        transport = await stack.enter_async_context(direct(control_plane.kubeconfig))
+        it = World(api, transport, namespace)
+        await it.declare()
+        yield it
+        await api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{it.topology}")
+
+
+def host(name: str, rack: str = "r1", gpus: int = 8) -> Object:
+    labels = {ZONE: "z1", RACK: rack}
+    return node(name, labels=labels, allocatable={"nvidia.com/gpu": str(gpus)})
