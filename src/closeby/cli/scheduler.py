@@ -7,6 +7,8 @@ import click
 from closeby.cli.options import Election, configured, connects, elects, serves
 
 if TYPE_CHECKING:
+    import asyncio
+
     from closeby.kube.connection import Connection
     from closeby.kube.errors import ApiError
     from closeby.kube.live import Settings
@@ -87,29 +89,21 @@ def _schedule(
     settings: "Settings",
     metrics_address: str | None,
 ) -> "ApiError | None":
-    """Runs the scheduler to its end; what fails inside of it comes out as itself, not as a group."""
-    import asyncio
-    import signal
-
+    """Runs the scheduler to its end."""
     from closeby.cli.inputs import usable_configuration
     from closeby.cli.log_lines import log_line
+    from closeby.cli.long_running import run_until_told
     from closeby.cli.serving import serving
     from closeby.kube.health import Health
     from closeby.kube.live import LiveScheduler
     from closeby.kube.scheduler_meters import SchedulerMeters
     from closeby.kube.transport import Transport
 
-    async def run() -> "ApiError | None":
-        stop = asyncio.Event()
-        for one in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(one, stop.set)
-        meters, health = SchedulerMeters(settings.scheduler_name), Health()
-        on_request = meters.requests(connection.host)
+    meters, health = SchedulerMeters(settings.scheduler_name), Health()
+
+    async def work(transport: Transport, stop: "asyncio.Event") -> "ApiError | None":
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        async with (
-            Transport(connection, on_request=on_request) as transport,
-            serving(metrics_address, health, meters, log_line),
-        ):
+        async with serving(metrics_address, health, meters, log_line):
             with usable_configuration():
                 scheduler = LiveScheduler(transport, configuration, settings, log_line, meters)
             health.ready("informer-sync", lambda: scheduler.unheard)
@@ -121,11 +115,4 @@ def _schedule(
             )
             return await scheduler.run(stop)
 
-    try:
-        return asyncio.run(run())
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return run_until_told(Transport(connection, on_request=meters.requests(connection.host)), work)
