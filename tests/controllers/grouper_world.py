@@ -94,12 +94,14 @@ class World:
         """The annotations that require a level."""
         return {TOPOLOGY: self.topology, REQUIRED: level}
 
-    def template(self, annotations: Mapping[str, str] | None = None, **labels: str) -> Object:
+    def template(
+        self, annotations: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+    ) -> Object:
         """Pods of one GPU each."""
         gpu = {"nvidia.com/gpu": "1"}
         container = {"name": "main", "image": "none", "resources": {"requests": gpu, "limits": gpu}}
         return {
-            "metadata": {"labels": {"app": "x", **labels}, "annotations": dict(annotations or {})},
+            "metadata": {"labels": {"app": "x", **(labels or {})}, "annotations": dict(annotations or {})},
             "spec": {
                 "schedulerName": self.name,
                 "containers": [container],
@@ -112,9 +114,9 @@ class World:
         name: str,
         owner: Object | None = None,
         annotations: Mapping[str, str] | None = None,
-        **labels: str,
+        labels: Mapping[str, str] | None = None,
     ) -> Object:
-        made = self.template(annotations, **labels)
+        made = self.template(annotations, labels)
         made["metadata"] |= {"name": name, "ownerReferences": [reference(owner)] if owner else []}
         return made
 
@@ -123,9 +125,14 @@ class World:
         made = await self.api.create(f"{root}/namespaces/{self.namespace}/{plural}", body)
         return {"apiVersion": api_version, **made}
 
-    async def pods_of(self, owner: Object, prefix: str, number: int, **labels: str) -> None:
+    async def pods_of(
+        self, owner: Object, prefix: str, number: int, labels: Mapping[str, str] | None = None
+    ) -> None:
         await asyncio.gather(
-            *(self.create("v1", "pods", self.pod(f"{prefix}-{i}", owner, **labels)) for i in range(number))
+            *(
+                self.create("v1", "pods", self.pod(f"{prefix}-{i}", owner, labels=labels))
+                for i in range(number)
+            )
         )
 
     async def job(self, name: str, pods: int, annotations: Mapping[str, str], **metadata: Any) -> Object:

@@ -42,7 +42,7 @@ def test_a_deployment_and_one_that_asks_for_nothing(
             "spec": {
                 "replicas": replicas,
                 "selector": {"matchLabels": {"app": name}},
-                "template": it.template(app=name),
+                "template": it.template(labels={"app": name}),
             },
         }
 
@@ -126,8 +126,8 @@ def test_a_training_job_whose_workers_alone_ask(whole_control_plane: ControlPlan
             }
             made = await it.create("kubeflow.org/v1", "pytorchjobs", body)
             role = "training.kubeflow.org/replica-type"
-            await it.pods_of(made, "torch-worker", 5, **{role: "worker"})
-            await it.pods_of(made, "torch-master", 1, **{role: "master"})
+            await it.pods_of(made, "torch-worker", 5, {role: "worker"})
+            await it.pods_of(made, "torch-master", 1, {role: "master"})
             members = await it.members("torch", 6)
             subgroups = {
                 name: one["metadata"]["labels"]["closeby.dev/subgroup"] for name, one in members.items()
@@ -159,7 +159,7 @@ def test_each_replica_of_a_leader_worker_set_is_a_gang(
                 "podManagementPolicy": "Parallel",
                 "ordinals": {"start": start},
                 "selector": {"matchLabels": {"app": name}},
-                "template": it.template(app=name),
+                "template": it.template(labels={"app": name}),
             },
         }
 
@@ -216,8 +216,8 @@ def test_a_ray_cluster_of_a_ray_job(whole_control_plane: ControlPlane, namespace
                 "spec": {"headGroupSpec": {"template": it.template()}, "workerGroupSpecs": workers},
             }
             cluster = await it.create("ray.io/v1", "rayclusters", body)
-            await it.pods_of(cluster, "tune-x7-head-abc", 1, **{"ray.io/group": "headgroup"})
-            await it.pods_of(cluster, "tune-x7-gpu-worker-abc", 4, **{"ray.io/group": "gpu"})
+            await it.pods_of(cluster, "tune-x7-head-abc", 1, {"ray.io/group": "headgroup"})
+            await it.pods_of(cluster, "tune-x7-gpu-worker-abc", 4, {"ray.io/group": "gpu"})
             await it.members("tune-x7", 5)
             checked(await it.group("tune-x7"), cluster, {"minMember": 5, "topologyConstraint": rack(it)})
             assert racks_of(await it.bound(5)) == {"r2"}
@@ -255,7 +255,7 @@ def test_plain_pods(whole_control_plane: ControlPlane, namespace: str) -> None:
             made = await it.create("v1", "pods", asking)
             size = {"kueue.x-k8s.io/pod-group-total-count": "3", **it.wish()}
             for i in range(3):
-                one = it.pod(f"k-{i}", annotations=size, **{"kueue.x-k8s.io/pod-group-name": "kg"})
+                one = it.pod(f"k-{i}", annotations=size, labels={"kueue.x-k8s.io/pod-group-name": "kg"})
                 await it.create("v1", "pods", one)
             await it.members("asking", 1)
             checked(

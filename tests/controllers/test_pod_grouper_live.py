@@ -12,7 +12,7 @@ from closeby.kube.dry_run import DryTransport
 from closeby.kube.transport import Transport
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
-from tests.controllers.grouper_world import REQUIRED, World, racks_of, until, world
+from tests.controllers.grouper_world import REQUIRED, World, define_kind, racks_of, until, world
 from tests.kube.faulty_proxy import Cut, Refuse
 from tests.kube.live import FAST, through_proxy, unique
 
@@ -186,7 +186,7 @@ def test_what_belongs_to_others_is_left_alone(whole_control_plane: ControlPlane,
             async with it.grouping(), it.scheduling():
                 await it.job("train", 4, it.wish())
                 await it.members("train-job", 4)
-                named = it.template(it.wish(), **{"closeby.dev/pod-group": "train"})
+                named = it.template(it.wish(), {"closeby.dev/pod-group": "train"})
                 optout = it.template({"closeby.dev/pod-group": "none"})
                 for name, template, replicas in (("named", named, 3), ("free", optout, 1)):
                     body = {
@@ -295,6 +295,57 @@ def test_an_owner_that_may_not_be_read(whole_control_plane: ControlPlane, namesp
             event = (await it.events("OwnerNotReadable"))[0]
             assert "ReplicaSet web-" in event["note"] and "Forbidden" in event["note"]
             assert it.said("not grouped") == []
+
+    asyncio.run(run())
+
+
+def test_parts_of_one_name_make_no_sense(whole_control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with world(whole_control_plane, namespace, {"r1": 1}) as it, it.grouping():
+            await define_kind(it.api, "ray.io", "v1", "RayCluster", "rayclusters")
+            workers = {"groupName": "same", "replicas": 1, "template": it.template(it.wish())}
+            body = {
+                "apiVersion": "ray.io/v1",
+                "kind": "RayCluster",
+                "metadata": {"name": "ray"},
+                "spec": {"headGroupSpec": {"template": it.template()}, "workerGroupSpecs": [workers] * 2},
+            }
+            made = await it.create("ray.io/v1", "rayclusters", body)
+            await it.pods_of(made, "ray-head", 1, {"ray.io/group": "headgroup"})
+            said = await it.condition("ray", "False")
+            assert "several of its parts are called same" in said["message"]
+
+    asyncio.run(run())
+
+
+def test_a_pod_group_that_may_not_be_written_is_told_of(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    rules = (
+        rule("", ["nodes"], "list", "watch"),
+        rule("", ["pods"], "get", "list", "watch", "patch"),
+        rule("batch", ["jobs"], "get"),
+        rule("closeby.dev", ["podgroups"], "get", "list", "watch"),
+        rule("scheduling.k8s.io", ["podgroups"], "list", "watch"),
+        rule("events.k8s.io", ["events"], "create"),
+    )
+
+    async def run() -> None:
+        async with (
+            world(whole_control_plane, namespace, {"r1": 1}) as it,
+            somebody(it, *rules) as transport,
+            it.grouping(transport),
+            it.scheduling(),
+        ):
+            await it.job("train", 2, it.wish())
+
+            async def told() -> bool:
+                about = {(one["regarding"]["kind"]) for one in await it.events("NotGrouped")}
+                return about == {"Job", "Pod"}
+
+            await until(told)
+            assert all("Forbidden" in one["note"] for one in await it.events("NotGrouped"))
+            assert all(not one["spec"].get("nodeName") for one in (await it.pods()).values())
 
     asyncio.run(run())
 

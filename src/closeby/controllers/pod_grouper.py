@@ -172,7 +172,8 @@ class PodGrouper:
         if lineage.problem and waiting:
             await self._tell(owner, [pod_ref(waiting[0])], "OwnerNotReadable", lineage.problem)
         for condition in plan.conditions:
-            await self._tell(owner, [owner], condition.reason, f"{condition.field}: {condition.sentence()}")
+            about = [owner] if owner.uid else []
+            await self._tell(owner, about, condition.reason, f"{condition.field}: {condition.sentence()}")
         errors = [await self._gang(lineage, gang, pods) for gang in plan.gangs]
         if not lineage.gone:
             errors += await self._relax(owner, plan)
@@ -180,7 +181,12 @@ class PodGrouper:
         errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
         if alone:
             self._say("no gang", owner=owner, pods=len(alone))
-        self._schedule(owner, plan, [one for one in errors if one is not None], bool(waiting))
+        failed = [one for one in errors if one is not None]
+        if failed and waiting and not failed[0].passing and failed[0].code != 409:
+            # Nothing that cures itself: whoever looks at the pod must see it.
+            about = [one for one in (owner, pod_ref(waiting[0])) if one.uid]
+            await self._tell(owner, about, "NotGrouped", str(failed[0]))
+        self._schedule(owner, plan, failed, bool(waiting))
 
     def _schedule(self, owner: Ref, plan: Plan, errors: Sequence[ApiError], waiting: bool) -> None:
         """When the owner is looked at again."""
@@ -265,7 +271,7 @@ class PodGrouper:
             if error is not None:
                 return error
             self._groups.judged(key, verdict)
-        about = [lineage.owner, *(pod_ref(pod) for pod in waiting[:1])]
+        about = [one for one in (lineage.owner, *(pod_ref(pod) for pod in waiting[:1])) if one.uid]
         for one in gang.group.conditions:
             if one.blocking:
                 text = f"{one.object} {one.field}: {one.sentence()}"
@@ -282,8 +288,6 @@ class PodGrouper:
         self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
         note = Note(reason=reason, action="Grouping", text=text, warning=True)
         for one in about:
-            if not one.uid:
-                continue
             reference = Reference(
                 api_version=one.api_version,
                 kind=one.kind,

@@ -95,7 +95,8 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
         if len(asked.gangs) == 1:
             members |= {uid: None for uid, place in position.items() if place is None}
         placed |= members.keys()
-        gangs.append(Gang(_at_once(gang.group, workload, gang.members, first), members))
+        group = _distinct(gang.group, workload)
+        gangs.append(Gang(_at_once(group, workload, gang.members, first), members))
     asking = [pod for pod in pods if pod.uid not in placed and _asks(pod.annotations)]
     if asking:
         # Somebody wrote it on the pods after their template was read.
@@ -173,6 +174,22 @@ def _judged(group: PodGroup, members: Iterable[Pod]) -> PodGroup:
         "metadata.annotations",
         "its pods ask for different placements",
         "give all of them the same annotations",
+    )
+
+
+def _distinct(group: PodGroup, workload: Workload) -> PodGroup:
+    """Refuses parts of one name, between which nobody could tell (the server can't even store them)."""
+    names = [one.name for one in group.subgroups]
+    if len(set(names)) == len(names):
+        return group
+    double = next(name for name in names if names.count(name) > 1)
+    return with_condition(
+        msgspec.structs.replace(group, subgroups=()),
+        Reason.INVALID_SPEC,
+        "spec",
+        f"several of its parts are called {double}",
+        "give each a name of its own",
+        owner=workload.id,
     )
 
 
