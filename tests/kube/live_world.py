@@ -1,8 +1,11 @@
 """What tests of the live scheduler share: a cluster with a scheduler of its own name at work in it."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from closeby.kube.live import LiveScheduler, Settings
@@ -13,7 +16,8 @@ from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define
 from tests.control_plane.nodes import joined, kubelets, node
-from tests.kube.live import direct, unique
+from tests.kube.faulty_proxy import Proxy
+from tests.kube.live import direct, through_proxy, unique
 
 RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
 DEFAULT = Configuration()
@@ -31,7 +35,7 @@ class World:
         self.name = name or unique("closeby")
         self.topology = topology or unique("fabric")
         self.lines: list[tuple[str, dict[str, object]]] = []
-        self._transport = transport
+        self.transport = transport
 
     def say(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
         self.lines.append((message, fields))
@@ -45,7 +49,7 @@ class World:
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = Settings(scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5)
-        scheduler = LiveScheduler(self._transport, configuration, settings, self.say)
+        scheduler = LiveScheduler(self.transport, configuration, settings, self.say)
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))
         ready = asyncio.create_task(scheduler.ready.wait())
@@ -81,19 +85,36 @@ class World:
         await self.create_group(name, members, required=required)
         await self.create(*(self.pod(f"{name}-{i}", gpus, gang=name) for i in range(members)))
 
-    async def create_group(self, name: str, members: int, *, required: str | None = None) -> None:
+    async def create_group(
+        self, name: str, members: int, *, required: str | None = None, preferred: str | None = None
+    ) -> None:
         spec: Object = {"minMember": members}
-        if required:
-            spec["topologyConstraint"] = {"topology": self.topology, "requiredTopologyLevel": required}
+        levels = {"requiredTopologyLevel": required, "preferredTopologyLevel": preferred}
+        if asked := {field: level for field, level in levels.items() if level}:
+            spec["topologyConstraint"] = {"topology": self.topology, **asked}
+        await self.declare_group(name, spec)
+
+    async def declare_group(self, name: str, spec: Object, **metadata: Any) -> None:
+        """A PodGroup of closeby's own kind."""
         await self.api.create(
             f"/apis/closeby.dev/v1alpha1/namespaces/{self.namespace}/podgroups",
             {
                 "apiVersion": "closeby.dev/v1alpha1",
                 "kind": "PodGroup",
-                "metadata": {"name": name},
+                "metadata": {"name": name, **metadata},
                 "spec": spec,
             },
         )
+
+    async def change_group(self, name: str, change: Object) -> None:
+        """Merges this into the PodGroup."""
+        path = f"/apis/closeby.dev/v1alpha1/namespaces/{self.namespace}/podgroups/{name}"
+        await self.api.patch(path, change)
+
+    async def delete(self, *names: str) -> None:
+        """Deletes pods at once."""
+        options = {"gracePeriodSeconds": 0}
+        await asyncio.gather(*(self.api.delete(f"{self._path()}/{name}", options) for name in names))
 
     async def declare(self) -> None:
         """A topology of zones and racks."""
@@ -179,3 +200,69 @@ async def world(control_plane: ControlPlane, namespace: str, *nodes: Object) -> 
 def host(name: str, rack: str = "r1", gpus: int = 8) -> Object:
     labels = {ZONE: "z1", RACK: rack}
     return node(name, labels=labels, allocatable={"nvidia.com/gpu": str(gpus)})
+
+
+async def group_of(it: World, name: str) -> Object:
+    """The PodGroup as it stands."""
+    return await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups/{name}")
+
+
+async def condition(it: World, name: str, type_: str = "Scheduled") -> Object:
+    """A condition of the PodGroup; empty when it is not there."""
+    conditions = (await group_of(it, name)).get("status", {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == type_), {})
+
+
+async def until_said(it: World, name: str, reason: str, type_: str = "Scheduled") -> Object:
+    """Waits until the condition has this reason."""
+    found: Object = {}
+
+    async def said() -> bool:
+        found.clear()
+        found.update(await condition(it, name, type_))
+        return found.get("reason") == reason
+
+    await until(said)
+    return found
+
+
+def planned(group: Object) -> dict[str, str]:
+    """pod -> node of a PodGroup's plan."""
+    nodes = group.get("status", {}).get("plan", {}).get("nodes", ())
+    return {pod["name"]: one["name"] for one in nodes for pod in one["pods"]}
+
+
+@asynccontextmanager
+async def behind_proxy(
+    control_plane: ControlPlane, namespace: str, *hosts: Object
+) -> AsyncIterator[tuple[World, Proxy]]:
+    async with (
+        world(control_plane, namespace, *hosts) as seen,
+        through_proxy(control_plane.access()) as (proxy, transport),
+    ):
+        yield World(seen.api, transport, namespace, topology=seen.topology), proxy
+
+
+@asynccontextmanager
+async def replica(
+    it: World, proxy: Proxy, folder: Path, *arguments: str
+) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    """`closeby scheduler` as a process of its own, which is killed in the end."""
+    kubeconfig = folder / f"{unique('kubeconfig')}.yaml"
+    kubeconfig.write_text(
+        f"""
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "{proxy.url}"}}}}]
+users: [{{name: u, user: {{token: "{proxy.access.token or ""}"}}}}]
+"""
+    )
+    command = [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(kubeconfig)]
+    command += ["--scheduler-name", it.name, "--lease-namespace", it.namespace, *arguments]
+    with (folder / f"{unique('log')}.txt").open("wb") as log:
+        process = await asyncio.to_thread(subprocess.Popen, command, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.wait)

@@ -4,68 +4,33 @@ what the PodGroup says meanwhile, and who leads.
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.control_plane.api import Api, Object
+from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Proxy, Refuse
 from tests.kube.live import through_proxy, unique
-from tests.kube.live_world import World, host, until, world
+from tests.kube.live_world import (
+    behind_proxy,
+    condition,
+    group_of,
+    host,
+    planned,
+    replica,
+    until,
+    until_said,
+    world,
+)
 
 #: Two racks that hold the gang of eight; nothing but the plan says which nodes of a rack it takes.
 HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(2) for i in range(3)]
 #: Seconds in which another replica goes on at the latest, by the Lease's 10 s, and 2 s to look.
 FAIL_OVER = 13.0
-
-
-async def group_of(it: World, name: str) -> Object:
-    """The PodGroup as it stands."""
-    return await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups/{name}")
-
-
-async def condition(it: World, name: str, type_: str = "Scheduled") -> Object:
-    """A condition of the PodGroup; empty when it is not there."""
-    conditions = (await group_of(it, name)).get("status", {}).get("conditions", ())
-    return next((one for one in conditions if one["type"] == type_), {})
-
-
-async def until_said(it: World, name: str, reason: str, type_: str = "Scheduled") -> Object:
-    """Waits until the condition has this reason."""
-    found: Object = {}
-
-    async def said() -> bool:
-        found.clear()
-        found.update(await condition(it, name, type_))
-        return found.get("reason") == reason
-
-    await until(said)
-    return found
-
-
-def planned(group: Object) -> dict[str, str]:
-    """pod -> node of a PodGroup's plan."""
-    nodes = group.get("status", {}).get("plan", {}).get("nodes", ())
-    return {pod["name"]: one["name"] for one in nodes for pod in one["pods"]}
-
-
-@asynccontextmanager
-async def behind_proxy(
-    control_plane: ControlPlane, namespace: str, *hosts: Object
-) -> AsyncIterator[tuple[World, Proxy]]:
-    async with (
-        world(control_plane, namespace, *hosts) as seen,
-        through_proxy(control_plane.access()) as (proxy, transport),
-    ):
-        yield World(seen.api, transport, namespace, topology=seen.topology), proxy
 
 
 class TestThePlan:
@@ -232,31 +197,6 @@ class TestEviction:
                 assert planned(await group_of(it, "keeps")).keys() == {f"keeps-{i}" for i in range(4)}
 
         asyncio.run(run())
-
-
-@asynccontextmanager
-async def replica(
-    it: World, proxy: Proxy, folder: Path, *arguments: str
-) -> AsyncIterator["subprocess.Popen[bytes]"]:
-    """`closeby scheduler` as a process of its own, which is killed in the end."""
-    kubeconfig = folder / f"{unique('kubeconfig')}.yaml"
-    kubeconfig.write_text(
-        f"""
-current-context: c
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: "{proxy.url}"}}}}]
-users: [{{name: u, user: {{token: "{proxy.access.token or ""}"}}}}]
-"""
-    )
-    command = [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(kubeconfig)]
-    command += ["--scheduler-name", it.name, "--lease-namespace", it.namespace, *arguments]
-    with (folder / f"{unique('log')}.txt").open("wb") as log:
-        process = await asyncio.to_thread(subprocess.Popen, command, stderr=log)
-        try:
-            yield process
-        finally:
-            process.kill()
-            await asyncio.to_thread(process.wait)
 
 
 def hold_back(proxy: Proxy, namespace: str, *members: int) -> None:
