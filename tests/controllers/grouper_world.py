@@ -7,7 +7,6 @@ from typing import Any
 
 from closeby.controllers.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import Runner, Running
-from closeby.kube.feed import Feed
 from closeby.kube.live import LiveScheduler, Settings
 from closeby.kube.transport import Transport
 from closeby.objects.configuration import Configuration
@@ -73,9 +72,8 @@ class World:
     @asynccontextmanager
     async def scheduling(self) -> AsyncIterator[LiveScheduler]:
         """A scheduler that waits for the pod-grouper's word runs inside the context."""
-        settings = Settings(scheduler_name=self.name, discover_every=0.5)
+        settings = Settings(scheduler_name=self.name, pod_grouper=True, discover_every=0.5)
         scheduler = LiveScheduler(self.transport, Configuration(), settings, self.say)
-        scheduler._feed = Feed(self.name, pod_grouper=True)
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))
         try:

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Schedule pods whose spec.schedulerName is this.  [default: the configuration's, else closeby]",
 )
+@click.option(
+    "--pod-grouper/--no-pod-grouper",
+    default=False,
+    show_default=True,
+    help="`closeby controllers` is at work: pods that a workload owns wait until it has said to which gang "
+    "they belong.",
+)
 @elects("closeby-scheduler")
 @serves
 @click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
@@ -33,6 +40,7 @@ def command(
     context: str | None,
     config_path: str | None,
     scheduler_name: str | None,
+    pod_grouper: bool,
     election: Election,
     dry_run: bool,
     events: bool,
@@ -68,6 +76,7 @@ def command(
     settings = Settings(
         scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
         instance=instance,
+        pod_grouper=pod_grouper,
         dry_run=dry_run,
         manners=Manners(events=events),
         lease=lease if election.wanted and not dry_run else None,

@@ -38,6 +38,7 @@ from closeby.scheduling.events import (
     PodAdded,
     PodRemoved,
     PriorityClassChanged,
+    PriorityClassRemoved,
     TopologyChanged,
     TopologyRemoved,
 )
@@ -174,6 +175,8 @@ class Feed:
         elif resource == PODS:
             if self._pods.pop(change.uid, None) is not None:
                 events.append(PodRemoved(change.uid))
+        elif resource.kind == "PriorityClass":
+            events.append(PriorityClassRemoved(change.key))
         else:
             names = self._names(resource)
             if names is not None:

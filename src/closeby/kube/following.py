@@ -15,6 +15,7 @@ from closeby.kube.transport import Transport
 
 #: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
 _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
+_FORBIDDEN: Final = 403
 FOLLOWED: Final = tuple(one for one in WATCHED if one.kind not in _ADMISSION)
 
 
@@ -115,6 +116,9 @@ class Following:
                     self._incomplete.discard(resource)
                     self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
                 case Troubled(error, wait):
+                    if error.code == _FORBIDDEN and resource not in (NODES, PODS):
+                        # Who may not see these has none, until somebody gives the right to.
+                        self._incomplete.discard(resource)
                     self._say(
                         "not heard", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
                     )

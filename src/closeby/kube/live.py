@@ -51,6 +51,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     scheduler_name: str = DEFAULT_NAME
     #: Unique to this replica.
     instance: str = CONTROLLER
+    #: Whether pods that somebody owns wait until the pod-grouper has said to which gang they belong.
+    pod_grouper: bool = False
     #: Decide and tell, write nothing.
     dry_run: bool = False
     manners: Manners = Manners()
@@ -119,7 +121,7 @@ class LiveScheduler:
         self._transport = transport
         self._settings = settings
         self._say = say
-        self._feed = Feed(settings.scheduler_name)
+        self._feed = Feed(settings.scheduler_name, pod_grouper=settings.pod_grouper)
         self._following = Following(
             transport, say, discover_every=settings.discover_every, meters=self._meters
         )
