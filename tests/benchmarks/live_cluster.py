@@ -6,6 +6,9 @@ CPU is that of each process from its start to the last binding, less what it nee
 cluster without pods to schedule.
 
     python -m tests.benchmarks.live_cluster [--repeat 3] [--json FILE]
+
+With ``--start`` it measures instead how long closeby takes from its start until it is ready, on a cluster of
+5,000 nodes and 30,000 bound pods.
 """
 
 import asyncio
@@ -35,6 +38,7 @@ from tests.control_plane.nodes import joined, node
 
 NODES, LEAVES, GANG = 2_000, 125, 16
 PLAIN_PODS, GANGS = 5_000, 125
+MANY_NODES, BOUND_PODS = 5_000, 30_000
 LEAF = "benchmarks.closeby.dev/leaf"
 GPU = "nvidia.com/gpu"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -207,7 +211,7 @@ async def watching(api: Api, namespace: str, pods: int) -> AsyncIterator[Watch]:
         task.cancel()
 
 
-async def bind_all(plane: ControlPlane, namespace: str, pods: int) -> None:
+async def bind_all(plane: ControlPlane, namespace: str, pods: int, nodes: int = NODES) -> None:
     """Bindings as closeby sends them, and nothing else: what the server can do."""
     connection = connect(str(plane.kubeconfig))
     assert isinstance(connection, Connection)
@@ -219,7 +223,7 @@ async def bind_all(plane: ControlPlane, namespace: str, pods: int) -> None:
                 "apiVersion": "v1",
                 "kind": "Binding",
                 "metadata": {"name": f"p-{number}", "namespace": namespace},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": f"n-{number % NODES:04}"},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": f"n-{number % nodes:04}"},
             }
             path = f"/api/v1/namespaces/{namespace}/pods/p-{number}/binding"
             answer = await transport.send(
@@ -284,12 +288,40 @@ def check_leaves(nodes: dict[str, str], load: Load) -> None:
         assert len(leaves) == 1, f"gang {gang} lies in leaves {sorted(leaves)}"
 
 
-def all_nodes() -> list[Object]:
+def all_nodes(number: int = NODES) -> list[Object]:
     """The cluster's nodes, 16 in a leaf."""
     return [
         node(f"n-{i:04}", labels={LEAF: f"leaf-{i // (NODES // LEAVES)}"}, allocatable={GPU: "8"})
-        for i in range(NODES)
+        for i in range(number)
     ]
+
+
+def until_ready(log: Path) -> None:
+    """Waits until the log says so."""
+    while "msg=ready" not in log.read_text():
+        time.sleep(0.05)
+
+
+async def measure_starts(plane: ControlPlane, folder: Path, repeat: int) -> None:
+    """Seconds from the start of the process to its first decision, and its memory, on a full cluster."""
+    big = Load("bound", BOUND_PODS)
+    async with Api(plane.access()) as api:
+        await define(api)
+        async with joined(api, all_nodes(MANY_NODES)):
+            namespace = await create_namespace(api)
+            await submit(api, namespace, CLOSEBY, big)
+            await bind_all(plane, namespace, big.pods, MANY_NODES)
+            for number in range(repeat):
+                log = folder / f"start-{number}"
+                log.mkdir()
+                began = time.perf_counter()
+                with running(CLOSEBY, plane, log) as pid:
+                    await asyncio.to_thread(until_ready, log / "closeby.log")
+                    took = time.perf_counter() - began
+                    click.echo(
+                        f"{MANY_NODES:,} nodes, {big.pods:,} pods: ready after {took:.1f} s, "
+                        f"{cpu(pid):.1f} s CPU, {memory(pid):.0f} MB"
+                    )
 
 
 async def compare(
@@ -330,12 +362,17 @@ def line(result: Result) -> str:
 @click.command()
 @click.option("--repeat", default=1, show_default=True, help="Rounds; all contenders take turns in each.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
-def main(repeat: int, json_file: Path | None) -> None:
+@click.option("--start", is_flag=True, help="Measure starts on a cluster full of pods.")
+def main(repeat: int, json_file: Path | None, start: bool) -> None:
     """Measures closeby beside kube-scheduler on one real API server."""
+    results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="closeby-benchmark-") as name:
         folder = Path(name)
         with started(find_programs(click.echo), folder, Settings()) as plane:
-            results = asyncio.run(compare(plane, folder, repeat, lambda one: click.echo(line(one))))
+            if start:
+                asyncio.run(measure_starts(plane, folder, repeat))
+            else:
+                results = asyncio.run(compare(plane, folder, repeat, lambda one: click.echo(line(one))))
     if json_file is not None:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
         rows = [asdict(one) | {"rate": one.rate} for one in results]
