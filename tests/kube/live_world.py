@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from closeby.kube.lease import LeaseSettings
 from closeby.kube.live import LiveScheduler, Settings
 from closeby.kube.notices import Manners
 from closeby.kube.transport import Transport
@@ -45,10 +46,16 @@ class World:
 
     @asynccontextmanager
     async def scheduling(
-        self, configuration: Configuration = DEFAULT, *, dry_run: bool = False
+        self,
+        configuration: Configuration = DEFAULT,
+        *,
+        dry_run: bool = False,
+        lease: LeaseSettings | None = None,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
-        settings = Settings(scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5)
+        settings = Settings(
+            scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5, lease=lease
+        )
         scheduler = LiveScheduler(self.transport, configuration, settings, self.say)
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from closeby.kube.lease import LeaseSettings
+from closeby.objects.pods import Pod
+from closeby.scheduling.outcomes import Bind, Outcome
+from closeby.scheduling.placing.deciding import Decider
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
@@ -361,5 +365,31 @@ class TestTwoReplicas:
                 assert await asyncio.to_thread(first.wait, 20) == 1
                 # Before another one may lead.
                 assert time.monotonic() - began < 10.0
+
+        asyncio.run(run())
+
+    def test_a_decision_that_takes_long_does_not_cost_the_lead(
+        self, control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The event loop stands still for longer than the Lease is valid."""
+        lease = LeaseSettings(
+            namespace=namespace, name="slow", identity="thinker", duration=3, deadline=2.0, retry=0.5
+        )
+        decide = Decider.decide
+
+        def think(decider: Decider, key: str, waiting: tuple[Pod, ...]) -> tuple[Outcome, list[Bind]]:
+            time.sleep(5.0)
+            return decide(decider, key, waiting)
+
+        async def run() -> None:
+            async with world(control_plane, namespace, *HOSTS) as it, it.scheduling(lease=lease) as scheduler:
+                with monkeypatch.context() as patched:
+                    patched.setattr(Decider, "decide", think)
+                    await it.gang("g", 2)
+                    await it.bound(2)
+                assert scheduler.leading
+                found = await it.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/slow")
+                assert found["spec"]["holderIdentity"] == "thinker"
+                assert found["spec"]["leaseTransitions"] == 0
 
         asyncio.run(run())

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -101,14 +102,15 @@ class Renewed:
     ) -> None:
         self._ask = ask
         self._clock = clock
-        self._lock = asyncio.Lock()
+        #: One for each event loop that asks: the lead is held in another than everything else.
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._known: Credential | None = None
         self._until: float | None = None
 
     async def authorization(self) -> str | Fault | None:
         """The header, of a credential that still holds."""
         if self._known is None or self._stale():
-            async with self._lock:
+            async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
                 if self._known is None or self._stale():
                     fault = await self._renew()
                     if fault is not None:

@@ -2,29 +2,37 @@
 
 The others hear everything meanwhile, so that they can go on at once. A replica that lost the Lease ends: what
 it had under way is nobody's knowledge but its own, and a new process begins with what the cluster says.
+
+The Lease is renewed in a thread of its own, with a connection of its own: a decision may take seconds, and
+neither it nor a queue of requests may cost the lead.
 """
 
 import asyncio
+import contextlib
+import threading
 import time
-from contextlib import aclosing
+from collections.abc import Callable
 from typing import Final
 
 from closeby.kube.errors import ApiError
-from closeby.kube.lease import Elector, LeaseSettings
+from closeby.kube.lease import Elector, LeaseSettings, Standing
 from closeby.kube.saying import Say
 from closeby.kube.transport import Transport
 
 #: Token of the error with which a process ends that does not lead any more.
 LEASE_LOST: Final = "LeaseLost"
+#: Seconds for the Lease to be handed over.
+_TO_HAND_OVER: Final = 5.0
 
 
 class Lead:
     """The lead of one replica; without a Lease there is one replica only, and it leads."""
 
     def __init__(self, transport: Transport, settings: LeaseSettings | None, say: Say) -> None:
+        self._transport = transport
         self._settings = settings
         self._say = say
-        self._elector = None if settings is None else Elector(transport, settings, time.time)
+        self._elector: Elector | None = None
         #: Set while this replica leads.
         self.held = asyncio.Event()
         if settings is None:
@@ -33,32 +41,106 @@ class Lead:
     @property
     def certain(self) -> bool:
         """Whether no other replica can lead at this very moment; to be asked before each binding."""
-        return self.held.is_set() and (self._elector is None or self._elector.leading)
+        if self._settings is None:
+            return True
+        return self.held.is_set() and self._elector is not None and self._elector.leading
 
     async def campaign(self) -> ApiError | None:
         """Tries to lead, and leads; returns why it does so no more. Without a Lease it never returns.
 
         Cancel it once nothing is under way any more: another replica may begin at that moment.
         """
-        if self._elector is None or self._settings is None:
+        if self._settings is None:
             await asyncio.Event().wait()
             return None
-        name = self._settings.name
-        async with aclosing(self._elector.standings()) as standings:
-            async for standing in standings:
-                if standing.leading:
-                    self._say("leading", lease=name)
-                    self.held.set()
-                elif self.held.is_set():
-                    self.held.clear()
-                    why = standing.error or f"{standing.holder or 'nobody'} leads now"
-                    return ApiError(None, LEASE_LOST, f"{name}: {why}")
-                else:
-                    self._say(
-                        "waits for the lead",
-                        warning=standing.error is not None,
-                        lease=name,
-                        holder=standing.holder or None,
-                        error=standing.error,
-                    )
+        loop = asyncio.get_running_loop()
+        told: asyncio.Queue[Standing | BaseException] = asyncio.Queue()
+        thread = _Campaign(
+            self._transport.another(),
+            self._settings,
+            lambda news: loop.call_soon_threadsafe(told.put_nowait, news),
+        )
+        self._elector = thread.elector
+        thread.start()
+        try:
+            while True:
+                standing = await told.get()
+                if isinstance(standing, BaseException):
+                    raise standing
+                lost = self._take_in(standing, self._settings.name)
+                if lost is not None:
+                    return lost
+        finally:
+            thread.end()
+            await asyncio.to_thread(thread.join, _TO_HAND_OVER)
+
+    def _take_in(self, standing: Standing, name: str) -> ApiError | None:
+        """Notes how things stand now; returns why the lead is lost, if it is."""
+        if standing.leading:
+            self._say("leading", lease=name)
+            self.held.set()
+            return None
+        if self.held.is_set():
+            self.held.clear()
+            why = standing.error or f"{standing.holder or 'nobody'} leads now"
+            return ApiError(None, LEASE_LOST, f"{name}: {why}")
+        self._say(
+            "waits for the lead",
+            warning=standing.error is not None,
+            lease=name,
+            holder=standing.holder or None,
+            error=standing.error,
+        )
         return None
+
+
+class _Campaign(threading.Thread):
+    """Keeps one candidate going in an event loop of its own."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: LeaseSettings,
+        tell: Callable[[Standing | BaseException], object],
+    ) -> None:
+        super().__init__(name="lead", daemon=True)
+        self.elector = Elector(transport, settings, time.time)
+        self._transport = transport
+        self._tell = tell
+        self._begun = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
+
+    def run(self) -> None:
+        """The thread's work; what goes wrong in it is told like a standing."""
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:  # Whatever it is, the main thread must not wait for ever.
+            self._tell(error)
+        finally:
+            self._begun.set()
+
+    def end(self) -> None:
+        """Hand the Lease over, and end."""
+        self._begun.wait()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # It has ended by itself.
+                self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def _work(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._begun.set()
+        async with self._transport:
+            telling = asyncio.create_task(self._follow())
+            stopped = asyncio.create_task(self._ending.wait())
+            await asyncio.wait([telling, stopped], return_when=asyncio.FIRST_COMPLETED)
+            for task in (telling, stopped):
+                task.cancel()
+            done = await asyncio.gather(telling, return_exceptions=True)
+        if isinstance(done[0], BaseException) and not isinstance(done[0], asyncio.CancelledError):
+            raise done[0]
+
+    async def _follow(self) -> None:
+        async with contextlib.aclosing(self.elector.standings()) as standings:
+            async for standing in standings:
+                self._tell(standing)

@@ -6,6 +6,7 @@ of different machines are not compared: a candidate measures by its own how long
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
@@ -148,10 +149,10 @@ class Elector:
 
     async def _attempt(self) -> ApiError | None:
         """Tries to acquire or to renew; the leader that could not for the deadline stops leading."""
-        ends = None if self._renewed_at is None else self._renewed_at + self._settings.deadline
+        left = None if self._renewed_at is None else self._renewed_at + self._settings.deadline - _now()
         error: ApiError | None
         try:
-            async with asyncio.timeout_at(ends):
+            async with asyncio.timeout(left):
                 error = await self._acquire_or_renew()
         except TimeoutError:
             error = ApiError(None, LATE, "the Lease could not be renewed in time")
@@ -238,4 +239,5 @@ def _path(settings: LeaseSettings, name: str = "") -> str:
 
 
 def _now() -> float:
-    return asyncio.get_running_loop().time()
+    # Not the event loop's time: that may stand still while something takes long.
+    return time.monotonic()

@@ -139,6 +139,11 @@ class LiveScheduler:
         #: By work item: what was last said about it.
         self._said: dict[str, str] = {}
 
+    @property
+    def leading(self) -> bool:
+        """Whether this replica decides."""
+        return self._lead.certain
+
     async def run(self, stop: asyncio.Event) -> ApiError | None:
         """Schedules until ``stop`` is set, then finishes what was sent.
 

@@ -115,6 +115,10 @@ class Transport:
         self._open: aiohttp.ClientSession | None = None
         self._sockets = Sockets()
 
+    def another(self) -> "Transport":
+        """To the same server with connections of its own, for another event loop."""
+        return Transport(self._connection, self._limits, self._on_request)
+
     @property
     def source(self) -> str:
         """Which cluster, for messages."""
