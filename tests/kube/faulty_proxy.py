@@ -59,13 +59,15 @@ class _Rule:
 class Proxy:
     """``seen`` counts requests by method and path; a watch counts as the method WATCH.
 
-    ``refused`` counts the server's own refusals by status, those of watches left out.
+    ``refused`` counts the server's own refusals by status, those of watches left out. ``chance`` may give a
+    fault for any request (method, path with query) that no other rule is about.
     """
 
     access: Access
     url: str = ""
     seen: Counter[str] = field(default_factory=Counter)
     refused: Counter[int] = field(default_factory=Counter)
+    chance: Callable[[str, str], Fault | None] | None = None
     _rules: list[_Rule] = field(default_factory=list)
     _streams: dict[asyncio.Task[None], web.Request] = field(default_factory=dict)
 
@@ -80,6 +82,7 @@ class Proxy:
     def forgive(self) -> None:
         """No more faults."""
         self._rules.clear()
+        self.chance = None
 
     def end_streams(self) -> None:
         """Ends all watches cleanly, as a busy server does."""
@@ -191,7 +194,7 @@ class Proxy:
             if rule.method == method and rule.part in path and rule.times > 0:
                 rule.times -= 1
                 return rule.fault
-        return None
+        return None if self.chance is None else self.chance(method, path)
 
 
 def _abort(request: web.Request) -> None:

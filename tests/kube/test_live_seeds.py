@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from closeby.objects.configuration import Configuration, read_configuration
+from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.live import unique
@@ -22,8 +23,6 @@ from tests.kube.live_world import (
 
 KEP = "scheduling.sigs.k8s.io/v1alpha1"
 APP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
-#: Nobody's scheduler: pods that a test binds itself.
-NOBODY = {"schedulerName": "nobody"}
 
 
 async def answer(it: World, number: int, configuration: Configuration = DEFAULT) -> dict[str, str]:
@@ -145,8 +144,8 @@ class TestApplications:
     async def declare(self, it: World, workloads: object) -> None:
         await create(it, "AppGroup", "app", {"numMembers": 3, "Pods": workloads})
 
-    def pod(self, it: World, name: str, gpus: int = 1, **spec: object) -> dict[str, object]:
-        pod = it.pod(name, gpus, **spec)
+    def pod(self, it: World, name: str) -> Object:
+        pod = it.pod(name)
         pod["metadata"]["labels"] = {APP: "app", WORKLOAD: name}
         return pod
 
@@ -203,7 +202,9 @@ class TestApplications:
                         {"name": "db", "type": "Pod"},
                     ],
                 )
-                await it.create(self.pod(it, "db", **NOBODY))
+                database = self.pod(it, "db")
+                database["spec"]["schedulerName"] = "nobody"
+                await it.create(database)
                 await bind(it, "db", "east")
                 await it.create(self.pod(it, "web"))
                 assert (await answer(it, 2))["web"] == "middle"
