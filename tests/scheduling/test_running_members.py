@@ -1,11 +1,19 @@
 """Gangs of which some members run, that grow, or that lose members: the rest joins the others' domain."""
 
 import pytest
+from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import GroupChanged, NodeAdded, NodeRemoved, PodRemoved, TopologyChanged
-from tests.worlds import GPU, THREE_ZONES, fabric, gang, node, pods, spec, world
+from closeby.scheduling.events import (
+    GroupChanged,
+    NodeAdded,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    TopologyChanged,
+)
+from tests.worlds import GPU, THREE_ZONES, fabric, gang, node, pods, spec, subgroup, world
 
 TWO_RACKS = """
 zone-a rack-1 : a1=4 a2=4
@@ -182,3 +190,44 @@ class TestTheGangChanges:
         # Nobody shares a rack with the running members, so the rest must wait.
         assert drawn.used("late") == {}
         assert set(drawn.left("train").values()) == {Reason.TOPOLOGY_PLACEMENT_FAILED}
+
+
+class TestSomeMembersHaveDoneTheirWork:
+    def test_one_that_is_made_anew_is_not_kept_waiting_for_them(self) -> None:
+        drawn = world(TWO_RACKS)
+        done = [replace(pod, phase="Succeeded", node_name="a1") for pod in pods("train", 3, prefix="done")]
+        running = pods("train", 2, prefix="old", on="a2")
+        drawn.run(gang(min_member=6, required="rack"), members=[*done, *running, *pods("train", 1)])
+        assert drawn.used() == {"a2": 1}
+
+    def test_those_that_are_there_still_start_together(self) -> None:
+        drawn = world("zone-a rack-1 : a1=2")
+        done = [replace(pod, phase="Succeeded", node_name="a1") for pod in pods("train", 3, prefix="done")]
+        drawn.run(gang(min_member=6), members=[*done, *pods("train", 3)])
+        assert drawn.where == {}
+        assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+
+    def test_once_their_objects_are_gone_they_count_no_more(self) -> None:
+        drawn = world(TWO_RACKS)
+        [done] = [replace(pod, phase="Succeeded", node_name="a1") for pod in pods("train", 1, prefix="done")]
+        drawn.tell(GroupChanged(gang(min_member=2)), PodAdded(done), PodRemoved(done.uid))
+        drawn.run(members=pods("train", 1))
+        assert drawn.reason("train") is Reason.GANG_INCOMPLETE
+        assert drawn.engine.books.done("default/train") == ()
+
+    def test_those_that_failed_have_not(self) -> None:
+        drawn = world(TWO_RACKS)
+        [failed] = [replace(pod, phase="Failed", node_name="a1") for pod in pods("train", 1, prefix="failed")]
+        drawn.run(gang(min_member=2), members=[failed, *pods("train", 1)])
+        assert drawn.reason("train") is Reason.GANG_INCOMPLETE
+
+    def test_of_subgroups_each_counts_its_own(self) -> None:
+        drawn = world(TWO_RACKS)
+        group = gang(min_member=4, subgroups=[subgroup("left", 2), subgroup("right", 2)])
+        done = [
+            replace(pod, phase="Succeeded", node_name="a1")
+            for pod in pods("train", 1, subgroup="left", prefix="done")
+        ]
+        members = [*done, *pods("train", 1, subgroup="left"), *pods("train", 2, subgroup="right")]
+        drawn.run(group, members=members)
+        assert len(drawn.where) == 3

@@ -69,6 +69,8 @@ class Feed:
         self._nodes: dict[str, Node] = {}
         #: By uid: pods that the engine knows.
         self._pods: dict[str, Pod] = {}
+        #: uids of members that are finished and still there.
+        self._done: set[str] = set()
         self._label_topologies = LabelTopologies()
         self._groups = SharedNames(GroupRemoved)
         self._topologies = SharedNames(TopologyRemoved)
@@ -131,9 +133,7 @@ class Feed:
     def _pod(self, pod: Pod, events: list[Event]) -> None:
         known = self._pods.get(pod.uid)
         if pod.finished:
-            if known is not None:
-                del self._pods[pod.uid]
-                events.append(PodAdded(pod))
+            self._finished(in_its_task(pod), known, events)
             return
         if pod.node_name is None:
             if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != self._scheduler_name:
@@ -145,6 +145,15 @@ class Feed:
             return
         self._pods[pod.uid] = pod
         events.append(PodAdded(pod))
+
+    def _finished(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
+        """It holds nothing any more; its gang must know that it did its work, for as long as it is there."""
+        member = pod.group is not None and pod.uid not in self._done
+        if known is not None or member:
+            self._pods.pop(pod.uid, None)
+            events.append(PodAdded(pod))
+        if member:
+            self._done.add(pod.uid)
 
     def _named(self, resource: Resource, key: str, record: Record | None) -> tuple[Condition, ...]:
         """An object that others name; returns what is wrong with it."""
@@ -173,7 +182,9 @@ class Feed:
                 self._label_topologies.see(change.key, None)
                 events.append(NodeRemoved(change.key))
         elif resource == PODS:
-            if self._pods.pop(change.uid, None) is not None:
+            known = self._pods.pop(change.uid, None) is not None
+            if known or change.uid in self._done:
+                self._done.discard(change.uid)
                 events.append(PodRemoved(change.uid))
         elif resource.kind == "PriorityClass":
             events.append(PriorityClassRemoved(change.key))

@@ -35,7 +35,9 @@ class GangProgress:
             return False
         if key in self._begun:
             return True
-        before = len(self._engine.books.placed(key)) - len(binds) - len(self._on_the_way.get(key, ()))
+        books = self._engine.books
+        on_the_way = len(self._on_the_way.get(key, ()))
+        before = len(books.placed(key)) + len(books.done(key)) - len(binds) - on_the_way
         return len(binds) > 1 and before < group.min_member
 
     def sent(self, key: str, binds: Sequence[Bind]) -> None:
@@ -86,6 +88,7 @@ class GangProgress:
             held=tuple(self._held(books.placed(key))),
             on_the_way=frozenset(self._on_the_way.get(key, ())),
             waiting=books.waiting(key),
+            done=len(books.done(key)),
             outcome=self._engine.outcome(key),
             begun=key in self._begun,
         )

@@ -30,6 +30,7 @@ from closeby.objects.dialects.keys import PLAN
 
 #: Upstream's name of the condition that we call Scheduled.
 _UPSTREAM_SCHEDULED: Final = "PodGroupScheduled"
+_ABOUT_PLACEMENT: Final = frozenset({SCHEDULED, _UPSTREAM_SCHEDULED})
 #: Seconds until what could not be written is tried again.
 _AGAIN: Final = 2.0
 
@@ -78,6 +79,14 @@ class GangReporter:
     def refused(self, key: str) -> None:
         """Members of the gang wait: told if that still holds in a moment."""
         self.review(key, self._manners.stands)
+
+    def lost(self, key: str) -> None:
+        """A member of the gang is gone: what was told of the gang may be true no more."""
+        standing = self._standing_of(key)
+        found = None if standing is None else self._objects.of(standing.group)
+        told = found is not None and not found.conditions.keys().isdisjoint(_ABOUT_PLACEMENT)
+        if told or key in self._told:
+            self.review(key, self._manners.stands)
 
     def forget(self, key: str) -> None:
         """The gang is gone."""
@@ -139,6 +148,8 @@ class GangReporter:
         told = self._told.get(key)
         now = time.monotonic()
         planned = standing.group.plan or (told is not None and told.planned)
+        if not standing.present and not planned:
+            return DONE
         if wire is None and told is not None and told.uid == found.uid and not planned:
             if told.said == said and told.figures == figures:
                 return DONE

@@ -31,10 +31,17 @@ class Standing(Struct, frozen=True, kw_only=True):
     #: uids of those of them whose binding is on the way.
     on_the_way: frozenset[str] = frozenset()
     waiting: tuple[Pod, ...]
+    #: Members that have done their work.
+    done: int = 0
     #: The newest decision, if one is remembered.
-    outcome: Outcome | None
+    outcome: Outcome | None = None
     #: Whether its start was written down and has not come to its end.
-    begun: bool
+    begun: bool = False
+
+    @property
+    def present(self) -> bool:
+        """Whether there is any member: of a gang whose pods are all gone nothing new can be said."""
+        return bool(self.held or self.waiting or self.done)
 
     @property
     def bound(self) -> int:
@@ -44,7 +51,12 @@ class Standing(Struct, frozen=True, kw_only=True):
     @property
     def unfinished(self) -> bool:
         """Whether some members of a start are bound, but too few."""
-        return self.begun and 0 < self.bound < self.group.min_member
+        return self.begun and bool(self.bound) and not self.enough
+
+    @property
+    def enough(self) -> bool:
+        """Whether as many are bound (or have done their work) as the gang needs."""
+        return self.bound + self.done >= self.group.min_member
 
     @property
     def starting(self) -> bool:
@@ -63,23 +75,23 @@ class Said(Struct, frozen=True):
 
 def scheduled(standing: Standing) -> Said:
     """How far the gang is."""
-    group, bound = standing.group, standing.bound
-    if standing.on_the_way and bound < group.min_member:
+    bound = standing.bound
+    if standing.on_the_way and not standing.enough:
         count = len(standing.held)
         message = f"{bound} of {count} members are bound, the others are on their way{_where(standing)}"
         return Said(SCHEDULED, False, STARTING, message)
     refusal = _refusal(standing)
-    if bound >= group.min_member and (bound or refusal is None):
+    if standing.enough and (bound or standing.done or refusal is None):
         message = f"{_members(bound)} placed{_where(standing)}"
+        if standing.done:
+            message += f", {standing.done} finished"
         if refusal is not None:
-            message += (
-                f"; {_members(len(standing.waiting))} beyond the minimum of {group.min_member} waiting: "
-            )
-            message += refusal[1]
+            message += f"; {_members(len(standing.waiting))} waiting: {refusal[1]}"
         return Said(SCHEDULED, True, PLACED, message)
     reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", "the others have not appeared")
     if bound:
-        why = f"{bound} of at least {group.min_member} members are placed{_where(standing)}; {why}"
+        minimum = standing.group.min_member
+        why = f"{bound} of at least {minimum} members are placed{_where(standing)}; {why}"
     return Said(SCHEDULED, False, reason, why)
 
 

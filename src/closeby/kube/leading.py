@@ -54,25 +54,28 @@ class Lead:
             await asyncio.Event().wait()
             return None
         loop = asyncio.get_running_loop()
-        told: asyncio.Queue[Standing | BaseException] = asyncio.Queue()
-        thread = _Campaign(
+        told: asyncio.Queue[Standing] = asyncio.Queue()
+        candidate = _Candidate(
             self._transport.another(),
             self._settings,
-            lambda news: loop.call_soon_threadsafe(told.put_nowait, news),
+            lambda standing: loop.call_soon_threadsafe(told.put_nowait, standing),
         )
-        self._elector = thread.elector
-        thread.start()
+        self._elector = candidate.elector
+        running = asyncio.create_task(asyncio.to_thread(candidate.run))
         try:
             while True:
-                standing = await told.get()
-                if isinstance(standing, BaseException):
-                    raise standing
-                lost = self._take_in(standing, self._settings.name)
+                news = asyncio.create_task(told.get())
+                await asyncio.wait([running, news], return_when=asyncio.FIRST_COMPLETED)
+                if not news.done():
+                    news.cancel()
+                    await running  # It ends by itself only when something is wrong with it.
+                    return None
+                lost = self._take_in(news.result(), self._settings.name)
                 if lost is not None:
                     return lost
         finally:
-            thread.end()
-            await asyncio.to_thread(thread.join, _TO_HAND_OVER)
+            candidate.end()
+            await asyncio.wait([running], timeout=_TO_HAND_OVER)
 
     def _take_in(self, standing: Standing, name: str) -> ApiError | None:
         """Notes how things stand now; returns why the lead is lost, if it is."""
@@ -94,16 +97,12 @@ class Lead:
         return None
 
 
-class _Campaign(threading.Thread):
-    """Keeps one candidate going in an event loop of its own."""
+class _Candidate:
+    """One candidate in an event loop of its own."""
 
     def __init__(
-        self,
-        transport: Transport,
-        settings: LeaseSettings,
-        tell: Callable[[Standing | BaseException], object],
+        self, transport: Transport, settings: LeaseSettings, tell: Callable[[Standing], object]
     ) -> None:
-        super().__init__(name="lead", daemon=True)
         self.elector = Elector(transport, settings, time.time)
         self._transport = transport
         self._tell = tell
@@ -112,16 +111,14 @@ class _Campaign(threading.Thread):
         self._ending = asyncio.Event()
 
     def run(self) -> None:
-        """The thread's work; what goes wrong in it is told like a standing."""
+        """Keeps the candidate going until ``end`` is called in another thread; then hands the Lease over."""
         try:
             asyncio.run(self._work())
-        except BaseException as error:  # Whatever it is, the main thread must not wait for ever.
-            self._tell(error)
         finally:
             self._begun.set()
 
     def end(self) -> None:
-        """Hand the Lease over, and end."""
+        """Tells ``run`` to come to its end."""
         self._begun.wait()
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # It has ended by itself.
@@ -130,15 +127,10 @@ class _Campaign(threading.Thread):
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._begun.set()
-        async with self._transport:
-            telling = asyncio.create_task(self._follow())
-            stopped = asyncio.create_task(self._ending.wait())
-            await asyncio.wait([telling, stopped], return_when=asyncio.FIRST_COMPLETED)
-            for task in (telling, stopped):
-                task.cancel()
-            done = await asyncio.gather(telling, return_exceptions=True)
-        if isinstance(done[0], BaseException) and not isinstance(done[0], asyncio.CancelledError):
-            raise done[0]
+        async with self._transport, asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(self._follow())
+            await self._ending.wait()
+            following.cancel()
 
     async def _follow(self) -> None:
         async with contextlib.aclosing(self.elector.standings()) as standings:

@@ -32,7 +32,8 @@ from closeby.kube.writer import Writer
 from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import BindFailed, GroupRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import BindFailed, Event, GroupRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Bind, Decision, Outcome, Report
 
 #: Who we are in Events.
@@ -272,10 +273,13 @@ class LiveScheduler:
             self._objects.take(changes)
             fed = self._feed.take(changes)
             failures, self._failures = self._failures, []
+            bereft = self._bereft(fed.events)
             self.engine.handle(*fed.events, *failures)
         self._meters.took_in(fed.events)
         for failure in failures:
             hands.starts.ended(failure.uid)
+        for key in bereft if self._lead.held.is_set() else ():
+            hands.reporter.lost(key)
         for event in fed.events:
             match event:
                 case PodRemoved(uid):
@@ -294,6 +298,12 @@ class LiveScheduler:
                 reason=problem.reason,
                 problem=problem.sentence(),
             )
+
+    def _bereft(self, events: Iterable[Event]) -> set[str]:
+        """Gangs that are about to lose a member."""
+        pods = self.engine.books.pods
+        gone = (pods.get(event.uid) for event in events if isinstance(event, PodRemoved))
+        return {gang_key(pod) for pod in gone if pod is not None and pod.group is not None}
 
     # Decisions
 

@@ -197,6 +197,7 @@ class Engine:
         if pod.finished:
             if before is not None:
                 self._pod_removed(pod.uid, "finished")
+            self.books.finish(pod)
             return
         on = pod.node_name
         was_on: str | None = None
@@ -265,6 +266,7 @@ class Engine:
 
     def _pod_removed(self, uid: str, why: str) -> None:
         if uid not in self.books.pods:
+            self.books.forget_finished(uid)
             return
         freed = self._release(uid)
         pod = self.books.remove(uid)

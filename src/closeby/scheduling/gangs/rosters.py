@@ -1,5 +1,6 @@
 """From a PodGroup and its pods to the tree of parts that the search places, or to what is wrong with it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -24,15 +25,22 @@ class Roster(Struct, frozen=True, kw_only=True):
     waiting: Mapping[str, tuple[Pod, ...]]
     #: Slots of the members that already run.
     running: Mapping[str, tuple[int, ...]]
+    #: Members that have done their work: they have appeared, and hold no place.
+    done: Mapping[str, int] = {}
 
     def present(self, leaf: str) -> int:
-        """Members of a leaf that wait or run."""
-        return len(self.waiting.get(leaf, ())) + len(self.running.get(leaf, ()))
+        """Members of a leaf that wait, run or have done their work."""
+        return len(self.waiting.get(leaf, ())) + len(self.running.get(leaf, ())) + self.done.get(leaf, 0)
 
     @property
     def total(self) -> int:
         """All members."""
-        return sum(len(pods) for pods in self.waiting.values()) + self.total_running
+        return sum(len(pods) for pods in self.waiting.values()) + self.total_running + self.total_done
+
+    @property
+    def total_done(self) -> int:
+        """Members that have done their work."""
+        return sum(self.done.values())
 
     @property
     def total_running(self) -> int:
@@ -65,20 +73,31 @@ def leaf_names(group: PodGroup) -> tuple[str, ...]:
     return tuple(subgroup.name for subgroup in group.subgroups if subgroup.name not in parents)
 
 
-def roster(group: PodGroup, waiting: Sequence[Pod], running: Sequence[tuple[Pod, int]]) -> Roster:
-    """Sort members into leaves; ``running`` holds the members with a node and their slot."""
+def roster(
+    group: PodGroup,
+    waiting: Sequence[Pod],
+    running: Sequence[tuple[Pod, int]],
+    done: Sequence[str | None] = (),
+) -> Roster:
+    """Sort members into leaves.
+
+    ``running`` holds the members with a node and their slot, ``done`` the subgroup of each that has done its
+    work.
+    """
     if not group.subgroups:
-        return Roster(waiting={"": tuple(waiting)}, running={"": tuple(slot for _, slot in running)})
+        slots = tuple(slot for _, slot in running)
+        return Roster(waiting={"": tuple(waiting)}, running={"": slots}, done={"": len(done)})
     leaves = set(leaf_names(group))
     waits: dict[str, list[Pod]] = {}
     runs: dict[str, list[int]] = {}
     for pod in waiting:
-        waits.setdefault(_leaf(pod, leaves), []).append(pod)
+        waits.setdefault(_leaf(pod.subgroup, leaves), []).append(pod)
     for pod, slot in running:
-        runs.setdefault(_leaf(pod, leaves), []).append(slot)
+        runs.setdefault(_leaf(pod.subgroup, leaves), []).append(slot)
     return Roster(
         waiting={name: tuple(pods) for name, pods in waits.items()},
         running={name: tuple(slots) for name, slots in runs.items()},
+        done=Counter(_leaf(subgroup, leaves) for subgroup in done),
     )
 
 
@@ -194,8 +213,8 @@ def _children(group: PodGroup) -> _Children:
     return children
 
 
-def _leaf(pod: Pod, leaves: set[str]) -> str:
-    return pod.subgroup if pod.subgroup in leaves else UNASSIGNED
+def _leaf(subgroup: str | None, leaves: set[str]) -> str:
+    return subgroup if subgroup in leaves else UNASSIGNED
 
 
 def _lack(subgroup: SubGroup, below: _Children, members: Roster) -> str | None:

@@ -23,11 +23,13 @@ APPLICATION = "app:"
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
 
-    __slots__ = ("_keys", "_ordered", "placed", "ranks", "waiting")
+    __slots__ = ("_keys", "_ordered", "done", "placed", "ranks", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
+        #: uid -> subgroup of each member that did its work and is still heard of.
+        self.done: dict[str, str | None] = {}
         #: uid -> rank of each placed member that has one.
         self.ranks: dict[str, int] = {}
         self._keys: dict[str, MemberOrder] = {}
@@ -96,6 +98,8 @@ class Books:
         self._lost: dict[str, str] = {}
         #: uids of pods whose binding was refused: the plan holds for them no more.
         self.strayed: set[str] = set()
+        #: uid of each member that has done its work -> key of its gang.
+        self._done: dict[str, str] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
 
     def set_priority_class(self, priority_class: PriorityClass) -> None:
@@ -162,9 +166,30 @@ class Books:
         if key in self.members:
             members = self.members[key]
             members.remove(uid)
-            if not members.waiting and not members.placed:
-                del self.members[key]
+            self._let_go(key, members)
         return pod
+
+    def finish(self, pod: Pod) -> None:
+        """A member of a gang has done its work: it holds nothing any more, but nobody has to wait for it."""
+        if pod.group is None or pod.phase != "Succeeded":
+            return
+        key = gang_key(pod)
+        self.members.setdefault(key, Members()).done[pod.uid] = pod.subgroup
+        self._done[pod.uid] = key
+
+    def forget_finished(self, uid: str) -> str | None:
+        """The object of a member that had done its work is gone; returns the gang's key, if it was one."""
+        key = self._done.pop(uid, None)
+        if key is not None:
+            members = self.members[key]
+            del members.done[uid]
+            self._let_go(key, members)
+        return key
+
+    def done(self, key: str) -> tuple[str | None, ...]:
+        """The subgroups of a gang's members that have done their work, one for each."""
+        members = self.members.get(key)
+        return () if members is None else tuple(members.done.values())
 
     def regroup(self, app_key: str, change: Callable[[], None]) -> tuple[str, ...]:
         """Carry out a change of an AppGroup; pods that name it and wait go to the work item they then have.
@@ -258,6 +283,10 @@ class Books:
         yield from self.waiting_pods
         yield from self.waiting_apps
         yield from (key for key, members in self.members.items() if members.waiting)
+
+    def _let_go(self, key: str, members: Members) -> None:
+        if not members.waiting and not members.placed and not members.done:
+            del self.members[key]
 
     def _waits_no_more(self, pod: Pod) -> None:
         """Forget a pod without a gang that waited; a newer pod of the same name goes on waiting."""

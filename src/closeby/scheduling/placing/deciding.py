@@ -63,7 +63,7 @@ class Decider:
         group, planned = self._books.groups.get(key), self._books.planned(key)
         if group is None or not planned:
             return None
-        members = roster(group, ready, self._running(key))
+        members = roster(group, ready, self._running(key), self._books.done(key))
         constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
         if any(one.blocking for one in (*group.conditions, *constraints.conditions)):
             return None
@@ -83,7 +83,7 @@ class Decider:
             )
         else:
             ready = self._in_order(group, ready, running)
-            members = roster(group, ready, running)
+            members = roster(group, ready, running, self._books.done(key))
             constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
             conditions = (*group.conditions, *constraints.conditions, *unassigned(group, ready))
             conditions += self._noticed(group, ready, running)

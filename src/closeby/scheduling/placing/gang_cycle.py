@@ -169,7 +169,7 @@ class _GangCycle:
     def _grows_enough(self, search: Search, part: Part, budget: Budget) -> bool:
         """Whether the gang reaches its own minimum, which may be more than its subgroups' together."""
         before = len(self._state.placed)
-        missing = self._group.min_member - self._members.total_running
+        missing = self._group.min_member - self._members.total_running - self._members.total_done
         if before >= missing:
             return True
         if not budget.take_growth():
