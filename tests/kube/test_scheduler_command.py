@@ -1,6 +1,7 @@
 """`closeby scheduler` as a program of its own."""
 
 import asyncio
+import json
 import signal
 import socket
 import subprocess
@@ -150,3 +151,13 @@ def test_an_exec_plugin_without_the_official_client(tmp_path: Path) -> None:
     )
     assert done.returncode == 2, done.stderr
     assert "pip install 'closeby[kube]'" in done.stderr
+
+
+def test_its_lines_are_json_for_those_who_collect_them(control_plane: ControlPlane, namespace: str) -> None:
+    arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--scheduler-name", unique("mine")]
+    arguments += ["--lease-namespace", namespace, "--log-format", "json", "--metrics-address", "off"]
+    with started(*arguments) as process:
+        line = json.loads(lines_until(process, "leading"))
+        process.terminate()
+        process.wait(timeout=20)
+    assert (line["level"], line["msg"], line["lease"]) == ("info", "leading", "closeby-scheduler")

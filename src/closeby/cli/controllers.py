@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Election, connects, elects, serves
+from closeby.cli.options import Election, connects, elects, logs, serves
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from closeby.controllers.pod_grouper import Grouping
     from closeby.controllers.running import Reconciler
     from closeby.kube.errors import ApiError
+    from closeby.kube.saying import Say
     from closeby.kube.transport import Transport
 
 #: Who the controllers are in Events and Leases.
@@ -40,6 +42,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 )
 @elects(CONTROLLER)
 @serves
+@logs
 @click.option(
     "--dry-run", is_flag=True, help="Let the server check all that would be written, but keep nothing."
 )
@@ -51,6 +54,7 @@ def command(
     scheduler_name: str,
     election: Election,
     metrics_address: str | None,
+    say: "Say",
     dry_run: bool,
 ) -> None:
     """Run closeby's controllers on a live cluster, until SIGTERM or Ctrl-C.
@@ -65,68 +69,49 @@ def command(
       closeby controllers --only pod-grouper --dry-run
     """
     from closeby.cli.identity import replica
-    from closeby.cli.inputs import Unusable
-    from closeby.cli.log_lines import log_line
-    from closeby.cli.long_running import run_until_told
+    from closeby.cli.long_running import lease_of, reach, run_until_told
     from closeby.cli.serving import serving
+    from closeby.controllers.pod_grouper import Grouping
     from closeby.controllers.running import Runner, Running
-    from closeby.kube.connection import connect
     from closeby.kube.dry_run import DryTransport
-    from closeby.kube.faults import Fault
     from closeby.kube.health import Health
-    from closeby.kube.leading import LEASE_LOST
-    from closeby.kube.lease import LeaseSettings
     from closeby.kube.meters import Meters
     from closeby.kube.transport import Transport
 
-    connection = connect(kubeconfig, context)
-    if isinstance(connection, Fault):
-        raise Unusable(str(connection))
+    connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
-    lease = LeaseSettings(
-        namespace=election.namespace or connection.namespace, name=election.name, identity=instance
-    )
-    running = Running(lease=lease if election.wanted and not dry_run else None)
+    running = Running(lease=lease_of(election, connection, instance, dry_run=dry_run))
     meters, health = Meters(), Health()
 
     async def work(transport: "Transport", stop: "asyncio.Event") -> "ApiError | None":
         names = only or NAMES
-        log_line("starting", cluster=transport.source, controllers=",".join(names), dry_run=dry_run or None)
-        reconcilers = _reconcilers(transport, names, scheduler_name, instance)
-        runner = Runner(transport, reconcilers, running, log_line, meters)
+        say("starting", cluster=transport.source, controllers=",".join(names), dry_run=dry_run or None)
+        reconcilers = _reconcilers(
+            transport, names, Grouping(scheduler_name=scheduler_name, instance=instance), say
+        )
+        runner = Runner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         health.ready("informer-sync", lambda: runner.unheard)
-        async with serving(metrics_address, health, meters, log_line):
+        async with serving(metrics_address, health, meters, say):
             return await runner.run(stop)
 
     client = DryTransport if dry_run else Transport
-    error = run_until_told(client(connection, on_request=meters.requests(connection.host)), work)
-    if error is None:
-        return
-    if error.reason == LEASE_LOST:
-        log_line("the lead is lost", warning=True, error=error)
-        raise SystemExit(1)
-    raise Unusable(
-        f"{connection.url} ({connection.source}) can't be talked to: {error}",
-        "check the address, the credentials and whether the server runs",
-    )
+    transport = client(connection, on_request=meters.requests(connection.host))
+    run_until_told(connection, transport, work, say)
 
 
 def _reconcilers(
-    transport: "Transport", names: "Sequence[str]", scheduler_name: str, instance: str
+    transport: "Transport", names: "Sequence[str]", grouping: "Grouping", say: "Say"
 ) -> "list[Reconciler]":
-    from closeby.cli.log_lines import log_line
     from closeby.controllers.app_groups import AppGroupController
     from closeby.controllers.network_topologies import NetworkTopologyController
-    from closeby.controllers.pod_grouper import Grouping, PodGrouper
+    from closeby.controllers.pod_grouper import PodGrouper
     from closeby.kube.writer import Writer
 
-    writer = Writer(transport, CONTROLLER, instance)
+    writer = Writer(transport, CONTROLLER, grouping.instance)
     made: dict[str, Reconciler] = {
-        POD_GROUPER: PodGrouper(
-            transport, Grouping(scheduler_name=scheduler_name, instance=instance), log_line
-        ),
-        APP_GROUPS: AppGroupController(writer, log_line),
-        NETWORK_TOPOLOGIES: NetworkTopologyController(writer, log_line),
+        POD_GROUPER: PodGrouper(transport, grouping, say),
+        APP_GROUPS: AppGroupController(writer, say),
+        NETWORK_TOPOLOGIES: NetworkTopologyController(writer, say),
     }
     return [made[name] for name in dict.fromkeys(names)]

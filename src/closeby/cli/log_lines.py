@@ -1,4 +1,4 @@
-"""What a long-running command does, in lines on standard error: ``time=… level=info msg=placed item=…``."""
+"""What a long-running command does, in lines on standard error, for people or for collectors of logs."""
 
 import json
 import re
@@ -10,12 +10,28 @@ from typing import Final
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
 
 
-def log_line(message: str, /, *, warning: bool = False, **fields: object) -> None:
-    """Writes one line; fields that are None or empty are left out."""
+def text_line(message: str, /, *, warning: bool = False, **fields: object) -> None:
+    """Writes ``time=… level=info msg=placed item=…``; fields that are None or empty are left out."""
+    _write(" ".join(f"{key}={_quoted(value)}" for key, value in _entries(message, warning, fields).items()))
+
+
+def json_line(message: str, /, *, warning: bool = False, **fields: object) -> None:
+    """Writes one JSON object; fields that are None or empty are left out."""
+    _write(json.dumps(_entries(message, warning, fields), default=str))
+
+
+#: By the name that ``--log-format`` gives them.
+FORMATS: Final = {"text": text_line, "json": json_line}
+
+
+def _entries(message: str, warning: bool, fields: dict[str, object]) -> dict[str, object]:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     level = "warning" if warning else "info"
-    entries = {"time": now, "level": level, "msg": message, **fields}
-    line = " ".join(f"{key}={_quoted(value)}" for key, value in entries.items() if value not in (None, ""))
+    told = {key: value for key, value in fields.items() if value not in (None, "")}
+    return {"time": now, "level": level, "msg": message, **told}
+
+
+def _write(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Runs what works on a live cluster until it is told to stop."""
+"""What the commands share that work on a live cluster until they are told to stop."""
 
 import asyncio
 import contextlib
@@ -6,16 +6,49 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from closeby.cli.inputs import Unusable
+from closeby.cli.options import Election
+from closeby.kube.connection import Connection, connect
 from closeby.kube.errors import ApiError
+from closeby.kube.faults import Fault
+from closeby.kube.leading import LEASE_LOST
+from closeby.kube.lease import LeaseSettings
+from closeby.kube.saying import Say
 from closeby.kube.transport import Transport
 
+Work = Callable[[Transport, asyncio.Event], Awaitable[ApiError | None]]
 
-def run_until_told(
-    transport: Transport, work: Callable[[Transport, asyncio.Event], Awaitable[ApiError | None]]
-) -> ApiError | None:
+
+def reach(kubeconfig: str | None, context: str | None) -> Connection:
+    """The cluster that the options name.
+
+    Raises:
+        Unusable: there is none.
+    """
+    connection = connect(kubeconfig, context)
+    if isinstance(connection, Fault):
+        raise Unusable(str(connection))
+    return connection
+
+
+def lease_of(
+    election: Election, connection: Connection, instance: str, *, dry_run: bool
+) -> LeaseSettings | None:
+    """The Lease by which replicas elect a leader; None where there is nothing to lead."""
+    if dry_run or not election.wanted:
+        return None
+    namespace = election.namespace or connection.namespace
+    return LeaseSettings(namespace=namespace, name=election.name, identity=instance)
+
+
+def run_until_told(connection: Connection, transport: Transport, work: Work, say: Say) -> None:
     """Does ``work``, which ends soon after its event is set: by SIGTERM or Ctrl-C.
 
     What fails inside of it comes out as itself, not as a group.
+
+    Raises:
+        Unusable: the cluster can't be talked to.
+        SystemExit: another replica may lead; the process is to be started anew.
     """
 
     async def run() -> ApiError | None:
@@ -26,9 +59,18 @@ def run_until_told(
             return await work(transport, stop)
 
     try:
-        return _run(run())
+        error = _run(run())
     except BaseExceptionGroup as group:
         raise _first(group) from None
+    if error is None:
+        return
+    if error.reason == LEASE_LOST:
+        say("the lead is lost", warning=True, error=error)
+        raise SystemExit(1)
+    raise Unusable(
+        f"{connection.url} ({connection.source}) can't be talked to: {error}",
+        "check the address, the credentials and whether the server runs",
+    )
 
 
 def _run(work: Coroutine[Any, Any, ApiError | None]) -> ApiError | None:

@@ -100,6 +100,25 @@ def serves(command: Command) -> Command:
     )(command)
 
 
+def logs(command: Command) -> Command:
+    """``--log-format text|json``; the command gets the writer of lines as ``say``."""
+
+    @click.option(
+        "--log-format",
+        type=click.Choice(("text", "json")),
+        default="text",
+        show_default=True,
+        help="Form of the lines on standard error.",
+    )
+    @wraps(command)
+    def with_log(*, log_format: str, **options: object) -> None:
+        from closeby.cli.log_lines import FORMATS
+
+        command(say=FORMATS[log_format], **options)
+
+    return with_log
+
+
 def reads_manifests(command: Command) -> Command:
     """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
 

@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Election, configured, connects, elects, serves
+from closeby.cli.options import Election, configured, connects, elects, logs, serves
 
 if TYPE_CHECKING:
     import asyncio
 
-    from closeby.kube.connection import Connection
     from closeby.kube.errors import ApiError
-    from closeby.kube.live import Settings
-    from closeby.objects.configuration import Configuration
+    from closeby.kube.saying import Say
 
 
 @click.command(name="scheduler")
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 )
 @elects("closeby-scheduler")
 @serves
+@logs
 @click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
 @click.option("--events/--no-events", default=True, show_default=True, help="Write Events about pods.")
 def command(
@@ -45,6 +44,7 @@ def command(
     dry_run: bool,
     events: bool,
     metrics_address: str | None,
+    say: "Say",
 ) -> None:
     """Schedule the pods of a live cluster that name this scheduler, until SIGTERM or Ctrl-C.
 
@@ -56,67 +56,35 @@ def command(
       closeby scheduler --dry-run
     """
     from closeby.cli.identity import replica
-    from closeby.cli.inputs import Unusable, read_configuration_file
-    from closeby.cli.log_lines import log_line
-    from closeby.kube.connection import connect
-    from closeby.kube.faults import Fault
-    from closeby.kube.leading import LEASE_LOST
-    from closeby.kube.lease import LeaseSettings
-    from closeby.kube.live import CONTROLLER, DEFAULT_NAME, Settings
+    from closeby.cli.inputs import read_configuration_file, usable_configuration
+    from closeby.cli.long_running import lease_of, reach, run_until_told
+    from closeby.cli.serving import serving
+    from closeby.kube.health import Health
+    from closeby.kube.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings
     from closeby.kube.notices import Manners
+    from closeby.kube.scheduler_meters import SchedulerMeters
+    from closeby.kube.transport import Transport
 
     configuration = read_configuration_file(config_path)
-    connection = connect(kubeconfig, context)
-    if isinstance(connection, Fault):
-        raise Unusable(str(connection))
+    connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
-    lease = LeaseSettings(
-        namespace=election.namespace or connection.namespace, name=election.name, identity=instance
-    )
     settings = Settings(
         scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
         instance=instance,
         pod_grouper=pod_grouper,
         dry_run=dry_run,
         manners=Manners(events=events),
-        lease=lease if election.wanted and not dry_run else None,
+        lease=lease_of(election, connection, instance, dry_run=dry_run),
     )
-    error = _schedule(connection, configuration, settings, metrics_address)
-    if error is not None and error.reason == LEASE_LOST:
-        log_line("the lead is lost", warning=True, error=error)
-        raise SystemExit(1)
-    if error is not None:
-        raise Unusable(
-            f"{connection.url} ({connection.source}) can't be talked to: {error}",
-            "check the address, the credentials and whether the server runs",
-        )
-
-
-def _schedule(
-    connection: "Connection",
-    configuration: "Configuration",
-    settings: "Settings",
-    metrics_address: str | None,
-) -> "ApiError | None":
-    """Runs the scheduler to its end."""
-    from closeby.cli.inputs import usable_configuration
-    from closeby.cli.log_lines import log_line
-    from closeby.cli.long_running import run_until_told
-    from closeby.cli.serving import serving
-    from closeby.kube.health import Health
-    from closeby.kube.live import LiveScheduler
-    from closeby.kube.scheduler_meters import SchedulerMeters
-    from closeby.kube.transport import Transport
-
     meters, health = SchedulerMeters(settings.scheduler_name), Health()
 
     async def work(transport: Transport, stop: "asyncio.Event") -> "ApiError | None":
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        async with serving(metrics_address, health, meters, log_line):
+        async with serving(metrics_address, health, meters, say):
             with usable_configuration():
-                scheduler = LiveScheduler(transport, configuration, settings, log_line, meters)
+                scheduler = LiveScheduler(transport, configuration, settings, say, meters)
             health.ready("informer-sync", lambda: scheduler.unheard)
-            log_line(
+            say(
                 "starting",
                 cluster=transport.source,
                 scheduler=settings.scheduler_name,
@@ -124,4 +92,5 @@ def _schedule(
             )
             return await scheduler.run(stop)
 
-    return run_until_told(Transport(connection, on_request=meters.requests(connection.host)), work)
+    transport = Transport(connection, on_request=meters.requests(connection.host))
+    run_until_told(connection, transport, work, say)

@@ -124,8 +124,12 @@ class GangReporter:
                 await self._write(key)
 
     async def _tell(self, key: str, slots: asyncio.Semaphore) -> None:
-        async with slots:
-            written = await self._write(key)
+        try:
+            async with slots:
+                written = await self._write(key)
+        except asyncio.CancelledError:
+            self.review(key)  # The end is near: `finish` writes what must be.
+            raise
         if written.verdict is Verdict.RETRYABLE:
             self.review(key, _AGAIN)
 

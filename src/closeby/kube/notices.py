@@ -7,6 +7,7 @@ unschedulable; and once, as long as it stays the same.
 
 import asyncio
 import time
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -34,8 +35,9 @@ class Manners(Struct, frozen=True, kw_only=True):
     rephrased_after: float = 60.0
     #: How often is looked what is due.
     every: float = 0.25
-    #: Requests in flight, so that bindings are not held up.
+    #: Requests in flight, and refusals told in a second, so that bindings are not held up.
     concurrency: int = 8
+    rate: float = 100.0
 
 
 class _Refusal(Struct, frozen=True):
@@ -104,7 +106,8 @@ class Notices:
         """Tells what is due, until it is cancelled."""
         while True:
             now = time.monotonic()
-            for uid in [uid for uid in self._untold if self._due(uid, now)]:
+            due = (uid for uid in self._untold if self._due(uid, now))
+            for uid in tuple(islice(due, max(1, round(self._manners.rate * self._manners.every)))):
                 del self._untold[uid]
                 task = self._tasks.create_task(self._tell(uid))
                 self._writing[uid] = task
