@@ -84,7 +84,8 @@ class Load:
 
             while time.monotonic() < until:
                 now = time.monotonic()
-                going += (now - last) * RATE
+                # What was not done while the server was away is not made up for.
+                going = min(going + (now - last) * RATE, RATE)
                 last = now
                 while going > 0 and self.gangs:
                     gang = self.gangs.pop(self.random.choice(list(self.gangs)))
@@ -138,9 +139,9 @@ class Load:
 
     async def change_something(self) -> None:
         """A gang that was too big asks for less, or a member is made anew that its gang can do without."""
-        gang = self.gangs.get(self.random.choice(list(self.gangs)))
-        if gang is None:
+        if not self.gangs:
             return
+        gang = self.random.choice(list(self.gangs.values()))
         if gang.too_big:
             gang.too_big = False
             constraint = {"topologyConstraint": {"requiredTopologyLevel": "zone"}}
