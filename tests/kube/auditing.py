@@ -14,6 +14,7 @@ GPU = "nvidia.com/gpu"
 GROUP_LABEL = "closeby.dev/pod-group"
 _PAGE = "2000"
 _AGAIN = 0.2
+_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass
@@ -48,7 +49,8 @@ class Audit:
             self.violations.append(f"{self.names[uid]}: on {before}, then on {node}")
         if node is not None:
             self.nodes[uid] = node
-        if kind == "DELETED":
+        finished = pod.get("status", {}).get("phase") in _FINISHED
+        if kind == "DELETED" or finished:
             self._leave(uid)
         elif node is not None and uid not in self._now:
             self._now[uid] = node, takes(pod, GPU)
@@ -105,7 +107,7 @@ async def pages(api: Api, path: str) -> list[Object]:
 
 def takes(pod: Object, resource: str) -> int:
     """What a pod takes of its node; nothing once it is finished."""
-    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+    if pod.get("status", {}).get("phase") in _FINISHED:
         return 0
     requests = [one["resources"].get("requests", {}) for one in pod["spec"]["containers"]]
     return sum(int(one.get(resource, 0)) for one in requests)

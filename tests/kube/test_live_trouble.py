@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Container, Iterator
 from pathlib import Path
 from random import Random
 
@@ -14,14 +13,12 @@ from tests.control_plane.api import Api, create_namespace, delete_namespace
 from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started
 from tests.control_plane.commands import Settings
-from tests.control_plane.nodes import joined
-from tests.kube.auditing import Audit, audited, broken, overcommitted
-from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
+from tests.control_plane.nodes import RUN_SECONDS, joined
+from tests.kube.faulty_proxy import Cut, Fault, Refuse
 from tests.kube.live import through_proxy, unique
 from tests.kube.live_world import (
     RACK,
     World,
-    behind_proxy,
     condition,
     group_of,
     host,
@@ -30,54 +27,7 @@ from tests.kube.live_world import (
     until,
     until_said,
 )
-
-#: Three racks of two nodes of 4 GPUs: each holds a gang of eight, and nothing else says which one it takes.
-HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(3) for i in range(2)]
-
-
-@asynccontextmanager
-async def trouble(control_plane: ControlPlane, namespace: str) -> AsyncIterator[tuple[World, Proxy, Audit]]:
-    """A cluster behind a proxy, which is sound in the end, whatever happened inside the context."""
-    async with (
-        behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy),
-        audited(it.api, namespace) as audit,
-    ):
-        yield it, proxy, audit
-        await sound(it)
-
-
-async def sound(it: World) -> None:
-    """No node is overcommitted; no gang is split, started in part, or still planned."""
-    found: list[str] = []
-
-    async def whole() -> bool:
-        nodes = (await it.api.get("/api/v1/nodes"))["items"]
-        pods = list((await it.pods()).values())
-        groups = await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups")
-        racks = {one["metadata"]["name"]: one["metadata"]["labels"].get(RACK, "") for one in nodes}
-        found[:] = overcommitted(pods, nodes) + broken(groups["items"], pods, racks)
-        return not found
-
-    try:
-        await until(whole, 20)
-    except TimeoutError:
-        raise AssertionError(found) from None
-
-
-def hold(proxy: Proxy, *members: int) -> None:
-    """The server does not answer to the bindings of these members of the gang g."""
-    for member in members:
-        proxy.inject("POST", f"/pods/g-{member}/binding", Refuse(503), times=1000)
-
-
-async def held_back(it: World, proxy: Proxy, bound: int) -> dict[str, str]:
-    """A gang of eight that requires a rack, of which so many are bound; returns its plan."""
-    hold(proxy, *range(bound, 8))
-    await it.gang("g", 8, required="rack")
-    await it.bound(bound)
-    plan = planned(await group_of(it, "g"))
-    assert len(plan) == 8
-    return plan
+from tests.kube.troubled import held_back, hold, sound, trouble
 
 
 @pytest.fixture(scope="module")
@@ -254,10 +204,6 @@ class TestObjects:
 
         asyncio.run(run())
 
-    @pytest.mark.xfail(
-        reason="the condition of a placed gang is not looked at again when members of it are deleted or "
-        "finish: it goes on saying that all are placed until another member is decided about"
-    )
     def test_a_gang_that_lost_members_says_so(self, control_plane: ControlPlane, namespace: str) -> None:
         async def run() -> None:
             async with trouble(control_plane, namespace) as (it, _, _), it.scheduling():
@@ -274,6 +220,35 @@ class TestObjects:
                 said = await condition(it, "g")
                 assert (said["status"], said["reason"]) == ("False", "PartlyPlaced")
                 assert "6 of at least 8 members are placed" in said["message"]
+                await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2)))
+                await it.bound(8)
+                assert (await until_said(it, "g", "Placed"))["status"] == "True"
+
+        asyncio.run(run())
+
+    def test_members_that_have_done_their_work_are_not_waited_for(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
+        """Six of eight finish; of the others one is made anew, and joins the last one in its rack."""
+
+        async def run() -> None:
+            async with trouble(control_plane, namespace) as (it, _, _), it.scheduling():
+                await it.create_group("g", 8, required="rack")
+                pods = [it.pod(f"g-{i}", gang="g") for i in range(8)]
+                for pod in pods[2:]:
+                    pod["metadata"]["annotations"] = {RUN_SECONDS: "0.2"}
+                await it.create(*pods)
+                placed = await it.bound(8)
+                await until(lambda: _finished(it, 6))
+                await it.delete("g-0")
+                await it.create(it.pod("g-0", gang="g"))
+                again = await it.bound(8)
+                assert again["g-0"].partition("-")[0] == placed["g-1"].partition("-")[0]
+                assert (await until_said(it, "g", "Placed"))["status"] == "True"
+
+        async def _finished(it: World, number: int) -> bool:
+            phases = Counter(one["status"]["phase"] for one in (await it.pods()).values())
+            return phases["Succeeded"] == number
 
         asyncio.run(run())
 

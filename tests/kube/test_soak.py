@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import statistics
+import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -217,10 +218,10 @@ class Memory:
 
     samples: list[tuple[float, int]] = field(default_factory=list)
 
-    async def watch(self, pid: int) -> None:
-        self.samples.clear()
+    async def watch(self, process: "subprocess.Popen[bytes]") -> None:
         while True:
-            self.samples.append((time.monotonic(), resident(pid)))
+            assert process.poll() is None, "the scheduler ended by itself; its log says why"
+            self.samples.append((time.monotonic(), resident(process.pid)))
             await asyncio.sleep(1.0)
 
     def between(self, start: float, end: float) -> float:
@@ -367,7 +368,7 @@ def test_ten_thousand_pods_come_and_go(
                     process = await stack.enter_async_context(
                         replica(it, proxy, tmp_path, "--no-leader-elect")
                     )
-                    async with background(memory.watch(process.pid)):
+                    async with background(memory.watch(process)):
                         await loading
                         await restarting
             proxy.forgive()
