@@ -7,8 +7,8 @@ from msgspec import Struct
 from closeby.objects.reasons import Condition
 
 
-class Link(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All cables between two things of a network taken together, by their names."""
+class Link(Struct, frozen=True, kw_only=True):
+    """All cables of one kind between two things of a network, by their names; ``a`` is closer to the nodes."""
 
     a: str
     b: str
@@ -20,8 +20,8 @@ class Link(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bandwidth: int | None = None
 
 
-class LinkQuality(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Towards one switch."""
+class LinkQuality(Struct, frozen=True, kw_only=True):
+    """How a switch is reached from the rest of the network; None means unknown."""
 
     #: Nanoseconds.
     latency: int | None = None
@@ -30,7 +30,11 @@ class LinkQuality(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FoundNode(Struct, frozen=True, kw_only=True):
-    """One node: where it lies, closest first; None where the source says nothing of a level."""
+    """One node: where it lies, closest first.
+
+    None where the source says nothing of a level, but of a coarser one; what it says nothing of beyond the
+    last known level is left out, so a path may be shorter than the levels.
+    """
 
     path: tuple[str | None, ...]
     labels: Mapping[str, str] = {}

@@ -1,0 +1,99 @@
+"""What all sources of `closeby discover` share: which labels, in what form, and whether nodes get them."""
+
+from functools import wraps
+from typing import NamedTuple
+
+import click
+
+from closeby.cli.options import Command, connects
+from closeby.objects.decoding.label_keys import is_label_key
+
+FORMS = ("table", "json", "yaml", "topology", "labels")
+#: Rounds after which a node that is found no more loses its labels.
+MISSES = 3
+
+
+class Chosen(NamedTuple):
+    """What becomes of the findings."""
+
+    output: str
+    #: Label keys, closest first; None: those of the Topograph label standard.
+    keys: tuple[str, ...] | None
+    apply: bool
+    dry_run: bool
+    #: Seconds between two rounds; None: once.
+    watch: float | None
+    misses: int
+    kubeconfig: str | None
+    context: str | None
+
+
+def discovers(command: Command) -> Command:
+    """Adds ``-o``, ``--labels`` and the options of ``--apply``; the command gets them as ``chosen``."""
+
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMS),
+        default="table",
+        show_default=True,
+        help="Form of the output; topology is a Topology object, labels a partial Node per node.",
+    )
+    @click.option(
+        "--labels",
+        "keys",
+        metavar="KEY,KEY",
+        callback=lambda context, option, text: _keys(text),
+        help="Label keys, closest first.  [default: block, datacenter and zone of "
+        "network.topology.kubernetes.io, as many as there are levels]",
+    )
+    @click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster.")
+    @click.option("--dry-run", is_flag=True, help="With --apply: let the server check it, but keep nothing.")
+    @click.option(
+        "--watch",
+        metavar="SECONDS",
+        type=click.FloatRange(min=1),
+        help="With --apply: again and again, with so many seconds between.",
+    )
+    @click.option(
+        "--misses",
+        metavar="K",
+        type=click.IntRange(min=1),
+        default=MISSES,
+        show_default=True,
+        help="With --apply: a node loses our labels when it was not found so many times in a row.",
+    )
+    @connects
+    @wraps(command)
+    def with_choice(
+        *,
+        output: str,
+        keys: tuple[str, ...] | None,
+        apply: bool,
+        dry_run: bool,
+        watch: float | None,
+        misses: int,
+        kubeconfig: str | None,
+        context: str | None,
+        **options: object,
+    ) -> None:
+        if not apply and (dry_run or watch is not None):
+            raise click.UsageError("--dry-run and --watch go with --apply")
+        chosen = Chosen(output, keys, apply, dry_run, watch, misses, kubeconfig, context)
+        command(chosen=chosen, **options)
+
+    return with_choice
+
+
+def _keys(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    keys = tuple(key.strip() for key in text.split(",") if key.strip())
+    wrong = [key for key in keys if not is_label_key(key)]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is no key of a label; give PREFIX/NAME")
+    if not keys or len(set(keys)) < len(keys):
+        raise click.BadParameter(
+            "give one or more different keys, such as example.com/leaf,example.com/spine"
+        )
+    return keys

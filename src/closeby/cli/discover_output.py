@@ -1,0 +1,61 @@
+"""What becomes of findings: they are printed, or written to the nodes of the cluster."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from closeby.cli.discover_options import Chosen
+from closeby.cli.inputs import Unusable
+from closeby.discovery.findings import Findings
+from closeby.discovery.labelling import keys_of, node_manifests, topology_manifest
+from closeby.discovery.unreadable import Unreadable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+T = TypeVar("T")
+
+#: Reads a source. It is given the label keys that somebody chose, closest first, or None.
+Discover = Callable[[tuple[str, ...] | None], Findings]
+
+
+def publish(discover: Discover, chosen: Chosen) -> None:
+    """Does with a source's findings what the options say. ``discover`` is called once, or in every round.
+
+    Raises:
+        Unusable: the source can't be read, holds no node, or the cluster can't be written to.
+    """
+    show(read(lambda: discover(chosen.keys)), chosen)
+
+
+def read(source: Callable[[], T]) -> T:
+    """What ``source`` gives, with a file that can't be used as an error for the user.
+
+    Raises:
+        Unusable: it can't be used.
+    """
+    try:
+        return source()
+    except Unreadable as error:
+        raise Unusable(str(error)) from error
+
+
+def show(findings: Findings, chosen: Chosen) -> None:
+    """Prints the findings in the form that was asked for."""
+    from closeby.cli.output import emit
+
+    if chosen.output in ("topology", "labels"):
+        from closeby.report.discovery_view import manifests_text
+
+        keys = keys_of(len(findings.levels), chosen.keys)
+        shown = [topology_manifest(keys)] if chosen.output == "topology" else node_manifests(findings)
+        click.echo(manifests_text(shown), nl=False)
+        return
+
+    def views() -> "Iterable[RenderableType]":
+        from closeby.report.discovery_view import discovery_views
+
+        return discovery_views(findings)
+
+    emit(findings, chosen.output, views)

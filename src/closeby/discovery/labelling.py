@@ -1,0 +1,101 @@
+"""From the places of nodes in a network to the labels that say so."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from closeby.discovery.findings import Findings, FoundNode, Link, LinkQuality
+from closeby.discovery.label_values import label_value
+from closeby.objects.decoding.label_keys import HOSTNAME
+from closeby.objects.reasons import Condition, Reason
+from closeby.topology.natural import natural_key
+from closeby.topology.presets import KUBERNETES_NETWORK
+
+#: Of the Topograph label standard, closest first: switches of racks, spines, and what joins those.
+DEFAULT_KEYS: Final = tuple(KUBERNETES_NETWORK + one for one in ("block", "datacenter", "zone"))
+#: The name of the Topology object that is printed.
+TOPOLOGY_NAME: Final = "network"
+
+#: Where a node lies, closest first; None where nothing is known of a level.
+Place = tuple[str | None, ...]
+
+
+def find(
+    places: Mapping[str, Place],
+    keys: Sequence[str] | None = None,
+    *,
+    links: Iterable[Link] = (),
+    warnings: Iterable[Condition] = (),
+    quality: Mapping[str, LinkQuality] = {},
+) -> Findings:
+    """What was found, with a label per level of each node.
+
+    ``keys`` are the label keys, closest first, by default ``DEFAULT_KEYS``; as many levels count as there are
+    keys, and coarser ones are left out. ``quality`` is by switch; each node gets that of its own switches.
+    """
+    depth = max((len(_trimmed(place)) for place in places.values()), default=0)
+    used = keys_of(depth, keys)
+    problems = list(warnings)
+    if keys is None and depth > len(used):
+        problems.append(_too_deep(depth, used))
+    levels = level_names(used)
+    nodes = {
+        name: _node(_trimmed(places[name][: len(used)]), used, quality)
+        for name in sorted(places, key=natural_key)
+    }
+    return Findings(levels=levels, nodes=nodes, links=tuple(links), warnings=tuple(problems))
+
+
+def keys_of(depth: int, keys: Sequence[str] | None) -> tuple[str, ...]:
+    """The label keys of a network with so many levels, closest first."""
+    return tuple(DEFAULT_KEYS if keys is None else keys)[:depth]
+
+
+def level_names(keys: Sequence[str]) -> tuple[str, ...]:
+    """What levels are called: the part of the key behind the slash, or the whole key where two share that."""
+    short = [key.rpartition("/")[2] for key in keys]
+    return tuple(key if short.count(name) > 1 else name for key, name in zip(keys, short, strict=True))
+
+
+def topology_manifest(keys: Sequence[str]) -> dict[str, object]:
+    """The Topology object (a manifest) of nodes that carry these labels, closest first."""
+    labels = (*reversed(keys), HOSTNAME)
+    return {
+        "apiVersion": "closeby.dev/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": TOPOLOGY_NAME},
+        "spec": {"levels": [{"nodeLabel": label} for label in labels]},
+    }
+
+
+def node_manifests(findings: Findings) -> list[dict[str, object]]:
+    """A partial Node per node that has labels, fit for server-side apply."""
+    return [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(node.labels)}}
+        for name, node in findings.nodes.items()
+        if node.labels
+    ]
+
+
+def _node(place: Place, keys: Sequence[str], quality: Mapping[str, LinkQuality]) -> FoundNode:
+    known = [(key, name) for key, name in zip(keys, place, strict=False) if name is not None]
+    return FoundNode(
+        path=place,
+        labels={key: label_value(name) for key, name in known},
+        qos={name: quality[name] for _, name in known if name in quality},
+    )
+
+
+def _trimmed(place: Place) -> Place:
+    while place and place[-1] is None:
+        place = place[:-1]
+    return place
+
+
+def _too_deep(depth: int, keys: Sequence[str]) -> Condition:
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object="Topology/network",
+        message=f"the network has {depth} levels and there are {len(keys)} label keys by default, so its "
+        f"{'coarsest level is' if depth == len(keys) + 1 else 'coarsest levels are'} left out",
+        remedy=f"name {depth} keys with --labels KEY,KEY,…, closest first",
+    )
