@@ -174,7 +174,7 @@ def test_a_name_means_what_lies_in_the_contexts_namespace(
 
     async def look(it: Cluster) -> None:
         await it.world.create(it.world.pod("same"))
-        other = World(it.world.api, it.world._transport, "default", name=it.world.name)
+        other = World(it.world.api, it.world.transport, "default", name=it.world.name)
         await other.create(other.pod("same"))
         try:
             here = changed(control_plane.kubeconfig, tmp_path / "here", namespace=namespace)
