@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from closeby.objects.dialects.plans import PlanWire, planned_nodes, read_annotation, read_plan
+from closeby.objects.dialects.plans import PlanWire, compact, planned_nodes, read_annotation, read_plan
 from closeby.objects.durations import parse_duration
 from closeby.objects.groups import OnPartial, PodGroup
 from tests.objects.manifest_text import read_good
@@ -29,7 +29,7 @@ def test_what_is_written_is_read() -> None:
     assert [(one["name"], len(one["pods"])) for one in written["nodes"]] == [("n2", 2), ("n1", 1)]
     expected = {first.uid: "n2", second.uid: "n1", third.uid: "n2"}
     assert read_plan(written) == expected
-    assert read_annotation({"closeby.dev/plan": msgspec.json.encode(plan).decode()}) == expected
+    assert read_annotation({"closeby.dev/plan": compact(plan)}) == expected
 
 
 @pytest.mark.parametrize("value", [None, 7, [], {"nodes": 3}, {"nodes": [{"pods": "x"}]}, {}])
@@ -37,7 +37,7 @@ def test_what_is_no_plan_is_none(value: object) -> None:
     assert read_plan(value) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"nodes": [{"name": 3}]}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"nodes": {"n1": 3}}'])
 def test_nor_is_any_annotation(text: str) -> None:
     assert read_annotation({"closeby.dev/plan": text}) == {}
 
@@ -53,7 +53,7 @@ apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
 metadata:
   name: train
-  annotations: {closeby.dev/plan: '{"nodes": [{"name": "n1", "pods": [{"uid": "a"}]}]}', mine: x}
+  annotations: {closeby.dev/plan: '{"nodes": {"n1": ["a"]}}', mine: x}
 spec: {minMember: 2}
 """
     found = group(text)

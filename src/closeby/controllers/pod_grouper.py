@@ -122,9 +122,11 @@ class PodGrouper:
                 self._cluster[name] = record
             case ResourceFlavor():
                 self._flavors[name] = record
-            case _:
+            case _ if news.resource.kind == "LocalQueue":
                 self._local.pop((namespace, name), None)
+            case _ if news.resource.kind == "ClusterQueue":
                 self._cluster.pop(name, None)
+            case _:
                 self._flavors.pop(name, None)
         for family in self._families:
             self._work.add(family)

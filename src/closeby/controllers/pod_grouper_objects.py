@@ -13,16 +13,14 @@ from closeby.controllers.pod_grouper_owners import Ref
 from closeby.kube.resources import Resource
 from closeby.kube.writer import StatusCondition
 from closeby.objects.decoding.registry import OWN_GROUP
-from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY
+from closeby.objects.dialects.keys import MANAGED_BY, PLACEMENT_STRATEGY, POD_GROUPER, ROLE_TOPOLOGY
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition
 
 Object = dict[str, object]
 
-#: Marks PodGroups that the pod-grouper made; all others are left alone.
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-#: The pod-grouper's name there, in Events, and as the manager of the fields that it writes.
-MANAGER: Final = "closeby-pod-grouper"
+#: The pod-grouper's name on PodGroups that it made, in Events, and as the manager of fields that it writes.
+MANAGER: Final = POD_GROUPER
 #: Condition of a PodGroup: whether what its workload asks for makes sense. (Whether the PodGroup itself does,
 #: given the topologies there are, is the scheduler's to say.)
 VALID: Final = "WorkloadValid"

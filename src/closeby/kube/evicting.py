@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.kube.backoff import Backoff, Pace
 from closeby.kube.errors import ApiError
 from closeby.kube.gang_objects import GangObjects
 from closeby.kube.gang_progress import GangProgress
@@ -25,6 +26,8 @@ from closeby.objects.groups import OnPartial
 
 #: How often is looked (seconds).
 _EVERY: Final = 1.0
+#: Between attempts to evict one pod (seconds).
+_PACE: Final = Pace(2.0, 60.0)
 
 
 class _Owner(Struct):
@@ -61,14 +64,18 @@ class Evictor:
         self._progress = progress
         self._reporter = reporter
         self._objects = objects
-        #: uids of members whose eviction the server has agreed to.
-        self._leaving: set[str] = set()
+        #: uids of members that are not asked again: the server has agreed, or nobody would make them anew.
+        self._settled: set[str] = set()
+        #: By uid: when a member whose eviction was refused may be asked again (monotonic seconds).
+        self._refused: dict[str, tuple[Backoff, float]] = {}
 
     async def run(self) -> None:
         """Looks and evicts, until it is cancelled."""
         while True:
             unfinished = tuple(self._progress.unfinished())
-            self._leaving &= {pod.uid for standing in unfinished for pod, _ in standing.held}
+            held = {pod.uid for standing in unfinished for pod, _ in standing.held}
+            self._settled &= held
+            self._refused = {uid: kept for uid, kept in self._refused.items() if uid in held}
             for standing in unfinished:
                 if self._overdue(standing):
                     await self._evict(standing)
@@ -78,21 +85,32 @@ class Evictor:
         made = self._reporter.made(standing.group.key)
         if standing.group.on_partial is not OnPartial.EVICT or not made:
             return False
-        return time.time() - datetime.fromisoformat(made).timestamp() > standing.group.completion_timeout
+        try:
+            began = datetime.fromisoformat(made).timestamp()
+        except ValueError:  # Somebody wrote what is no moment.
+            return False
+        return time.time() - began > standing.group.completion_timeout
 
     async def _evict(self, standing: Standing) -> None:
         group, leaving = standing.group, []
+        now = time.monotonic()
         for pod, _ in standing.held:
-            if pod.uid in self._leaving or pod.uid in standing.on_the_way:
+            if pod.uid in self._settled or pod.uid in standing.on_the_way:
+                continue
+            if pod.uid in self._refused and now < self._refused[pod.uid][1]:
                 continue
             if not await self._has_controller(pod.namespace, pod.name, pod.uid):
+                self._settled.add(pod.uid)
                 continue
             written = await self._writer.evict(pod.namespace, pod.name, pod.uid)
-            if written.ok:
-                self._leaving.add(pod.uid)
-                leaving.append(pod.name)
-            elif written.verdict is not Verdict.GONE:
-                self._say("not evicted", warning=True, gang=group.key, pod=pod.key, error=written.error)
+            if written.ok or written.verdict is Verdict.GONE:
+                self._settled.add(pod.uid)
+                leaving += [pod.name] if written.ok else []
+                continue
+            backoff = self._refused[pod.uid][0] if pod.uid in self._refused else Backoff(_PACE)
+            wait = backoff.next(written.error.retry_after if written.error else None)
+            self._refused[pod.uid] = backoff, now + wait
+            self._say("not evicted", warning=True, gang=group.key, pod=pod.key, error=written.error)
         if not leaving:
             return
         self._say("evicted", warning=True, gang=group.key, pods=len(leaving))

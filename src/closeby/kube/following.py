@@ -42,6 +42,7 @@ class Following:
         #: Of the first kinds, those whose list is not complete.
         self._incomplete: set[Resource] = set()
         self._changes: list[tuple[Resource, Change]] = []
+        self._tasks: asyncio.TaskGroup | None = None
         self._followed: dict[Resource, tuple[Reflector, asyncio.Task[None]]] = {}
         self.news = asyncio.Event()
 
@@ -73,11 +74,23 @@ class Following:
         self.news.clear()
         return taken
 
+    async def refresh(self) -> None:
+        """Lists everything anew: what a watch brings may be late, or come no more. Incomplete until then."""
+        followed = dict(self._followed)
+        for _, task in followed.values():
+            task.cancel()
+        if followed:
+            await asyncio.wait([task for _, task in followed.values()])
+        for resource, (reflector, _) in followed.items():
+            self._incomplete.add(resource)
+            self._restart(reflector)
+
     async def run(self) -> None:
         """Follows until it is cancelled; call ``look`` first."""
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             for resource in self._first:
-                self._begin(resource, tasks)
+                self._begin(resource)
             async with aclosing(self._discovery.changes(self._discover_every)) as changes:
                 async for change in changes:
                     if isinstance(change, ApiError):
@@ -85,14 +98,19 @@ class Following:
                     elif isinstance(change, Arrived):
                         if change.resource not in self._followed:
                             self._say("kind arrived", kind=change.resource.kind, api=change.resource.group)
-                            self._begin(change.resource, tasks)
+                            self._begin(change.resource)
                     else:
                         await self._end(change.resource)
 
-    def _begin(self, resource: Resource, tasks: asyncio.TaskGroup) -> None:
+    def _begin(self, resource: Resource) -> None:
         reflector = Reflector(self._transport, resource, self._watching)
         self._meters.follows(reflector)
-        self._followed[resource] = reflector, tasks.create_task(self._follow(reflector))
+        self._restart(reflector)
+
+    def _restart(self, reflector: Reflector) -> None:
+        if self._tasks is not None:
+            task = self._tasks.create_task(self._follow(reflector))
+            self._followed[reflector.resource] = reflector, task
 
     async def _end(self, resource: Resource) -> None:
         reflector, task = self._followed.pop(resource)

@@ -22,6 +22,8 @@ class GangObject(Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
+    #: Its ``resourceVersion``.
+    version: str
     generation: int
     #: By type; of dialects whose conditions are Kubernetes' own.
     conditions: dict[str, StatusCondition]
@@ -57,10 +59,11 @@ class _Status(Struct):
     plan: _Plan | None = None
 
 
-class _Meta(Struct):
+class _Meta(Struct, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     generation: int = 0
 
 
@@ -79,19 +82,29 @@ class GangObjects:
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, GangObject]] = {}
 
-    def take(self, changes: Iterable[tuple[Resource, Change]]) -> None:
-        """What the watches brought; other kinds are passed over."""
+    def take(self, changes: Iterable[tuple[Resource, Change]]) -> set[str]:
+        """What the watches brought; other kinds are passed over.
+
+        Returns the gangs whose object is a new one, or says something new: what was told of them before may
+        be missing there, or true no more.
+        """
+        anew: set[str] = set()
         for resource, change in changes:
             if resource.kind != "PodGroup":
                 continue
             match change:
                 case Upserted(key=key, raw=raw):
-                    self._objects.setdefault(key, {})[resource.api_version] = _object(resource, raw)
+                    objects = self._objects.setdefault(key, {})
+                    found, before = _object(resource, raw), objects.get(resource.api_version)
+                    objects[resource.api_version] = found
+                    if before is None or (before.uid, before.generation) != (found.uid, found.generation):
+                        anew.add(key)
                 case Deleted(key=key):
                     objects = self._objects.get(key, {})
                     objects.pop(resource.api_version, None)
                     if not objects:
                         self._objects.pop(key, None)
+        return anew
 
     def of(self, group: PodGroup) -> GangObject | None:
         """The object that the gang was read from; None if it is gone."""
@@ -110,6 +123,7 @@ def _object(resource: Resource, raw: bytes) -> GangObject:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
+        version=meta.resource_version,
         generation=meta.generation,
         conditions={
             one.type: StatusCondition(

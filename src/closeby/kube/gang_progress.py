@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from closeby.kube.gang_status import Standing
+from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import Bind
@@ -35,10 +36,17 @@ class GangProgress:
             return False
         if key in self._begun:
             return True
-        books = self._engine.books
-        on_the_way = len(self._on_the_way.get(key, ()))
-        before = len(books.placed(key)) + len(books.done(key)) - len(binds) - on_the_way
+        before = len(self._engine.books.placed(key)) - len(binds) - len(self._on_the_way.get(key, ()))
         return len(binds) > 1 and before < group.min_member
+
+    def wants(self, bind: Bind) -> bool:
+        """Whether the pod still holds this node, and the node is there."""
+        slot = self._engine.cluster.placement(bind.pod.uid)
+        return slot is not None and self._engine.cluster.names[slot] == bind.node
+
+    def group(self, key: str) -> PodGroup | None:
+        """The gang as last heard of."""
+        return self._engine.books.groups.get(key)
 
     def sent(self, key: str, binds: Sequence[Bind]) -> None:
         """Bindings of a gang are on the way."""

@@ -27,18 +27,21 @@ from closeby.kube.writer import (
     rfc3339,
 )
 from closeby.objects.dialects.keys import PLAN
+from closeby.objects.dialects.plans import PlanWire, compact
 
 #: Upstream's name of the condition that we call Scheduled.
 _UPSTREAM_SCHEDULED: Final = "PodGroupScheduled"
 _ABOUT_PLACEMENT: Final = frozenset({SCHEDULED, _UPSTREAM_SCHEDULED})
-#: Seconds until what could not be written is tried again.
-_AGAIN: Final = 2.0
+#: Seconds until what could not be written is tried again, by why: the server had trouble, somebody else wrote
+#: meanwhile, or it was refused.
+_AGAIN: Final = {Verdict.RETRYABLE: 2.0, Verdict.CONFLICT: 0.2, Verdict.FATAL: 60.0}
 
 
 class _Told(Struct, frozen=True):
     """What was last written on an object."""
 
     uid: str
+    generation: int
     said: tuple[Said, ...]
     figures: tuple[int, str]
     planned: bool
@@ -68,6 +71,8 @@ class GangReporter:
         #: By gang: since when each condition is as it is, and when the plan was made.
         self._since: dict[str, dict[str, tuple[bool, str]]] = {}
         self._made: dict[str, str] = {}
+        #: By gang: uid and version of the object after our last write, of which the watch may not have told.
+        self._versions: dict[str, tuple[str, str]] = {}
         #: One write at a time for each gang, so that the last one wins.
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -88,9 +93,15 @@ class GangReporter:
         if told or key in self._told:
             self.review(key, self._manners.stands)
 
+    def heard(self, key: str) -> None:
+        """The gang's object is a new one, or says something new: what was told of the gang is told anew."""
+        standing = self._standing_of(key)
+        if standing is not None and standing.present:
+            self.review(key, self._manners.stands)
+
     def forget(self, key: str) -> None:
         """The gang is gone."""
-        for kept in (self._due, self._told, self._since, self._made, self._locks):
+        for kept in (self._due, self._told, self._since, self._made, self._versions, self._locks):
             kept.pop(key, None)
 
     def made(self, key: str) -> str:
@@ -100,9 +111,11 @@ class GangReporter:
         return self._made.get(key) or (found.plan_made if found is not None else "")
 
     async def write_plan(self, key: str) -> Written:
-        """Writes down where the gang's members go; what follows may rely on it once this is done."""
-        self._made[key] = rfc3339(time.time())
-        return await self._write(key)
+        """Writes down where the gang's members go; what follows may rely on it once this is done.
+
+        CONFLICT when the object is not as we last heard of it: somebody else may have written a plan.
+        """
+        return await self._write(key, planning=True)
 
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""
@@ -130,58 +143,84 @@ class GangReporter:
         except asyncio.CancelledError:
             self.review(key)  # The end is near: `finish` writes what must be.
             raise
-        if written.verdict is Verdict.RETRYABLE:
-            self.review(key, _AGAIN)
+        if written.verdict in _AGAIN:
+            self.review(key, _AGAIN[written.verdict])
 
-    async def _write(self, key: str) -> Written:
+    async def _write(self, key: str, planning: bool = False) -> Written:
         async with self._locks.setdefault(key, asyncio.Lock()):
             standing = self._standing_of(key)
             found = None if standing is None else self._objects.of(standing.group)
             if standing is None or found is None:
                 self.forget(key)
                 return Written(Verdict.GONE)
+            if planning and not self._made.get(key):
+                # A start that is planned anew began when it was planned first.
+                self._made[key] = found.plan_made or rfc3339(time.time())
             written = await self._write_on(key, standing, found)
-        if not written.ok and written.verdict is not Verdict.GONE:
+        if written.verdict is Verdict.FATAL:
             self._say("PodGroup not written", warning=True, gang=key, error=written.error)
         return written
 
     async def _write_on(self, key: str, standing: Standing, found: GangObject) -> Written:
+        told = self._told.get(key)
+        if standing.outcome is None and not standing.held and told is None and not standing.group.plan:
+            return DONE  # Nothing was decided about it.
         said = self._said(key, standing, found)
         figures = standing.bound, domain(standing)
         wire = plan(standing, self._made.get(key) or found.plan_made)
-        told = self._told.get(key)
+        planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
         now = time.monotonic()
-        planned = standing.group.plan or (told is not None and told.planned)
-        if not standing.present and not planned:
-            return DONE
-        if wire is None and told is not None and told.uid == found.uid and not planned:
-            if told.said == said and told.figures == figures:
+        if told is not None and told.uid == found.uid and not planned:
+            if told.said == said and told.figures == figures and told.generation == found.generation:
                 return DONE
             if _rephrased(told.said, said) and now < told.at + self._manners.rephrased_after:
                 self.review(key, told.at + self._manners.rephrased_after - now)
                 return DONE
-        text = None if wire is None else msgspec.to_builtins(wire)
+        written = await self._send(key, said, figures, wire, found, planned)
+        if written.ok:
+            self._told[key] = _Told(found.uid, found.generation, said, figures, wire is not None, now)
+            if wire is None:
+                self._made.pop(key, None)
+            await self._event(told, said[0], found)
+        return written
+
+    async def _send(
+        self,
+        key: str,
+        said: tuple[Said, ...],
+        figures: tuple[int, str],
+        wire: PlanWire | None,
+        found: GangObject,
+        planned: bool,
+    ) -> Written:
+        """One write, or two on kinds that have no place for a plan in their status."""
+        where = found.resource, found.namespace, found.name, found.uid
         written = DONE
-        if found.has_conditions:
+        if not found.ours and planned:
+            text = None if wire is None else compact(wire)
+            written = await self._writer.annotate(*where, {PLAN: text}, self._version(key, found))
+            self._note_version(key, found, written)
+        if written.ok and found.has_conditions:
             status: dict[str, object] = {"conditions": [self._condition(key, one, found) for one in said]}
             if found.ours:
                 status |= {"scheduled": figures[0], "domain": figures[1]}
-                if text is not None:
-                    status["plan"] = text
-            written = await self._writer.apply_status(
-                found.resource, found.namespace, found.name, found.uid, status
-            )
-        if written.ok and not found.ours and (text is not None or planned):
-            value = None if text is None else msgspec.json.encode(text).decode()
-            written = await self._writer.annotate(
-                found.resource, found.namespace, found.name, found.uid, {PLAN: value}
-            )
-        if written.ok:
-            await self._event(told, said[0], found)
-            self._told[key] = _Told(found.uid, said, figures, wire is not None, now)
-            if wire is None:
-                self._made.pop(key, None)
+                if wire is not None:
+                    status["plan"] = msgspec.to_builtins(wire)
+            # What is said of a plan must not undo what another leader said meanwhile.
+            version = self._version(key, found) if planned else None
+            written = await self._writer.apply_status(*where, status, version)
+            self._note_version(key, found, written)
         return written
+
+    def _version(self, key: str, found: GangObject) -> str:
+        """The newest version of this object that we know."""
+        uid, version = self._versions.get(key, ("", ""))
+        # Numbers of any length, as text.
+        return max(found.version, version if uid == found.uid else "", key=lambda one: (len(one), one))
+
+    def _note_version(self, key: str, found: GangObject, written: Written) -> None:
+        if written.version:
+            self._versions[key] = found.uid, written.version
 
     def _said(self, key: str, standing: Standing, found: GangObject) -> tuple[Said, ...]:
         wrong = valid(standing)

@@ -89,6 +89,8 @@ def scheduled(standing: Standing) -> Said:
             message += f"; {_members(len(standing.waiting))} waiting: {refusal[1]}"
         return Said(SCHEDULED, True, PLACED, message)
     reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", "the others have not appeared")
+    if not standing.present:
+        why = "no member is there"
     if bound:
         minimum = standing.group.min_member
         why = f"{bound} of at least {minimum} members are placed{_where(standing)}; {why}"

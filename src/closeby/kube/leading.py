@@ -21,6 +21,8 @@ from closeby.kube.transport import Transport
 
 #: Token of the error with which a process ends that does not lead any more.
 LEASE_LOST: Final = "LeaseLost"
+#: Seconds without a sign of life of the main thread after which it does not lead any more.
+_STANDSTILL: Final = 120.0
 #: Seconds for the Lease to be handed over.
 _TO_HAND_OVER: Final = 5.0
 
@@ -62,6 +64,7 @@ class Lead:
         )
         self._elector = candidate.elector
         running = asyncio.create_task(asyncio.to_thread(candidate.run))
+        beating = asyncio.create_task(candidate.beat())
         try:
             while True:
                 news = asyncio.create_task(told.get())
@@ -74,6 +77,7 @@ class Lead:
                 if lost is not None:
                     return lost
         finally:
+            beating.cancel()
             candidate.end()
             await asyncio.wait([running], timeout=_TO_HAND_OVER)
 
@@ -109,6 +113,13 @@ class _Candidate:
         self._begun = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
+        self._beaten_at = time.monotonic()
+
+    async def beat(self) -> None:
+        """Shows, in the main thread and until it is cancelled, that there is somebody to lead."""
+        while True:
+            self._beaten_at = time.monotonic()
+            await asyncio.sleep(1.0)
 
     def run(self) -> None:
         """Keeps the candidate going until ``end`` is called in another thread; then hands the Lease over."""
@@ -129,10 +140,19 @@ class _Candidate:
         self._begun.set()
         async with self._transport, asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._follow())
+            listening = tasks.create_task(self._listen())
             await self._ending.wait()
             following.cancel()
+            listening.cancel()
 
     async def _follow(self) -> None:
         async with contextlib.aclosing(self.elector.standings()) as standings:
             async for standing in standings:
                 self._tell(standing)
+
+    async def _listen(self) -> None:
+        """Ends the candidacy when the main thread stands still for good: another replica is to lead then."""
+        while True:
+            await asyncio.sleep(1.0)
+            if time.monotonic() > self._beaten_at + _STANDSTILL:
+                raise RuntimeError(f"nothing was done for {_STANDSTILL:g} s: the lead is given up")

@@ -8,39 +8,37 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
-from closeby.kube.binding import Binder
 from closeby.kube.collector import collector_paused, settle
 from closeby.kube.errors import ApiError
-from closeby.kube.evicting import Evictor
 from closeby.kube.feed import Feed
 from closeby.kube.following import Following
 from closeby.kube.gang_objects import GangObjects
-from closeby.kube.gang_progress import GangProgress
-from closeby.kube.gang_reporter import GangReporter
+from closeby.kube.hands import Hands
 from closeby.kube.leading import Lead
 from closeby.kube.lease import LeaseSettings
-from closeby.kube.notices import Manners, Notices
+from closeby.kube.notices import Manners
 from closeby.kube.saying import Say
 from closeby.kube.scheduler_meters import SchedulerMeters
-from closeby.kube.starts import Starts
 from closeby.kube.transport import Transport
 from closeby.kube.writer import Writer
 from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import BindFailed, Event, GroupRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import Event, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Bind, Decision, Outcome, Report
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
 DEFAULT_NAME: Final = "closeby"
-#: Work items that are decided before others get a turn: bindings are sent, changes are heard.
-_AT_ONCE: Final = 64
+#: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
+_TURN: Final = 0.05
+#: Seconds after which all that waits is looked at again, should something have happened that nobody tells of.
+_LOOK_AT_ALL_EVERY: Final = 300.0
 #: Items of which is remembered what was said last; items that are gone are among them.
 _REMEMBERED: Final = 10_000
 
@@ -64,40 +62,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     discover_every: float = 10.0
     #: None: there is one replica only, and it leads.
     lease: LeaseSettings | None = None
-
-
-class _Hands(NamedTuple):
-    """What carries decisions out."""
-
-    binder: Binder
-    notices: Notices
-    reporter: GangReporter
-    starts: Starts
-    evictor: Evictor
-
-    def carry_out(self, outcome: Outcome, binds: list[Bind]) -> None:
-        """Begins what was decided about one work item, and notes what is to be told of it."""
-        for assignment in outcome.assigned:
-            self.notices.settled(assignment.pod.uid)
-        leftover = outcome.leftover
-        for one in leftover:
-            self.notices.refused(one)
-        if not outcome.is_gang:
-            for bind in binds:
-                self.binder.start(bind)
-            return
-        if binds:
-            self.starts.begin(outcome.key, binds)
-        if leftover or outcome.conditions:
-            self.reporter.refused(outcome.key)
-
-    async def finish(self, leading: bool) -> None:
-        """Waits for what was sent; what is not known to be ours to write is not written."""
-        await self.starts.finish()
-        await self.binder.finish()
-        await self.notices.finish()
-        if leading:
-            await self.reporter.finish()
 
 
 class LiveScheduler:
@@ -128,11 +92,14 @@ class LiveScheduler:
         )
         self._writer = Writer(transport, CONTROLLER, settings.instance)
         self._objects = GangObjects()
-        self._progress = GangProgress(self.engine)
         self._lead = Lead(transport, settings.lease, say)
         if settings.lease is not None:
             self._meters.leads(settings.lease.name, lambda: self._lead.certain)
-        self._failures: list[BindFailed] = []
+        self._hands = Hands(
+            self.engine, transport, self._writer, self._objects, self._lead, self._meters, say
+        )
+        #: When everything that waits is looked at again (monotonic seconds).
+        self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
         #: Set once everything was heard that was there at the start.
         self.heard = asyncio.Event()
         #: Set once the first round of decisions was made.
@@ -163,14 +130,13 @@ class LiveScheduler:
             return error
         lost: ApiError | None = None
         async with asyncio.TaskGroup() as tasks:
-            hands = self._hands(tasks)
+            self._hands.begin(tasks, self._settings.manners, self._following.news.set)
             campaign = tasks.create_task(self._lead.campaign())
             waking = tasks.create_task(self._wake_to_lead())
             following = tasks.create_task(self._following.run())
-            work = [tasks.create_task(self._decide(hands))]
+            work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
-                others = (hands.notices.run(), hands.reporter.run(), hands.evictor.run())
-                work += [tasks.create_task(one) for one in others]
+                work.append(tasks.create_task(self._hands.run()))
             stopped = tasks.create_task(stop.wait())
             await asyncio.wait([stopped, campaign], return_when=asyncio.FIRST_COMPLETED)
             self._say("stopping")
@@ -178,40 +144,11 @@ class LiveScheduler:
                 task.cancel()
             if campaign.done():
                 lost = campaign.result()
-            await hands.finish(leading=self._lead.held.is_set())
+            await self._hands.finish()
             for other in (following, stopped, campaign, waking):
                 other.cancel()
         self._say("stopped")
         return lost
-
-    def _hands(self, tasks: asyncio.TaskGroup) -> "_Hands":
-        """What carries decisions out."""
-        settings, say, writer = self._settings, self._say, self._writer
-        notices = Notices(writer, say, tasks, settings.manners)
-        reporter = GangReporter(writer, say, self._objects, self._progress.standing, settings.manners)
-
-        def bound(bind: Bind) -> None:
-            self._meters.bound(bind.pod.uid)
-            notices.bound(bind)
-            starts.ended(bind.pod.uid)
-
-        def failed(failure: BindFailed) -> None:
-            self._meters.not_bound(failure.uid, final=failure.final)
-            self._failures.append(failure)
-            self._following.news.set()
-
-        binder = Binder(
-            writer,
-            say,
-            tasks,
-            allowed=lambda: self._lead.certain,
-            first=notices.quiet,
-            bound=bound,
-            failed=failed,
-        )
-        starts = Starts(self._progress, binder, reporter, tasks, failed)
-        evictor = Evictor(self._transport, writer, say, self._progress, reporter, self._objects)
-        return _Hands(binder, notices, reporter, starts, evictor)
 
     @property
     def unheard(self) -> str | None:
@@ -220,75 +157,77 @@ class LiveScheduler:
 
     # Rounds
 
-    async def _decide(self, hands: "_Hands") -> None:
+    async def _decide(self) -> None:
         while True:
             await self._news()
-            took = await self._round(hands)
+            took = await self._round()
             await asyncio.sleep(min(max(self._settings.pause, took), self._settings.longest_pause))
 
     async def _wake_to_lead(self) -> None:
         await self._lead.held.wait()
+        if self.heard.is_set():
+            # It stood by, and what it heard may be late: the one that led may have written meanwhile.
+            await self._following.refresh()
         self._following.news.set()
 
     async def _news(self) -> None:
         """Returns when there is something new, or something that was refused has rested long enough."""
         due = self.engine.next_due if self._lead.held.is_set() else None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
+            until = self._look_at_all if due is None else min(due, self._look_at_all)
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._following.news.wait()
 
-    async def _round(self, hands: "_Hands") -> float:
+    async def _round(self) -> float:
         """Takes in what came, and decides until nothing can be placed any more; returns its own seconds."""
         began = time.monotonic()
-        self._take_in(hands)
+        self._take_in()
         took = time.monotonic() - began
         if not self._following.complete:
             return took
         if not self.heard.is_set():
             settle()
             self.heard.set()
-        if not self._lead.held.is_set():
+        if not self._lead.held.is_set() or not self._following.complete:
             return took
         if not self.ready.is_set():
-            hands.starts.resume()
-        deciding = True
-        while deciding:
-            began = time.monotonic()
-            # The last tick has no limit, so nothing is left over.
-            decisions = self.engine.handle(Tick(began, _AT_ONCE)) or self.engine.handle(Tick(began))
-            outcomes = [one.outcome for one in decisions if isinstance(one, Report)]
-            self._meters.decided(outcomes, time.monotonic() - began)
-            self._carry_out(decisions, hands)
-            took += time.monotonic() - began
-            deciding = bool(decisions)
+            self._hands.resume()
+        while spent := self._decide_for_a_while():
+            took += spent
             await asyncio.sleep(0)
         if not self.ready.is_set():
             self.ready.set()
             self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
         return took
 
-    def _take_in(self, hands: "_Hands") -> None:
+    def _decide_for_a_while(self) -> float:
+        """Decides item by item until others should have a turn; seconds it took, 0 if nothing was left."""
+        began = now = time.monotonic()
+        while now < began + _TURN:
+            decisions = self.engine.handle(Tick(now, limit=1))
+            if not decisions:
+                break
+            took, now = time.monotonic() - now, time.monotonic()
+            self._meters.decided([one.outcome for one in decisions if isinstance(one, Report)], took)
+            self._carry_out(decisions)
+        return time.monotonic() - began if now > began else 0.0
+
+    def _take_in(self) -> None:
         with collector_paused():
             changes = self._following.take()
-            self._objects.take(changes)
+            anew = self._objects.take(changes)
             fed = self._feed.take(changes)
-            failures, self._failures = self._failures, []
+            failures = self._hands.take_failures()
             bereft = self._bereft(fed.events)
-            self.engine.handle(*fed.events, *failures)
+            events: tuple[Event, ...] = (*fed.events, *failures)
+            if time.monotonic() > self._look_at_all:
+                self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
+                events = (*events, Unheard())
+            self.engine.handle(*events)
         self._meters.took_in(fed.events)
-        for failure in failures:
-            hands.starts.ended(failure.uid)
-        for key in bereft if self._lead.held.is_set() else ():
-            hands.reporter.lost(key)
-        for event in fed.events:
-            match event:
-                case PodRemoved(uid):
-                    hands.notices.settled(uid)
-                    hands.binder.forget(uid)
-                case PodAdded(pod) if pod.finished or pod.node_name is not None:
-                    hands.notices.settled(pod.uid)
-                case GroupRemoved(key):
-                    hands.reporter.forget(key)
+        self._hands.took_in(fed.events, failures)
+        if self.ready.is_set() and not self._settings.dry_run:
+            self._hands.look_again(bereft, anew)
         for problem in fed.problems:
             self._say(
                 "problem",
@@ -300,25 +239,29 @@ class LiveScheduler:
             )
 
     def _bereft(self, events: Iterable[Event]) -> set[str]:
-        """Gangs that are about to lose a member."""
+        """Gangs that are about to lose a member: it is gone, or going."""
         pods = self.engine.books.pods
-        gone = (pods.get(event.uid) for event in events if isinstance(event, PodRemoved))
-        return {gang_key(pod) for pod in gone if pod is not None and pod.group is not None}
+        gone: set[str] = set()
+        for event in events:
+            match event:
+                case PodRemoved(uid) if uid in pods and pods[uid].group is not None:
+                    gone.add(gang_key(pods[uid]))
+                case PodAdded(pod) if pod.terminating and pod.group is not None:
+                    gone.add(gang_key(pod))
+        return gone
 
     # Decisions
 
-    def _carry_out(self, decisions: Iterable[Decision], hands: "_Hands") -> None:
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
         binds: list[Bind] = []
         for decision in decisions:
             match decision:
                 case Bind(binder=None):
                     binds.append(decision)
-                    if not self._settings.dry_run:
-                        self._meters.binding(decision.pod.uid)
                 case Report(outcome):
                     self._report(outcome)
                     if not self._settings.dry_run:
-                        hands.carry_out(outcome, binds)
+                        self._hands.carry_out(outcome, binds)
                     binds = []
 
     def _report(self, outcome: Outcome) -> None:

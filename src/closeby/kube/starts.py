@@ -12,6 +12,7 @@ from closeby.kube.backoff import Backoff, Pace
 from closeby.kube.binding import Binder
 from closeby.kube.gang_progress import GangProgress
 from closeby.kube.gang_reporter import GangReporter
+from closeby.kube.stopping import Stopping
 from closeby.kube.writer import Verdict
 from closeby.scheduling.events import BindFailed
 from closeby.scheduling.outcomes import Bind
@@ -38,7 +39,7 @@ class Starts:
         self._tasks = tasks
         self._failed = failed
         self._planning: set[asyncio.Task[None]] = set()
-        self._stopping = asyncio.Event()
+        self._stopping = Stopping()
 
     def resume(self) -> None:
         """Takes up what was begun earlier: it has come to its end, or the next decision carries it on."""
@@ -75,30 +76,26 @@ class Starts:
             self._binder.start(bind)
 
     async def _plan(self, key: str, binds: tuple[Bind, ...]) -> None:
+        """Writes the plan until it stands, or until the decision that it is of holds no more."""
+        decided_on = self._progress.group(key)
         attempts = Backoff(_PACE)
         while True:
             written = await self._reporter.write_plan(key)
             if written.ok:
+                # What does not hold any more is found out before each binding is sent.
                 self._send(binds)
                 return
-            retry_after = None if written.error is None else written.error.retry_after
-            wait = attempts.next(retry_after)
-            if written.verdict is Verdict.FATAL:
-                # Nothing is bound yet, so the room is better given to others until this can be written.
+            wait = attempts.next(None if written.error is None else written.error.retry_after)
+            if written.verdict in (Verdict.GONE, Verdict.FATAL):
+                # Nothing is bound yet: the room is better given to others until this can be written.
                 wait = _PACE.longest
-            if written.verdict is not Verdict.GONE and not await self._rest(wait):
+            if not await self._stopping.rest(wait):
                 return
             if written.verdict in (Verdict.GONE, Verdict.FATAL):
                 break
+            # Somebody else may have written on it: another plan, or another wish.
+            if self._progress.group(key) != decided_on:
+                break
         why = f"the plan of its gang could not be written: {written.error or 'the PodGroup is gone'}"
         for bind in binds:
-            self._failed(BindFailed(bind.pod.uid, why))
-
-    async def _rest(self, seconds: float) -> bool:
-        """Waits; False when closeby stops."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return True
-        return False
+            self._failed(BindFailed(bind.pod.uid, why, unsent=True))

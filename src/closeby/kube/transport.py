@@ -50,8 +50,8 @@ class Retry(Enum):
 class Limits(Struct, frozen=True):
     """How hard a server is pressed, and how long it is waited for (seconds)."""
 
-    #: Requests in flight, watches not counted. Beyond 16 to 32 only the latency grows.
-    concurrency: int = 32
+    #: Requests in flight, watches not counted.
+    concurrency: int = 64
     #: Times that one request is sent.
     attempts: int = 5
     pace: Pace = Pace()

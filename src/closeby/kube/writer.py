@@ -47,6 +47,8 @@ class Written(Struct, frozen=True):
 
     verdict: Verdict
     error: ApiError | None = None
+    #: ``resourceVersion`` that a patch led to; empty where that is not known.
+    version: str = ""
 
     @property
     def ok(self) -> bool:
@@ -142,7 +144,16 @@ class _Bound(Struct):
     spec: _BoundSpec
 
 
+class _PatchedMeta(Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Patched(Struct):
+    metadata: _PatchedMeta
+
+
 _encode: Final = msgspec.json.Encoder().encode
+_read_patched: Final = msgspec.json.Decoder(_Patched).decode
 _read_bound: Final = msgspec.json.Decoder(_Bound).decode
 
 
@@ -176,7 +187,8 @@ class Writer:
                 method="POST",
                 path=PODS.item(pod.namespace, pod.name, "binding"),
                 body=_encode(body),
-                retry=Retry.UNSENT,
+                # Whoever binds asks before each attempt whether it may still be made.
+                retry=Retry.NEVER,
             )
         )
         if not isinstance(answer, ApiError):
@@ -231,28 +243,48 @@ class Writer:
         return await self._patch(resource.item(namespace, name, part), body, MERGE_PATCH)
 
     async def apply_status(
-        self, resource: Resource, namespace: str, name: str, uid: str, status: Mapping[str, object]
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        status: Mapping[str, object],
+        version: str | None = None,
     ) -> Written:
         """Server-side apply: this is all that we say in the status of this very object (by uid).
 
         What we said before and say no more is removed; what others said is left alone, also in lists of
-        conditions.
+        conditions. With ``version`` only if the object did not change since: CONFLICT otherwise.
         """
+        metadata = {"name": name, "namespace": namespace, "uid": uid}
+        if version is not None:
+            metadata["resourceVersion"] = version
         body = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "metadata": metadata,
             "status": status,
         }
         query = {"fieldManager": self._controller, "force": "true"}
         return await self._patch(resource.item(namespace, name, "status"), body, APPLY_PATCH, query)
 
     async def annotate(
-        self, resource: Resource, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        annotations: Mapping[str, str | None],
+        version: str | None = None,
     ) -> Written:
-        """Sets annotations of this very object (by uid), and removes those that are None."""
-        body = {"metadata": {"uid": uid, "annotations": annotations}}
-        return await self._patch(resource.item(namespace, name), body, MERGE_PATCH)
+        """Sets annotations of this very object (by uid), and removes those that are None.
+
+        With ``version`` only if the object did not change since: CONFLICT otherwise.
+        """
+        metadata: dict[str, object] = {"uid": uid, "annotations": annotations}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        return await self._patch(resource.item(namespace, name), {"metadata": metadata}, MERGE_PATCH)
 
     async def evict(self, namespace: str, name: str, uid: str) -> Written:
         """Asks that this very pod ends, as far as its disruption budget allows it now."""
@@ -278,7 +310,12 @@ class Writer:
         answer = await self._transport.send(
             Request(method="PATCH", path=path, query=query, body=_encode(body), content_type=content_type)
         )
-        return _judge(answer) if isinstance(answer, ApiError) else DONE
+        if isinstance(answer, ApiError):
+            return _judge(answer)
+        try:
+            return Written(Verdict.OK, version=_read_patched(answer).metadata.resource_version)
+        except msgspec.DecodeError:
+            return DONE
 
     async def _read_back(self, bind: Bind, said: ApiError) -> Written:
         """Where the pod is, after a binding that may or may not have been carried out."""

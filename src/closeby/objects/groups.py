@@ -72,6 +72,9 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     on_partial: OnPartial = OnPartial.KEEP
     #: Seconds.
     completion_timeout: float = COMPLETION_TIMEOUT
+    #: Whether a member that has done its work counts towards the minimum; not where whoever keeps the minimum
+    #: takes such members off it.
+    counts_finished: bool = True
     #: uid -> node: where a start that was written down before its first binding puts each of its pods. Empty
     #: when there is none, or when it has come to its end.
     plan: Mapping[str, str] = {}

@@ -34,10 +34,11 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
     TopologyRemoved,
+    Unheard,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
-from closeby.scheduling.intake.cures import NOTHING, Stir, cures
+from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -118,12 +119,12 @@ class Engine:
                     | NetworkTopologyRemoved()
                 ):
                     self._application_event(event)
-                case PriorityClassChanged(priority_class):
-                    self.books.set_priority_class(priority_class)
-                case PriorityClassRemoved(name):
-                    self.books.remove_priority_class(name)
-                case BindFailed(uid, why, final):
-                    self._bind_failed(uid, why, final)
+                case PriorityClassChanged() | PriorityClassRemoved():
+                    self._priority_event(event)
+                case Unheard():
+                    self._wake(ANYTHING)
+                case BindFailed():
+                    self._bind_failed(event)
                 case Tick(now, limit):
                     self._decide(decisions, now, limit)
         return decisions
@@ -195,13 +196,12 @@ class Engine:
     def _pod_added(self, pod: Pod) -> None:
         before = self.books.pods.get(pod.uid)
         if pod.finished:
-            if before is not None:
-                self._pod_removed(pod.uid, "finished")
-            self.books.finish(pod)
+            self._pod_finished(pod, known=before is not None)
             return
         on = pod.node_name
         was_on: str | None = None
         rank: int | None = None
+        strayed = pod.uid in self.books.strayed
         if before is not None:
             if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
@@ -214,18 +214,28 @@ class Engine:
                 self._lost_a_pod(self.books.item_key(before))
             if on is None and before.node_name is None:
                 on = was_on  # Its binding is on the way: until that fails it keeps its node.
+            if strayed:
+                self.books.strayed.add(pod.uid)
         if on is None:
             self._wait(pod)
             return
         self.books.add(pod, placed=True, rank=rank)
         self._settle_on(pod, on)
         key = self.books.item_key(pod)
-        if not self.books.waiting(key):
-            self._queue.drop(key)
-        elif was_on != on:
+        leaves = pod.terminating and before is not None and not before.terminating
+        if not self.books.waits(key):
+            self._forget_item(key)
+        elif was_on != on or leaves:
             self._consider(key)
         if before is not None and was_on is not None and (was_on != on or before.spec != pod.spec):
             self._wake(Stir.ROOM)
+
+    def _pod_finished(self, pod: Pod, known: bool) -> None:
+        if known:
+            self._pod_removed(pod.uid, "finished")
+        self.books.finish(pod)
+        if pod.group is not None:
+            self._consider(self.books.item_key(pod))
 
     def _wait(self, pod: Pod) -> None:
         key = self.books.item_key(pod)
@@ -278,17 +288,21 @@ class Engine:
             self._wake(Stir.ROOM)
 
     def _lost_a_pod(self, key: str) -> None:
-        if self.books.waiting(key):
+        if self.books.waits(key):
             self._consider(key)
         else:
-            self._queue.drop(key)
+            self._forget_item(key)
+
+    def _forget_item(self, key: str) -> None:
+        self._queue.drop(key)
+        self._news.pop(key, None)
 
     def _node_added(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
         for pod in tuple(self.books.homeless.get(node.name, {}).values()):
             self.books.found(pod.uid)
             self._hold(pod, slot)
-            if pod.group is not None and self.books.waiting(self.books.item_key(pod)):
+            if pod.group is not None:
                 self._consider(self.books.item_key(pod))
         self._wake(Stir.ROOM)
 
@@ -302,18 +316,21 @@ class Engine:
             self.books.lose(pod, name)
         self._wake(Stir.ROOM)
 
-    def _bind_failed(self, uid: str, why: str, final: bool) -> None:
+    def _bind_failed(self, failure: BindFailed) -> None:
+        uid = failure.uid
         pod = self.books.pods.get(uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
         self._release(uid)
-        self._tell(self.books.item_key(pod), f"binding of {pod.key} failed: {why}")
-        if final:
+        key = self.books.item_key(pod)
+        self._tell(key, f"binding of {pod.key} failed: {failure.why}")
+        if failure.final:
             self.books.remove(uid)
         else:
-            self.books.strayed.add(uid)
+            if not failure.unsent:
+                self.books.strayed.add(uid)
             self.books.add(pod, placed=False)
-            self._consider(self.books.item_key(pod))
+            self._consider(key)
         self._wake(Stir.ROOM)
 
     def _group_event(self, event: GroupChanged | GroupRemoved) -> None:
@@ -326,6 +343,13 @@ class Engine:
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)
                 self._consider(key)
+
+    def _priority_event(self, event: PriorityClassChanged | PriorityClassRemoved) -> None:
+        match event:
+            case PriorityClassChanged(priority_class):
+                self.books.set_priority_class(priority_class)
+            case PriorityClassRemoved(name):
+                self.books.remove_priority_class(name)
 
     def _topology_event(self, event: TopologyChanged | TopologyRemoved) -> None:
         match event:
@@ -355,7 +379,8 @@ class Engine:
 
     def _consider(self, key: str) -> None:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""
-        self._news[key] = None
+        if self.books.waits(key):
+            self._news[key] = None
 
     def _queue_news(self, now: float | None) -> None:
         for key in self._news:
@@ -384,11 +409,11 @@ class Engine:
             key = self._queue.pop()
             if key is None:
                 return
-            taken += 1
             waiting = self.books.waiting(key)
             if not waiting:
                 self._queue.drop(key)
                 continue
+            taken += 1
             outcome, bindings = self._decider.decide(key, waiting)
             decisions.extend(bindings)
             self._tell(key, "decided", outcome)

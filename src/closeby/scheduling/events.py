@@ -99,11 +99,19 @@ class PriorityClassRemoved(Struct, frozen=True):
 
 
 class BindFailed(Struct, frozen=True):
-    """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will."""
+    """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will.
+
+    ``unsent``: it was not even tried, so nothing speaks against the node.
+    """
 
     uid: str
     why: str
     final: bool = False
+    unsent: bool = False
+
+
+class Unheard(Struct, frozen=True):
+    """Something may have happened that nobody tells of: what waits for anything at all is looked at again."""
 
 
 class Tick(Struct, frozen=True):
@@ -133,5 +141,6 @@ Event = (
     | PriorityClassChanged
     | PriorityClassRemoved
     | BindFailed
+    | Unheard
     | Tick
 )

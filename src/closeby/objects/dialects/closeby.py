@@ -7,6 +7,7 @@ import msgspec
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
+from closeby.objects.dialects.keys import MANAGED_BY, POD_GROUPER
 from closeby.objects.dialects.plans import read_plan
 from closeby.objects.dialects.podgroups import (
     ConstraintWire,
@@ -64,6 +65,8 @@ class OwnPodGroupWire(ObjectWire, forbid_unknown_fields=True):
     status: dict[str, object] | None = None
 
 
+#: Owners whose completions the pod-grouper takes off the minimum.
+_COUNTED_DOWN: Final = {"Job", "JobSet"}
 _KNOWN: Final = {
     "": OwnPodGroupWire.__struct_encode_fields__,
     "spec": OwnSpecWire.__struct_encode_fields__,
@@ -105,7 +108,13 @@ def read_pod_group(document: Document, reading: Reading) -> PodGroup:
     if spec.placement:
         group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
         group = _with_policy(group, spec.placement)
-    group = msgspec.structs.replace(group, plan=read_plan((wire.status or {}).get("plan")))
+    owners = {one.kind for one in wire.meta.owner_references or ()}
+    by_the_grouper = wire.meta.label_map.get(MANAGED_BY) == POD_GROUPER
+    group = msgspec.structs.replace(
+        group,
+        plan=read_plan((wire.status or {}).get("plan")),
+        counts_finished=not (by_the_grouper and owners & _COUNTED_DOWN),
+    )
     return checked(group, given_minimum=spec.min_member is not None)
 
 

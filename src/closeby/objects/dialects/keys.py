@@ -13,6 +13,10 @@ from msgspec import Struct
 from closeby.objects.decoding.errors import field_path
 from closeby.objects.reasons import Condition, Reason
 
+#: Who keeps an object, and what it says on PodGroups of the pod-grouper.
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+POD_GROUPER: Final = "closeby-pod-grouper"
+
 #: closeby's own keys.
 POD_GROUP: Final = "closeby.dev/pod-group"
 SUBGROUP: Final = "closeby.dev/subgroup"

@@ -38,6 +38,15 @@ class PlanWire(Wire):
     nodes: list[PlannedNode] = msgspec.field(default_factory=list)
 
 
+class CompactPlan(Wire):
+    """The plan in an annotation."""
+
+    #: RFC 3339.
+    made: str | None = None
+    #: uids by node.
+    nodes: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+
 def planned_nodes(pods: Iterable[tuple[Pod, str]]) -> list[PlannedNode]:
     """``nodes`` of a plan, by node and in the order given."""
     by_node: dict[str, PlannedNode] = {}
@@ -46,6 +55,12 @@ def planned_nodes(pods: Iterable[tuple[Pod, str]]) -> list[PlannedNode]:
             PlannedPod(name=pod.name, uid=pod.uid)
         )
     return list(by_node.values())
+
+
+def compact(plan: PlanWire) -> str:
+    """As an annotation, which must be short: the uids by node, and nothing else (some 6,000 members fit)."""
+    nodes = {node.name: [pod.uid for pod in node.pods] for node in plan.nodes}
+    return msgspec.json.encode(CompactPlan(made=plan.made, nodes=nodes)).decode()
 
 
 def read_plan(value: object) -> Mapping[str, str]:
@@ -63,9 +78,10 @@ def read_annotation(annotations: Mapping[str, str]) -> Mapping[str, str]:
     if text is None:
         return {}
     try:
-        return _by_uid(msgspec.json.decode(text, type=PlanWire))
+        plan = msgspec.json.decode(text, type=CompactPlan)
     except msgspec.DecodeError:
         return {}
+    return {uid: node for node, uids in plan.nodes.items() for uid in uids}
 
 
 def _by_uid(plan: PlanWire | None) -> Mapping[str, str]:

@@ -28,8 +28,8 @@ class Members:
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
-        #: uid -> subgroup of each member that did its work and is still heard of.
-        self.done: dict[str, str | None] = {}
+        #: Members that did their work and are still heard of, by uid.
+        self.done: dict[str, Pod] = {}
         #: uid -> rank of each placed member that has one.
         self.ranks: dict[str, int] = {}
         self._keys: dict[str, MemberOrder] = {}
@@ -174,7 +174,7 @@ class Books:
         if pod.group is None or pod.phase != "Succeeded":
             return
         key = gang_key(pod)
-        self.members.setdefault(key, Members()).done[pod.uid] = pod.subgroup
+        self.members.setdefault(key, Members()).done[pod.uid] = pod
         self._done[pod.uid] = key
 
     def forget_finished(self, uid: str) -> str | None:
@@ -187,9 +187,15 @@ class Books:
         return key
 
     def done(self, key: str) -> tuple[str | None, ...]:
-        """The subgroups of a gang's members that have done their work, one for each."""
-        members = self.members.get(key)
-        return () if members is None else tuple(members.done.values())
+        """The subgroups of a gang's members that have done their work, one for each.
+
+        Those of another owner than the members that are there did it in an earlier run of the gang.
+        """
+        members, group = self.members.get(key), self.groups.get(key)
+        if members is None or not members.done or (group is not None and not group.counts_finished):
+            return ()
+        owners = {pod.owner for pods in (members.waiting, members.placed) for pod in pods.values()}
+        return tuple(pod.subgroup for pod in members.done.values() if not owners or pod.owner in owners)
 
     def regroup(self, app_key: str, change: Callable[[], None]) -> tuple[str, ...]:
         """Carry out a change of an AppGroup; pods that name it and wait go to the work item they then have.
@@ -242,9 +248,18 @@ class Books:
         return () if members is None else members.in_order()
 
     def placed(self, key: str) -> tuple[Pod, ...]:
-        """The members of a gang that hold a node (or are bound to one nobody has heard of)."""
+        """The members of a gang that hold a node (or are bound to one nobody has heard of) and stay there.
+
+        Those that are being deleted hold it too, but the gang can't count on them, nor need it lie near them.
+        """
         members = self.members.get(key)
-        return () if members is None else tuple(members.placed.values())
+        return () if members is None else tuple(pod for pod in members.placed.values() if not pod.terminating)
+
+    def waits(self, key: str) -> bool:
+        """Whether anything of a work item looks for a node."""
+        members = self.members.get(key)
+        waiting = members is not None and bool(members.waiting)
+        return waiting or key in self.waiting_pods or key in self.waiting_apps
 
     def rank(self, pod: Pod) -> int | None:
         """The rank that a pod carries or was given."""
@@ -254,7 +269,9 @@ class Books:
     def ranks(self, key: str) -> Mapping[str, int]:
         """Ranks of the placed members of a gang, by uid, as far as they have one."""
         members = self.members.get(key)
-        return {} if members is None else members.ranks
+        if members is None:
+            return {}
+        return {uid: rank for uid, rank in members.ranks.items() if not members.placed[uid].terminating}
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""
