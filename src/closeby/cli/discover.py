@@ -5,7 +5,9 @@ import importlib
 import click
 
 #: Sources in the order of `closeby discover --help`: the module and the attribute of each command.
-SOURCES: dict[str, tuple[str, str]] = {}
+SOURCES = {
+    "ibnetdiscover": ("closeby.cli.discover_fabric", "command"),
+}
 
 
 class _Sources(click.Group):

@@ -131,8 +131,8 @@ class FabricBuilder:
         devices = {guid: one for guid, one in self._devices.items() if guid not in aliases}
         cables: dict[tuple[End, End], Cable] = {}
         for one in self._cables.values():
-            ends = (End(aliases.get(end.guid, end.guid), end.port) for end in (one.a, one.b))
-            renamed = cable(*ends, one.width, one.speed)
+            a, b = (End(aliases.get(end.guid, end.guid), end.port) for end in (one.a, one.b))
+            renamed = cable(a, b, one.width, one.speed)
             if renamed.a.guid != renamed.b.guid:
                 cables.setdefault((renamed.a, renamed.b), renamed)
         return Fabric(devices=devices, cables=tuple(cables[key] for key in sorted(cables)))

@@ -8,7 +8,7 @@ from closeby.objects.reasons import Condition
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """All cables of one kind between two things of a network, by their names; ``a`` is closer to the nodes."""
+    """All cables of one kind between two things of a network, by name; ``a`` is closer to the nodes."""
 
     a: str
     b: str

@@ -1,0 +1,109 @@
+"""`closeby discover ibnetdiscover`: where nodes lie in an InfiniBand fabric."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from closeby.cli.discover_options import Chosen, discovers
+from closeby.discovery.device_names import NameMap, read_names
+from closeby.discovery.findings import Findings
+from closeby.discovery.unreadable import STDIN_NAME, Unreadable, read_text
+
+_STDIN = "-"
+
+
+@click.command(name="ibnetdiscover", short_help="An InfiniBand fabric, from what ibnetdiscover prints.")
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.option(
+    "--map",
+    "map_path",
+    metavar="FILE",
+    help='Names of adapters and switches, in lines such as: 0x2c5eab0300b87b40 "node-1"',
+)
+@click.option(
+    "--adapters",
+    metavar="PATTERN",
+    help="Only adapters count that have such a word in their description, as mlx5_[0-7].",
+)
+@click.option(
+    "--program",
+    metavar="PATH",
+    default="ibnetdiscover",
+    show_default=True,
+    help="What is run where no file is given.",
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    default=120,
+    show_default=True,
+    help="How long that program may take.",
+)
+@discovers
+def command(
+    *,
+    files: tuple[str, ...],
+    map_path: str | None,
+    adapters: str | None,
+    program: str,
+    timeout: float,
+    chosen: Chosen,
+) -> None:
+    """Find out where nodes lie in an InfiniBand fabric.
+
+    From what `ibnetdiscover` or `ibnetdiscover -p` prints: files, - for standard input, or without a file by
+    running it here. A scan sees one plane; give one of each and they are joined.
+
+    \b
+    Examples:
+      ibnetdiscover | closeby discover ibnetdiscover -
+      closeby discover ibnetdiscover plane-1.txt plane-2.txt --map names.txt -o labels
+      closeby discover ibnetdiscover --apply --watch 300
+    """
+    from closeby.cli.discover_output import publish
+    from closeby.discovery.fabric_findings import fabric_findings, read_scans
+
+    if chosen.watch is not None and _STDIN in files:
+        raise click.UsageError("standard input can be read once: --watch needs files, or none")
+
+    def discover(keys: tuple[str, ...] | None) -> Findings:
+        names: NameMap = {} if map_path is None else read_names(map_path, read_text(map_path))
+        source = " ".join(_named(one) for one in files) or program
+        with ExitStack() as stack:
+            scans = read_scans(_opened(files, program, timeout, stack))
+        return fabric_findings(source, scans, keys=keys, names=names, adapters=adapters)
+
+    publish(discover, chosen)
+
+
+def _opened(
+    files: tuple[str, ...], program: str, timeout: float, stack: ExitStack
+) -> Iterator[tuple[str, BinaryIO]]:
+    """The scans, each opened when its turn comes."""
+    if not files:
+        from closeby.cli.running import output_of
+
+        yield program, stack.enter_context(output_of(program, timeout))
+    for path in files:
+        if path == _STDIN:
+            if sys.stdin is None:
+                raise Unreadable(STDIN_NAME, "is closed", "give a file")
+            yield STDIN_NAME, sys.stdin.buffer
+            continue
+        yield path, stack.enter_context(_opened_file(path))
+
+
+def _opened_file(path: str) -> BinaryIO:
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise Unreadable(path, f"can't be read: {error.strerror or error}", "check the path") from error
+
+
+def _named(path: str) -> str:
+    return STDIN_NAME if path == _STDIN else path

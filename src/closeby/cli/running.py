@@ -1,0 +1,49 @@
+"""Runs a program of others and hands on what it prints."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+
+from closeby.discovery.unreadable import Unreadable, shown
+
+#: Of what the program complains about, for messages.
+_SHOWN: Final = 300
+
+
+@contextmanager
+def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
+    """What ``program`` printed, once it ended; it lies in a file that is gone afterwards.
+
+    Raises:
+        Unreadable: there is no such program, it failed, or took longer than ``timeout`` (seconds).
+    """
+    path = shutil.which(program)
+    if path is None:
+        raise Unreadable(
+            program, "is not installed here", "install infiniband-diags, or give a file with what it prints"
+        )
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complaints:
+        try:
+            code = subprocess.run(
+                [path],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=complaints,
+                timeout=timeout,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired as error:
+            message = f"did not end within {timeout:g} seconds"
+            raise Unreadable(program, message, "check the fabric, or allow more with --timeout") from error
+        except OSError as error:
+            raise Unreadable(program, f"can't be run: {error.strerror or error}", "check the path") from error
+        if code:
+            complaints.seek(0)
+            lines = complaints.read(1 << 16).decode(errors="replace").strip().splitlines()
+            said = f": {shown(lines[-1][:_SHOWN])}" if lines else ""
+            raise Unreadable(program, f"failed with exit code {code}{said}", "run it by hand to see more")
+        printed.seek(0)
+        yield printed

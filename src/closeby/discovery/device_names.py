@@ -1,0 +1,151 @@
+"""What switches and hosts of a fabric are called, by their descriptions, a map file, or their GUID.
+
+A description is free text that somebody set, or the vendor's default: only what looks like a name counts.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.discovery.fabric import Device, DeviceKind, Fabric
+from closeby.discovery.label_values import is_label_value
+from closeby.discovery.unreadable import Unreadable, shown
+from closeby.objects.reasons import Condition, Reason
+from closeby.topology.natural import natural_key
+
+#: A switch's part in in-network reduction (SHARP), which looks like an adapter.
+_AGGREGATION: Final = "aggregation node"
+#: First words that are the vendor's or the kernel's, not a host's.
+_NOBODY: Final = re.compile(
+    r"mt[0-9]{4,}\S*|connectx\S*|bluefield\S*|infinihost\S*|mellanox|qlogic|mlx[0-9]+_[0-9]+|hca-?[0-9]*"
+    r"|ib[pos][0-9]\S*|hfi[0-9]*_[0-9]+|localhost\S*|\(none\)",
+    re.IGNORECASE | re.ASCII,
+)
+_SWITCH: Final = re.compile(r"[^;]*;([^:;]*)")
+#: ``0x2c5eab0300b87b40 "leaf-1"``, as infiniband-diags read it; the quotes may be left out.
+_MAP_LINE: Final = re.compile(r'(?:0x)?([0-9a-fA-F]{1,16})\s+("?)(\S(?:.*\S)?)\2\s*(?:#.*)?', re.ASCII)
+
+#: Names by GUID.
+NameMap = Mapping[str, str]
+NO_NAMES: Final[NameMap] = MappingProxyType({})
+
+
+class Names(Struct, frozen=True, kw_only=True):
+    """Who is who."""
+
+    #: By GUID, all different.
+    switches: Mapping[str, str]
+    #: Node by GUID of each of its adapters.
+    hosts: Mapping[str, str]
+    #: Adapters of hosts whose name nobody tells.
+    unnamed: frozenset[str]
+    #: Adapters of hosts that somebody chose not to count.
+    others: frozenset[str] = frozenset()
+    warnings: tuple[Condition, ...] = ()
+
+
+def read_names(file: str, text: str) -> NameMap:
+    """A map file: a line ``GUID "name"`` per adapter, system or switch; # starts a comment.
+
+    Raises:
+        Unreadable: a line is something else, or a GUID is given two names.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        parts = _MAP_LINE.fullmatch(line.strip())
+        if parts is None:
+            remedy = 'write lines such as: 0x2c5eab0300b87b40 "node-1"'
+            raise Unreadable(file, f"{shown(line.strip())} is no GUID with a name", remedy, line=number)
+        guid, name = parts[1].lower().rjust(16, "0"), parts[3].strip('"')
+        if found.setdefault(guid, name) != name:
+            message = f"{guid} is named {found[guid]} and {name}"
+            raise Unreadable(file, message, "leave one of them out", line=number)
+    return found
+
+
+def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None = None) -> Names:
+    """Names for all devices of a fabric but aggregation nodes and routers.
+
+    A switch is called as the map says, by its description between ``;`` and ``:``, by a description of one
+    word, else by its GUID, and by its GUID where two share a name. An adapter belongs to the host that the
+    map says (for it or for its system), to the first word of its description if that has one or two, else to
+    the host of a named adapter of the same system.
+
+    ``pattern`` (with ``*``, ``?`` and ``[0-7]``) is of a word of the description, such as ``mlx5_*``, or of a
+    GUID: adapters that it does not match say who a host is, but not where.
+    """
+    switches, equal = _switches(fabric.of_kind(DeviceKind.SWITCH), names)
+    cards = [one for one in fabric.of_kind(DeviceKind.ADAPTER) if not is_aggregation(one)]
+    hosts = {one.guid: name for one in cards if (name := _host(one, names)) is not None}
+    systems: dict[str, set[str]] = {}
+    for one in cards:
+        if one.system is not None and one.guid in hosts:
+            systems.setdefault(one.system, set()).add(hosts[one.guid])
+    for one in cards:
+        known = systems.get(one.system or "", set())
+        if one.guid not in hosts and len(known) == 1:
+            hosts[one.guid] = next(iter(known))
+    chosen = frozenset(one.guid for one in cards if pattern is None or _matches(one, pattern))
+    return Names(
+        switches=switches,
+        hosts={guid: name for guid, name in hosts.items() if guid in chosen},
+        unnamed=frozenset(chosen - hosts.keys()),
+        others=frozenset(one.guid for one in cards) - chosen,
+        warnings=equal,
+    )
+
+
+def is_aggregation(device: Device) -> bool:
+    """Whether an adapter is a switch's own, for in-network reduction, and no host's."""
+    return _AGGREGATION in device.description.lower()
+
+
+def _matches(device: Device, pattern: str) -> bool:
+    return any(fnmatchcase(word, pattern) for word in (*device.description.split(), device.guid))
+
+
+def _switches(switches: Iterable[Device], names: NameMap) -> tuple[dict[str, str], tuple[Condition, ...]]:
+    wanted = {one.guid: _switch(one, names) for one in switches}
+    count = Counter(name for name in wanted.values() if name is not None)
+    found: dict[str, str] = {}
+    for guid, name in wanted.items():
+        found[guid] = guid if name is None or count[name] > 1 else name
+    warnings = []
+    for name in sorted((name for name, times in count.items() if times > 1), key=natural_key):
+        twins = sorted(guid for guid, wants in wanted.items() if wants == name)
+        warnings.append(
+            Condition(
+                reason=Reason.INVALID_SPEC,
+                object=f"Switch/{name}",
+                message=f"{len(twins)} switches are called {name} ({', '.join(twins[:4])}"
+                f"{', …' if len(twins) > 4 else ''}), so they are named by their GUIDs",
+                remedy="give each switch a description of its own, or name them in a file with --map",
+            )
+        )
+    return found, tuple(warnings)
+
+
+def _switch(device: Device, names: NameMap) -> str | None:
+    mapped = names.get(device.guid)
+    if mapped is not None:
+        return mapped if is_label_value(mapped) else None
+    between = _SWITCH.match(device.description)
+    name = (between[1] if between is not None else device.description).strip()
+    return name if is_label_value(name) else None
+
+
+def _host(device: Device, names: NameMap) -> str | None:
+    mapped = names.get(device.guid) or names.get(device.system or "")
+    words = device.description.split() if mapped is None else mapped.split()
+    if mapped is not None:
+        return words[0] if words else None
+    if len(words) not in (1, 2) or _NOBODY.fullmatch(words[0]):
+        return None
+    return words[0]

@@ -1,0 +1,242 @@
+"""Reads what ``ibnetdiscover`` prints, as records of devices with their ports or (``-p``) as a line per port.
+
+Its text is for people: descriptions stand in quotes that are not escaped, a port's line depends on whose port
+it is, and speed, names or the last blank line may be missing. Nothing is read as a whole, so that a file that
+is none of these is refused after its first lines, however long it is.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from closeby.discovery.fabric import Device, DeviceKind, End, FabricBuilder, cable
+from closeby.discovery.unreadable import Unreadable, shown
+from closeby.objects.reasons import Condition, Reason
+
+#: No line of a scan is longer; descriptions have at most 64 bytes.
+LONGEST_LINE: Final = 4096
+#: A subnet has 49,151 addresses.
+MOST_DEVICES: Final = 100_000
+#: Lines that say nothing may be so many more than lines that do, before the file is taken for another thing.
+_PATIENCE: Final = 100
+_IDLE: Final = 10_000
+
+_GUID = r"[0-9a-fA-F]{1,16}"
+#: ``Switch 8 "S-a1ff"  # "MF0;spine:MQM8700/U1" enhanced port 0 lid 3 lmc 0``
+_RECORD: Final = re.compile(
+    rf'(?:Switch|Ca|Rt)\s+\d{{1,5}}\s+"([SHR])-({_GUID})"(?:\s*#\s*"(.*)")?', re.ASCII
+)
+#: ``[1]  "H-b100"[1](b101)  # …`` of a switch, ``[1](b101)  "S-a100"[1]  # …`` of an adapter.
+_PORT: Final = re.compile(
+    rf'\[(\d{{1,3}})\](?:\[[^\]]*\])?(?:\(({_GUID})\))?\s+"([SHR])-({_GUID})"\[(\d{{1,3}})\]'
+    rf"(?:\[[^\]]*\])?(?:\(({_GUID})\))?\s*(?:#(.*))?",
+    re.ASCII,
+)
+#: The rest of such a line: ``"node01" lid 4 4xNDR``, or with ``lid 6 lmc 0`` before the name.
+_PEER: Final = re.compile(r'[^"]*"(.*)"([^"]*)')
+_RATE: Final = re.compile(r"(?:^|\s)(\d{1,2}x)([A-Z]+\d*)(?=\s|$)", re.ASCII)
+_SYSTEM: Final = re.compile(rf"sysimgguid=0x({_GUID})", re.ASCII)
+#: ``SW 3 1 0x…a1ff 4x SDR - SW 1 7 0x…a100 ( 'spine' - 'leaf' )``; a port without a cable has no second half.
+_PAIR: Final = re.compile(
+    rf"(SW|CA|RT)\s+\d{{1,5}}\s+(\d{{1,3}})\s+0x({_GUID})\s+(\S+)\s+(\S+)\s+"
+    rf"(?:-\s+(SW|CA|RT)\s+\d{{1,5}}\s+(\d{{1,3}})\s+0x({_GUID})\s+\(\s*'(.*)' - '(.*)'\s*\)|.*)",
+    re.ASCII,
+)
+#: ``Ca : 0x… ports 2 devid 0x0 vendid 0x0 "node08"``
+_INVENTORY: Final = re.compile(r"(?:Ca|Switch|Rt|Router)\s*:\s*0x", re.ASCII)
+_HEADINGS: Final = re.compile(
+    r"(?:vendid|devid|switchguid|caguid|rtguid|sysimgguid|chassisguid)=|(?:Non-)?Chassis\b|\s*(?:#|$)",
+    re.ASCII | re.IGNORECASE,
+)
+_SHORT: Final = {"SW": DeviceKind.SWITCH, "CA": DeviceKind.ADAPTER, "RT": DeviceKind.ROUTER}
+_REMEDY: Final = "give what `ibnetdiscover` prints, or `ibnetdiscover -p`"
+
+
+def read_scan(name: str, stream: BinaryIO, builder: FabricBuilder) -> tuple[Condition, ...]:
+    """Adds what a scan tells to ``builder``; returns what is odd about it.
+
+    ``name`` is the file's, for messages.
+
+    Raises:
+        Unreadable: it is no scan, or has no switch or no adapter.
+    """
+    reader = _Reader(name, builder)
+    for number, line in _lines(name, stream):
+        reader.take(number, line)
+    return reader.end()
+
+
+class _Reader:
+    """One scan, line by line."""
+
+    def __init__(self, name: str, builder: FabricBuilder) -> None:
+        self._name = name
+        self._builder = builder
+        self._own: Device | None = None
+        self._system: str | None = None
+        self._records: set[str] = set()
+        self._kinds: set[DeviceKind] = set()
+        self._peers: dict[End, End] = {}
+        self._told = 0
+        self._idle = 0
+        self._strange: list[int] = []
+        self._problems: list[Condition] = []
+
+    def take(self, number: int, line: str) -> None:
+        """The next line, without its end."""
+        if self._read(line):
+            self._told += 1
+            if len(self._builder) > MOST_DEVICES:
+                raise self._error("has more devices than a fabric can", number)
+            return
+        if _HEADINGS.match(line) is None:
+            if self._told == 0 and _INVENTORY.match(line):
+                raise Unreadable(
+                    self._name, "is an inventory (-l), which does not tell of cables", _REMEDY, line=number
+                )
+            self._strange.append(number)
+            if len(self._strange) > _PATIENCE + self._told:
+                raise self._error("is no scan of a fabric", self._strange[0])
+        self._idle += 1
+        if self._idle > _IDLE + 10 * self._told:
+            raise self._error("is no scan of a fabric", number)
+
+    def end(self) -> tuple[Condition, ...]:
+        """All lines were taken."""
+        if self._strange and not self._told:
+            raise self._error("is no scan of a fabric", self._strange[0])
+        for kind, word in ((DeviceKind.SWITCH, "switch"), (DeviceKind.ADAPTER, "host")):
+            if kind not in self._kinds:
+                raise Unreadable(
+                    self._name,
+                    f"holds no {word}, so the scan failed or saw nothing",
+                    "check that the port it started from is up, and scan again",
+                )
+        if self._strange:
+            first, count = self._strange[0], len(self._strange)
+            which = f"line {first} is" if count == 1 else f"{count} lines, the first of them {first}, are"
+            self._problem(self._name, f"{which} not understood and left out", _REMEDY)
+        return tuple(self._problems)
+
+    def _read(self, line: str) -> bool:
+        """Whether the line tells something of a device or a cable."""
+        if (port := _PORT.match(line)) is not None:
+            return self._port(port)
+        if (record := _RECORD.match(line)) is not None:
+            self._record(*record.groups())
+            return True
+        if (system := _SYSTEM.match(line)) is not None:
+            self._own, self._system = None, _guid(system[1])
+            return True
+        if (pair := _PAIR.match(line)) is not None:
+            self._pair(pair)
+            return True
+        if not line.strip():
+            self._own = self._system = None
+        return False
+
+    def _record(self, letter: str, guid: str, description: str | None) -> None:
+        self._own = self._device(letter, guid, description or "", self._system)
+        self._system = None
+        if self._own.guid in self._records:
+            self._problem(
+                _object(self._own), f"{_called(self._own)} is described twice in {self._name}", "scan again"
+            )
+        self._records.add(self._own.guid)
+
+    def _port(self, found: re.Match[str]) -> bool:
+        """A port's line belongs to the record above it; without one it says nothing."""
+        if self._own is None:
+            return False
+        number, own_port, letter, guid, peer_number, peer_port, tail = found.groups()
+        about = _PEER.fullmatch(tail or "")
+        peer = self._device(letter, guid, about[1] if about is not None else "", None)
+        if own_port is not None:
+            self._builder.port(_guid(own_port), self._own.guid)
+        if peer_port is not None:
+            self._builder.port(_guid(peer_port), peer.guid)
+        # The rate stands behind the name, or alone where there is no name.
+        rate = _RATE.search(about[2] if about is not None else tail or "")
+        self._cable(
+            End(self._own.guid, int(number)),
+            End(peer.guid, int(peer_number)),
+            None if rate is None else rate[1],
+            None if rate is None else rate[2],
+        )
+        return True
+
+    def _pair(self, found: re.Match[str]) -> None:
+        kind, port, guid, width, speed, peer_kind, peer_port, peer_guid, called, peer_called = found.groups()
+        own = self._device(_SHORT[kind].value, guid, called or "", None)
+        if peer_kind is None:
+            return
+        peer = self._device(_SHORT[peer_kind].value, peer_guid, peer_called, None)
+        rate = _RATE.fullmatch(f"{width}{speed}")
+        self._cable(
+            End(own.guid, int(port)),
+            End(peer.guid, int(peer_port)),
+            None if rate is None else rate[1],
+            None if rate is None else rate[2],
+        )
+
+    def _device(self, letter: str, guid: str, description: str, system: str | None) -> Device:
+        kind = DeviceKind(letter)
+        self._kinds.add(kind)
+        found = Device(guid=_guid(guid), kind=kind, description=description.strip(), system=system)
+        self._builder.device(found)
+        return found
+
+    def _cable(self, one: End, other: End, width: str | None, speed: str | None) -> None:
+        for end, peer in ((one, other), (other, one)):
+            known = self._peers.setdefault(end, peer)
+            if known != peer:
+                message = f"port {end.port} of {end.guid} is told to lead to {known.guid} and to {peer.guid}"
+                self._problem(f"Port/{end.guid}:{end.port}", message, "scan again when nobody moves cables")
+        if one.guid != other.guid:
+            self._builder.cable(cable(one, other, width, speed))
+        elif one <= other:
+            message = f"a cable leads from port {one.port} of {one.guid} to its own port {other.port}"
+            self._problem(f"Port/{one.guid}:{one.port}", message, "remove the cable")
+
+    def _problem(self, subject: str, message: str, remedy: str) -> None:
+        problem = Condition(reason=Reason.INVALID_SPEC, object=subject, message=message, remedy=remedy)
+        if problem not in self._problems[-2:]:
+            self._problems.append(problem)
+
+    def _error(self, message: str, line: int) -> Unreadable:
+        return Unreadable(self._name, message, _REMEDY, line=line)
+
+
+def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers; at most one is held."""
+    number = 0
+    try:
+        while line := stream.readline(LONGEST_LINE + 1):
+            number += 1
+            if b"\0" in line:
+                raise Unreadable(
+                    name,
+                    "is binary and no text",
+                    "of a cache of ibnetdiscover give what `ibnetdiscover --load-cache FILE` prints",
+                )
+            if len(line) > LONGEST_LINE:
+                start = shown(line[:80].decode(errors="replace"))
+                message = f"is no scan of a fabric: the line starts with {start}"
+                raise Unreadable(
+                    name, f"{message} and is longer than {LONGEST_LINE} bytes", _REMEDY, line=number
+                )
+            yield number, line.decode(errors="backslashreplace").rstrip("\r\n")
+    except OSError as error:
+        raise Unreadable(name, f"can't be read: {error.strerror or error}", "check the path") from error
+
+
+def _guid(text: str) -> str:
+    return text.lower().rjust(16, "0")
+
+
+def _object(device: Device) -> str:
+    return f"{'Switch' if device.kind is DeviceKind.SWITCH else 'Adapter'}/{device.guid}"
+
+
+def _called(device: Device) -> str:
+    return device.description or device.guid

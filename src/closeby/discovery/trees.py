@@ -1,0 +1,215 @@
+"""From a fabric's graph to its trees: the domain of each host at each level, and what is odd on the way.
+
+A level is the switches of one rank. A domain is the switches of a level that stand over the same things: the
+rails of a rack, the spines over the same leaves. Planes that share no hosts end up as trees of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from msgspec import Struct
+
+from closeby.discovery.alike import alike
+from closeby.discovery.device_names import Names
+from closeby.discovery.fabric import DeviceKind, Fabric
+from closeby.discovery.labelling import Place
+from closeby.discovery.ranks import Neighbours, rank_switches
+from closeby.objects.reasons import Condition, Reason
+from closeby.topology.natural import natural_key
+from closeby.topology.node_groups import listed
+
+
+class Level(Struct, frozen=True):
+    """The domains of one level. All are named by the lowest GUID among their switches."""
+
+    #: Domain per switch.
+    domain: Mapping[str, str]
+    #: The domain of the next coarser level per domain; absent where there is none.
+    parent: Mapping[str, str]
+
+
+class Trees(Struct, frozen=True, kw_only=True):
+    """Where all hosts lie."""
+
+    ranks: Mapping[str, int]
+    #: Closest to the hosts first.
+    levels: tuple[Level, ...]
+    #: By name of the host, with the names of switches.
+    places: Mapping[str, Place]
+    warnings: tuple[Condition, ...] = ()
+
+
+def grow_trees(fabric: Fabric, links: Neighbours, names: Names) -> Trees:
+    """The trees of a fabric, by the rules of this room's ``alike`` and ``ranks``.
+
+    A switch or host that lies in several domains of the next level counts for that of the lowest GUID, and
+    that is told. Levels above the second that join nothing are left out.
+    """
+    return _Grower(fabric, links, names).trees()
+
+
+class _Grower:
+    def __init__(self, fabric: Fabric, links: Neighbours, names: Names) -> None:
+        self._fabric = fabric
+        self._links = links
+        self._names = names
+        self._ranks, self._odd_spines = rank_switches(
+            fabric, links, names.hosts.keys() | names.unnamed | names.others
+        )
+        self._planes = _planes(fabric, links)
+        self._warnings: list[Condition] = []
+
+    def trees(self) -> Trees:
+        levels = self._levels()
+        places = {
+            host: self._place(host, on, levels) for host, on in sorted(self._switches_of_hosts().items())
+        }
+        self._tell_odd(levels)
+        return Trees(ranks=self._ranks, levels=levels, places=places, warnings=tuple(self._warnings))
+
+    def _switches_of_hosts(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for adapter, host in self._names.hosts.items():
+            found.setdefault(host, set()).update(peer for peer in self._links[adapter] if peer in self._ranks)
+        return found
+
+    def _levels(self) -> tuple[Level, ...]:
+        leaves: dict[str, set[str]] = {guid: set() for guid, rank in self._ranks.items() if rank == 1}
+        for host, on in self._switches_of_hosts().items():
+            for switch in on & leaves.keys():
+                leaves[switch].add(host)
+        grouped = alike(leaves, lambda one, other: self._planes[one] != self._planes[other])
+        levels: list[Level] = []
+        self._wide = set(grouped.wide)
+        while True:
+            rank = len(levels) + 2
+            below = {
+                guid: {grouped.domain[peer] for peer in self._links[guid] if peer in grouped.domain}
+                for guid, its in self._ranks.items()
+                if its == rank
+            }
+            if rank > 2:
+                # Such as a leaf whose hosts are all off: it stands over spines as a core switch would.
+                below = {guid: domains for guid, domains in below.items() if len(domains) > 1}
+            upper = alike(below, lambda one, other: True)
+            self._wide |= upper.wide
+            levels.append(Level(grouped.domain, self._parents(grouped.domain, upper.domain, below)))
+            if not below:
+                return tuple(levels)
+            grouped = upper
+
+    def _parents(
+        self, domain: Mapping[str, str], upper: Mapping[str, str], below: Mapping[str, Set[str]]
+    ) -> dict[str, str]:
+        above: dict[str, set[str]] = {}
+        for guid, domains in below.items():
+            for one in domains:
+                above.setdefault(one, set()).add(upper[guid])
+        found = {}
+        for one in sorted(above):
+            found[one] = self._chosen(above[one])
+            if len(above[one]) > 1:
+                name = self._names.switches[one]
+                self._several(f"Switch/{name}", name, above[one], found[one], 1)
+        return found
+
+    def _chosen(self, domains: Set[str]) -> str:
+        """One of several: the lowest, but a wider network than the others only if there is nothing else."""
+        return min(domains, key=lambda one: (one in self._wide, one))
+
+    def _place(self, host: str, on: Set[str], levels: tuple[Level, ...]) -> Place:
+        """The host's domains; it hangs on the lowest level that it has a cable to."""
+        hanging = (
+            (number, domains)
+            for number, level in enumerate(levels)
+            if (domains := {level.domain[switch] for switch in on if switch in level.domain})
+        )
+        number, domains = next(hanging, (0, set[str]()))
+        if not domains:
+            return ()
+        domain = self._chosen(domains)
+        if len(domains) > 1:
+            self._several(f"Node/{host}", host, domains, domain, number)
+        place: list[str | None] = [None] * number
+        above: str | None = domain
+        for level in levels[number:]:
+            if above is None:
+                break
+            place.append(self._names.switches[above])
+            above = level.parent.get(above)
+        return tuple(place)
+
+    def _several(self, subject: str, name: str, domains: Set[str], chosen: str, number: int) -> None:
+        names = [self._names.switches[one] for one in sorted(domains)]
+        self._warnings.append(
+            Condition(
+                reason=Reason.INVALID_SPEC,
+                object=subject,
+                message=f"{name} lies on {' and '.join(names)}, which have little else in common; "
+                f"it counts for {self._names.switches[chosen]}",
+                remedy="" if number else "choose the adapters that count with --adapters, if others do",
+            )
+        )
+
+    def _tell_odd(self, levels: tuple[Level, ...]) -> None:
+        named = self._names.switches
+        for spine in self._odd_spines:
+            self._warn(
+                named[spine], f"{named[spine]} has hosts but stands over leaves, and is taken for a spine"
+            )
+        for one, other in self._side_by_side():
+            self._warn(
+                named[one],
+                f"{named[one]} and {named[other]} are of one level and have a cable between them, which no "
+                "tree holds",
+            )
+        for domain in sorted(set(levels[0].domain.values())):
+            if len(levels) > 1 and domain not in levels[0].parent and domain not in self._wide:
+                self._warn(named[domain], f"{named[domain]} has no cable to a spine, as other leaves have")
+        silent = [one.guid for one in self._fabric.of_kind(DeviceKind.SWITCH) if one.guid not in self._ranks]
+        if silent:
+            shown = listed(named[guid] for guid in silent)
+            self._warn(named[silent[0]], f"no host is reached from {shown}, which count for nothing")
+        unnamed: dict[str, list[str]] = {}
+        for adapter in sorted(self._names.unnamed):
+            for switch in self._links[adapter]:
+                unnamed.setdefault(switch, []).append(adapter)
+        for switch in sorted(unnamed, key=lambda guid: natural_key(named.get(guid, guid))):
+            name = named.get(switch, switch)
+            cards = ", ".join(unnamed[switch])
+            self._warn(
+                name,
+                f"no host is known for {len(unnamed[switch])} of the adapters on {name}: {cards}",
+                'name them in a file of lines such as 0xGUID "node-1", and give it with --map',
+            )
+
+    def _side_by_side(self) -> Iterator[tuple[str, str]]:
+        for guid in sorted(self._ranks):
+            for peer in sorted(self._links[guid]):
+                if guid < peer and self._ranks.get(peer) == self._ranks[guid]:
+                    yield guid, peer
+
+    def _warn(self, name: str, message: str, remedy: str = "") -> None:
+        self._warnings.append(
+            Condition(reason=Reason.INVALID_SPEC, object=f"Switch/{name}", message=message, remedy=remedy)
+        )
+
+
+def _planes(fabric: Fabric, links: Neighbours) -> dict[str, str]:
+    """Per switch the lowest GUID of those that it has a way to, over switches alone."""
+    switches = [one.guid for one in fabric.of_kind(DeviceKind.SWITCH)]
+    found: dict[str, str] = {}
+    for guid in switches:
+        if guid in found:
+            continue
+        found[guid] = guid
+        edge = [guid]
+        while edge:
+            for peer in _switch_peers(fabric, links, edge.pop()):
+                if peer not in found:
+                    found[peer] = guid
+                    edge.append(peer)
+    return found
+
+
+def _switch_peers(fabric: Fabric, links: Neighbours, guid: str) -> Iterable[str]:
+    return (peer for peer in links[guid] if fabric.devices[peer].kind is DeviceKind.SWITCH)
