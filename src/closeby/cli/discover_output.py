@@ -26,6 +26,11 @@ def publish(discover: Discover, chosen: Chosen) -> None:
     Raises:
         Unusable: the source can't be read, holds no node, or the cluster can't be written to.
     """
+    if chosen.apply:
+        from closeby.cli.discover_apply import apply
+
+        apply(click.get_current_context().info_name or "", discover, chosen)
+        return
     show(read(lambda: discover(chosen.keys)), chosen)
 
 

@@ -1,0 +1,106 @@
+"""`closeby discover … --apply`: the nodes of the cluster get their labels, once or again and again."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from closeby.cli.discover_options import Chosen
+from closeby.cli.discover_output import Discover, read, show
+from closeby.cli.inputs import Unusable
+from closeby.cli.log_lines import FORMATS
+from closeby.cli.long_running import reach, run_until_told
+from closeby.cli.running import end_programs
+from closeby.discovery.findings import Findings
+from closeby.kube.dry_run import DryTransport
+from closeby.kube.errors import ApiError
+from closeby.kube.node_labels import Labelled, label_nodes
+from closeby.kube.transport import Transport
+from closeby.topology.node_groups import listed
+
+if TYPE_CHECKING:
+    from closeby.kube.saying import Say
+
+
+def apply(source: str, discover: Discover, chosen: Chosen) -> None:
+    """Labels nodes by what ``discover`` gives; ``source`` is its name, under which it is remembered.
+
+    Once: the findings are printed as well. With ``--watch`` a round that fails is told and changes nothing.
+
+    Raises:
+        Unusable: the source, the cluster or a node can't be read or written (not with ``--watch``).
+    """
+    say = FORMATS["text"]
+    connection = reach(chosen.kubeconfig, chosen.context)
+    client = DryTransport if chosen.dry_run else Transport
+
+    async def once(transport: Transport, stop: asyncio.Event) -> ApiError | None:
+        findings = await _beside(lambda: read(lambda: discover(chosen.keys)), stop)
+        if findings is None:
+            return None
+        done = await label_nodes(transport, source, findings.nodes, chosen.misses)
+        if isinstance(done, ApiError):
+            return done
+        _tell(done, say, chosen)
+        if done.refused:
+            name, error = next(iter(done.refused.items()))
+            raise Unusable(
+                f"{len(done.refused)} nodes could not be labelled, the first of them {name}: {error}",
+                "let this user patch nodes",
+            )
+        show(findings, chosen)
+        return None
+
+    async def again(transport: Transport, stop: asyncio.Event) -> ApiError | None:
+        say("watching", cluster=transport.source, source=source, seconds=chosen.watch)
+        while not stop.is_set():
+            await _round(transport, stop)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(chosen.watch):
+                    await stop.wait()
+        return None
+
+    async def _round(transport: Transport, stop: asyncio.Event) -> None:
+        try:
+            findings = await _beside(lambda: read(lambda: discover(chosen.keys)), stop)
+        except Unusable as error:
+            say("the source can't be read, so nothing changes", warning=True, error=error.message)
+            return
+        if findings is None:
+            return
+        done = await label_nodes(transport, source, findings.nodes, chosen.misses)
+        if isinstance(done, ApiError):
+            say("the nodes can't be read, so nothing changes", warning=True, error=done)
+            return
+        _tell(done, say, chosen)
+
+    run_until_told(connection, client(connection), once if chosen.watch is None else again, say)
+
+
+def _tell(done: Labelled, say: "Say", chosen: Chosen) -> None:
+    for name, error in done.refused.items():
+        say("a node could not be labelled", warning=True, node=name, error=error)
+    say(
+        "nodes are labelled",
+        found=done.found,
+        changed=len(done.changed),
+        nodes=listed(done.changed) if done.changed else None,
+        cleared=listed(done.cleared) if done.cleared else None,
+        dry_run=chosen.dry_run or None,
+    )
+    if done.strangers:
+        say("hosts that are no nodes", warning=True, number=len(done.strangers), hosts=listed(done.strangers))
+
+
+async def _beside(work: Callable[[], Findings], stop: asyncio.Event) -> Findings | None:
+    """What ``work`` gives, in a thread of its own; None when it is told to stop before."""
+    result = asyncio.create_task(asyncio.to_thread(work))
+    told = asyncio.create_task(stop.wait())
+    await asyncio.wait((result, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if stop.is_set() and not result.done():
+        end_programs()
+        with contextlib.suppress(Unusable):
+            await result
+        return None
+    return await result

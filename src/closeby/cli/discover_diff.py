@@ -1,0 +1,71 @@
+"""`closeby discover diff`: what differs between two descriptions of a network."""
+
+import click
+
+from closeby.cli.discover_options import label_keys
+from closeby.cli.options import OUTPUTS
+from closeby.discovery.findings import Findings
+from closeby.discovery.unreadable import STDIN_NAME, read_text
+
+#: Exit code with ``--exit-code`` when there is a difference.
+DIFFERENT = 3
+
+
+@click.command(name="diff", short_help="What differs between two of them.")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option(
+    "--from",
+    "kind",
+    metavar="KIND",
+    help="What both files are: findings (what -o json prints) or the name of a source.  "
+    "[default: by their contents]",
+)
+@click.option("--labels", "keys", metavar="KEY,KEY", callback=label_keys, help="Label keys, closest first.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(OUTPUTS),
+    default="table",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option("--exit-code", is_flag=True, help=f"Exit with {DIFFERENT} when there is a difference.")
+def command(
+    *, before: str, after: str, kind: str | None, keys: tuple[str, ...] | None, output: str, exit_code: bool
+) -> None:
+    """Tell what moved, appeared or vanished from A to B, and which links were lost or are slower.
+
+    A and B are files that `closeby discover … -o json` printed, or that a source of it reads.
+
+    \b
+    Examples:
+      closeby discover diff yesterday.json today.json
+      closeby discover diff topology.conf scan.txt -o json --exit-code
+    """
+    from closeby.cli.discover_output import read
+    from closeby.cli.inputs import Unusable
+    from closeby.cli.output import emit
+    from closeby.discovery.diff import diff
+    from closeby.discovery.exchange import READERS, kind_of
+
+    if kind is not None and kind not in READERS:
+        raise Unusable(f"there is no kind {kind!r}; there are {', '.join(READERS)}")
+    if before == after == "-":
+        raise Unusable("standard input can be read once, so only one of the two can be -")
+
+    def findings(path: str) -> Findings:
+        text = read_text(path)
+        name = STDIN_NAME if path == "-" else path
+        return READERS[kind_of(name, text) if kind is None else kind](name, text, keys)
+
+    difference = diff(read(lambda: findings(before)), read(lambda: findings(after)))
+
+    def views() -> "object":
+        from closeby.report.discovery_diff_view import difference_views
+
+        return difference_views(difference)
+
+    emit(difference, output, views)
+    if exit_code and difference.any:
+        raise click.exceptions.Exit(DIFFERENT)

@@ -1,0 +1,189 @@
+"""`closeby discover slurm|topograph|aws|gcp|oci|nvidia-smi|labels`: where nodes lie, as files of others say."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from closeby.cli.discover_options import Chosen, discovers
+from closeby.cli.inputs import Unusable
+from closeby.discovery.findings import Findings
+from closeby.discovery.unreadable import STDIN_NAME, read_text
+
+_STDIN = "-"
+#: Reads a text, given its name, label keys, and names of nodes by what the source calls them.
+_Reader = Callable[[str, str, Sequence[str] | None, Mapping[str, str] | None], Findings]
+
+_FILE = click.argument("file", metavar="FILE")
+_NAMES = click.option(
+    "--node-names",
+    "names_path",
+    metavar="FILE",
+    help="The nodes' names in Kubernetes, in lines such as: i-0123456789abcdef0 node-1",
+)
+
+
+@click.command(name="slurm", short_help="Slurm's topology.conf or topology.yaml.")
+@_FILE
+@click.option(
+    "--topology",
+    metavar="NAME",
+    help="Which one of a topology.yaml.  [default: the cluster's default, else the first tree or blocks]",
+)
+@discovers
+def slurm(*, file: str, topology: str | None, chosen: Chosen) -> None:
+    """Find out where nodes lie from Slurm's topology.conf (tree or block plugin), or from a topology.yaml if
+    FILE ends so; - is standard input.
+
+    \b
+    Examples:
+      closeby discover slurm /etc/slurm/topology.conf
+      closeby discover slurm topology.yaml -o labels
+    """
+    from closeby.discovery.slurm import read_slurm
+
+    _publish(file, None, lambda name, text, keys, names: read_slurm(name, text, keys, topology), chosen)
+
+
+@click.command(name="topograph", short_help="Topograph's graph (JSON) or model (YAML).")
+@_FILE
+@_NAMES
+@discovers
+def topograph(*, file: str, names_path: str | None, chosen: Chosen) -> None:
+    """Find out where nodes lie from what Topograph's graph engine prints, or from a model of its simulators."""
+    from closeby.discovery.topograph import read_topograph
+
+    _publish(file, names_path, read_topograph, chosen)
+
+
+def _cloud(name: str, short_help: str, text: str) -> click.Command:
+    @discovers
+    def run(*, file: str, names_path: str | None, chosen: Chosen) -> None:
+        from closeby.discovery import clouds
+
+        reader: _Reader = {"aws": clouds.read_aws, "gcp": clouds.read_gcp, "oci": clouds.read_oci}[name]
+        _publish(file, names_path, reader, chosen)
+
+    return click.command(name=name, short_help=short_help, help=text)(_FILE(_NAMES(run)))
+
+
+aws = _cloud(
+    "aws",
+    "What `aws ec2 describe-instance-topology` prints.",
+    "Find out where nodes lie from what `aws ec2 describe-instance-topology --output json` prints.",
+)
+gcp = _cloud(
+    "gcp",
+    "What `gcloud compute instances list` prints.",
+    "Find out where nodes lie from what `gcloud compute instances list --format=json` prints.",
+)
+oci = _cloud(
+    "oci",
+    "What `oci compute compute-host list` prints.",
+    "Find out where nodes lie from what `oci compute compute-host list --all` prints.",
+)
+
+
+@click.command(name="nvidia-smi", short_help="NVLink partitions, from what nvidia-smi prints.")
+@_FILE
+@click.option("--host", metavar="NAME", help="The host that the lines are from, if they do not say.")
+@_NAMES
+@discovers
+def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: Chosen) -> None:
+    """Find out which nodes share an NVLink partition.
+
+    FILE holds lines such as `node-1: 81b2…, 3`, which pdsh gathers; or those of one host, named with --host.
+
+    \b
+    Example:
+      pdsh -w node-[1-18] nvidia-smi --query-gpu=fabric.clusterUuid,fabric.cliqueId \\
+        --format=csv,noheader | closeby discover nvidia-smi - -o labels
+    """
+    from closeby.discovery.accelerators import read_nvidia_smi
+
+    def read(name: str, text: str, keys: Sequence[str] | None, names: Mapping[str, str] | None) -> Findings:
+        return read_nvidia_smi(name, text, keys, host=host, names=names)
+
+    _publish(file, names_path, read, chosen)
+
+
+@click.command(name="labels", short_help="The labels that nodes carry already.")
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    required=True,
+    help="A file or folder of manifests with nodes, or - for standard input. May be repeated.",
+)
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="Family of labels.  [default: network-labels]; `--preset list` tells all.",
+)
+@click.option("--key", "own", metavar="KEY,KEY", help="Labels of no known family, closest first.")
+@discovers
+def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chosen: Chosen) -> None:
+    """Find out where nodes lie from labels of one family.
+
+    Families are never mixed, since some use one word for different things. Labels keep their keys; with
+    --labels they are written under others.
+
+    \b
+    Examples:
+      kubectl get nodes -o yaml | closeby discover labels -f - --preset eks
+      closeby discover labels -f nodes.yaml --key example.com/rack,example.com/row -o topology
+    """
+    from closeby.cli.discover_output import publish
+    from closeby.discovery.labels import NETWORK_LABELS, PRESETS, family_of, read_labels
+    from closeby.objects.decoding.label_keys import is_label_key
+    from closeby.objects.manifests import read_manifests
+
+    if preset == "list":
+        for one in PRESETS.values():
+            tiers = (f"{one.tiers}N",) if one.tiers else ()
+            click.echo(f"{one.name}: {', '.join((*one.labels, *tiers))}")
+        return
+    if preset is not None and own is not None:
+        raise click.UsageError("--preset and --key both say which labels: give one of them")
+    if preset is not None and preset not in PRESETS:
+        raise Unusable(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
+    family = NETWORK_LABELS if preset is None else PRESETS[preset]
+    if own is not None:
+        keys = tuple(key.strip() for key in own.split(","))
+        wrong = [key for key in keys if not is_label_key(key)]
+        if wrong or len(set(keys)) < len(keys):
+            raise Unusable(
+                f"--key {own}: give different keys of labels, such as example.com/rack,example.com/row"
+            )
+        family = family_of(keys)
+    manifests = read_manifests(paths)
+    if manifests.errors:
+        raise Unusable(*(str(error) for error in manifests.errors))
+    if not manifests.nodes:
+        raise Unusable(f"{', '.join(paths)}: holds no Node; give what `kubectl get nodes -o yaml` prints")
+    own_keys = read_labels(manifests.nodes, family).keys if chosen.keys is None else chosen.keys
+    publish(
+        lambda wanted: read_labels(manifests.nodes, family, wanted).findings, chosen._replace(keys=own_keys)
+    )
+
+
+def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen) -> None:
+    from closeby.cli.discover_output import publish, read
+    from closeby.discovery.places import read_names
+
+    if chosen.watch is not None and file == _STDIN:
+        raise click.UsageError("standard input can be read once: --watch needs a file")
+
+    def discover(keys: tuple[str, ...] | None) -> Findings:
+        names = None if names_path is None else read_names(names_path, read_text(names_path))
+        return reader(STDIN_NAME if file == _STDIN else file, read_text(file), keys, names)
+
+    if chosen.keys is None and chosen.output == "topology":
+        # The keys of this Topology depend on what there is: with accelerator domains there is a level more.
+        from closeby.discovery.assembling import level_keys
+
+        found = read(lambda: discover(None))
+        publish(lambda keys: found, chosen._replace(keys=level_keys(found, None)))
+        return
+    publish(discover, chosen)

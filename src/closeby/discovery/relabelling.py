@@ -1,0 +1,106 @@
+"""Which labels a node is to get or lose, by what was found now and what we wrote before.
+
+A source that does not find a node, or one of its levels, says nothing: a host may be off, a cable out, a scan
+cut short. So a label that we wrote stays until it was missed several times in a row. What we wrote, and how
+often it was missed, stands in an annotation of the node, one per source, so that nobody need run all the time.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.discovery.findings import FoundNode
+from closeby.objects.decoding.label_keys import HOSTNAME
+
+#: With the name of the source behind it.
+ANNOTATION_PREFIX: Final = "discovery.closeby.dev/"
+
+
+class Wrote(Struct, frozen=True, omit_defaults=True):
+    """A label of ours."""
+
+    value: str
+    #: Rounds in a row that did not find it.
+    missed: int = 0
+
+
+class Relabelling(Struct, frozen=True):
+    """What changes at a node; None removes a label or an annotation. Nothing else is touched."""
+
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]
+
+    def __bool__(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.labels or self.annotations)
+
+
+class NodeNow(Struct, frozen=True):
+    """A node of the cluster."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+_ours: Final = msgspec.json.Decoder(dict[str, Wrote])
+
+
+def relabel(source: str, node: NodeNow, found: FoundNode | None, misses: int) -> Relabelling:
+    """What makes ``node`` carry what was found; ``found`` is None where it was not found at all.
+
+    Labels that were found are set, whoever wrote them before. Those that this source wrote earlier and did
+    not find for ``misses`` rounds in a row are removed, unless somebody else has changed them since.
+    """
+    key = ANNOTATION_PREFIX + source
+    before = _read(node.annotations.get(key, ""))
+    wanted = {} if found is None else found.labels
+    ours = {label: Wrote(value) for label, value in wanted.items()}
+    labels: dict[str, str | None] = {
+        label: value for label, value in wanted.items() if node.labels.get(label) != value
+    }
+    for label, wrote in before.items():
+        if label in wanted or node.labels.get(label) != wrote.value:
+            continue
+        if wrote.missed + 1 < misses:
+            ours[label] = Wrote(wrote.value, wrote.missed + 1)
+        else:
+            labels[label] = None
+    if ours == before:
+        return Relabelling(labels, {})
+    text = msgspec.json.encode(dict(sorted(ours.items()))).decode() if ours else None
+    return Relabelling(labels, {key: text} if text is not None or key in node.annotations else {})
+
+
+def match_hosts(hosts: Iterable[str], nodes: Iterable[NodeNow]) -> dict[str, str]:
+    """Node per host, for the hosts that are nodes.
+
+    A host is the node of that name, else the only one with that hostname label or with that name before the
+    first dot; capitals do not count.
+    """
+    names: set[str] = set()
+    others: dict[str, set[str]] = {}
+    for node in nodes:
+        names.add(node.name)
+        for alias in (node.labels.get(HOSTNAME, ""), node.name.partition(".")[0]):
+            others.setdefault(alias.lower(), set()).add(node.name)
+    found: dict[str, str] = {}
+    for host in hosts:
+        called = host.lower()
+        known = others.get(called) or others.get(called.partition(".")[0], set())
+        if called in names:
+            found[host] = called
+        elif len(known) == 1:
+            found[host] = next(iter(known))
+    return found
+
+
+def _read(text: str) -> dict[str, Wrote]:
+    """What an annotation says; one that somebody garbled says nothing, so no label is taken for ours."""
+    try:
+        return _ours.decode(text)
+    except msgspec.DecodeError:
+        return {}
