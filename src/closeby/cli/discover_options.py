@@ -28,6 +28,21 @@ class Chosen(NamedTuple):
     context: str | None
 
 
+def label_keys(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """The keys in ``KEY,KEY``; a callback of an option."""
+    if text is None:
+        return None
+    keys = tuple(key.strip() for key in text.split(",") if key.strip())
+    wrong = [key for key in keys if not is_label_key(key)]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is no key of a label; give PREFIX/NAME")
+    if not keys or len(set(keys)) < len(keys):
+        raise click.BadParameter(
+            "give one or more different keys, such as example.com/leaf,example.com/spine"
+        )
+    return keys
+
+
 def discovers(command: Command) -> Command:
     """Adds ``-o``, ``--labels`` and the options of ``--apply``; the command gets them as ``chosen``."""
 
@@ -43,7 +58,7 @@ def discovers(command: Command) -> Command:
         "--labels",
         "keys",
         metavar="KEY,KEY",
-        callback=lambda context, option, text: _keys(text),
+        callback=label_keys,
         help="Label keys, closest first.  [default: block, datacenter and zone of "
         "network.topology.kubernetes.io, as many as there are levels]",
     )
@@ -83,17 +98,3 @@ def discovers(command: Command) -> Command:
         command(chosen=chosen, **options)
 
     return with_choice
-
-
-def _keys(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    keys = tuple(key.strip() for key in text.split(",") if key.strip())
-    wrong = [key for key in keys if not is_label_key(key)]
-    if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is no key of a label; give PREFIX/NAME")
-    if not keys or len(set(keys)) < len(keys):
-        raise click.BadParameter(
-            "give one or more different keys, such as example.com/leaf,example.com/spine"
-        )
-    return keys

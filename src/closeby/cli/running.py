@@ -11,6 +11,14 @@ from closeby.discovery.unreadable import Unreadable, shown
 
 #: Of what the program complains about, for messages.
 _SHOWN: Final = 300
+#: Programs that run now.
+_running: Final[list[subprocess.Popen[bytes]]] = []
+
+
+def end_programs() -> None:
+    """Ends what ``output_of`` runs in other threads, which then fails."""
+    for one in tuple(_running):
+        one.kill()
 
 
 @contextmanager
@@ -27,19 +35,19 @@ def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
         )
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complaints:
         try:
-            code = subprocess.run(
-                [path],
-                stdin=subprocess.DEVNULL,
-                stdout=printed,
-                stderr=complaints,
-                timeout=timeout,
-                check=False,
-            ).returncode
+            running = subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=printed, stderr=complaints)
+        except OSError as error:
+            raise Unreadable(program, f"can't be run: {error.strerror or error}", "check the path") from error
+        _running.append(running)
+        try:
+            code = running.wait(timeout)
         except subprocess.TimeoutExpired as error:
             message = f"did not end within {timeout:g} seconds"
             raise Unreadable(program, message, "check the fabric, or allow more with --timeout") from error
-        except OSError as error:
-            raise Unreadable(program, f"can't be run: {error.strerror or error}", "check the path") from error
+        finally:
+            running.kill()
+            running.wait()
+            _running.remove(running)
         if code:
             complaints.seek(0)
             lines = complaints.read(1 << 16).decode(errors="replace").strip().splitlines()

@@ -1,8 +1,8 @@
 """Which labels a node is to get or lose, by what was found now and what we wrote before.
 
-A source that does not find a node, or one of its levels, says nothing: a host may be off, a cable out, a scan
-cut short. So a label that we wrote stays until it was missed several times in a row. What we wrote, and how
-often it was missed, stands in an annotation of the node, one per source, so that nobody need run all the time.
+A source that does not find a node, or one of its levels, says nothing: a host may be off, a cable out, a
+scan cut short. So a label that we wrote stays until it was missed several times in a row. What we wrote, and
+how often it was missed, stands in an annotation of the node, one per source: nobody need run all the time.
 """
 
 from collections.abc import Iterable, Mapping

@@ -99,8 +99,8 @@ async def _nodes(transport: Transport) -> list[NodeNow] | ApiError:
             page = _read_list(body)
         except msgspec.DecodeError as error:
             return ApiError(None, UNREADABLE, f"the list of nodes: {error}")
-        for one in (item.metadata for item in page.items):
-            found.append(NodeNow(one.name, one.uid, one.labels or {}, one.annotations or {}))
+        metas = (item.metadata for item in page.items)
+        found += [NodeNow(one.name, one.uid, one.labels or {}, one.annotations or {}) for one in metas]
         if not page.metadata.next:
             return found
         query = {**query, "continue": page.metadata.next}
