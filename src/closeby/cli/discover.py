@@ -7,6 +7,14 @@ import click
 #: Sources in the order of `closeby discover --help`: the module and the attribute of each command.
 SOURCES = {
     "ibnetdiscover": ("closeby.cli.discover_fabric", "command"),
+    "slurm": ("closeby.cli.discover_files", "slurm"),
+    "topograph": ("closeby.cli.discover_files", "topograph"),
+    "aws": ("closeby.cli.discover_files", "aws"),
+    "gcp": ("closeby.cli.discover_files", "gcp"),
+    "oci": ("closeby.cli.discover_files", "oci"),
+    "nvidia-smi": ("closeby.cli.discover_files", "nvidia_smi"),
+    "labels": ("closeby.cli.discover_files", "labels"),
+    "diff": ("closeby.cli.discover_diff", "command"),
 }
 
 

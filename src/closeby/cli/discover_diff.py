@@ -1,11 +1,17 @@
 """`closeby discover diff`: what differs between two descriptions of a network."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import click
 
 from closeby.cli.discover_options import label_keys
 from closeby.cli.options import OUTPUTS
 from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 #: Exit code with ``--exit-code`` when there is a difference.
 DIFFERENT = 3
@@ -61,7 +67,7 @@ def command(
 
     difference = diff(read(lambda: findings(before)), read(lambda: findings(after)))
 
-    def views() -> "object":
+    def views() -> "Iterable[RenderableType]":
         from closeby.report.discovery_diff_view import difference_views
 
         return difference_views(difference)

@@ -1,4 +1,4 @@
-"""`closeby discover slurm|topograph|aws|gcp|oci|nvidia-smi|labels`: where nodes lie, as files of others say."""
+"""`closeby discover slurm`, `topograph`, `aws`, `labels` and so on: where nodes lie, as files of others say."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -49,7 +49,10 @@ def slurm(*, file: str, topology: str | None, chosen: Chosen) -> None:
 @_NAMES
 @discovers
 def topograph(*, file: str, names_path: str | None, chosen: Chosen) -> None:
-    """Find out where nodes lie from what Topograph's graph engine prints, or from a model of its simulators."""
+    """Find out where nodes lie from what Topograph's graph engine prints, or from a model for its simulators.
+
+    The first is JSON, the second YAML; - is standard input.
+    """
     from closeby.discovery.topograph import read_topograph
 
     _publish(file, names_path, read_topograph, chosen)
@@ -113,7 +116,6 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
     "paths",
     metavar="PATH",
     multiple=True,
-    required=True,
     help="A file or folder of manifests with nodes, or - for standard input. May be repeated.",
 )
 @click.option(
@@ -135,7 +137,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
       closeby discover labels -f nodes.yaml --key example.com/rack,example.com/row -o topology
     """
     from closeby.cli.discover_output import publish
-    from closeby.discovery.labels import NETWORK_LABELS, PRESETS, family_of, read_labels
+    from closeby.discovery.labels import PRESETS, family_of, read_labels
     from closeby.objects.decoding.label_keys import is_label_key
     from closeby.objects.manifests import read_manifests
 
@@ -144,11 +146,13 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
             tiers = (f"{one.tiers}N",) if one.tiers else ()
             click.echo(f"{one.name}: {', '.join((*one.labels, *tiers))}")
         return
+    if not paths:
+        raise click.UsageError("give the nodes with -f PATH, as `kubectl get nodes -o yaml` prints them")
     if preset is not None and own is not None:
         raise click.UsageError("--preset and --key both say which labels: give one of them")
     if preset is not None and preset not in PRESETS:
         raise Unusable(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
-    family = NETWORK_LABELS if preset is None else PRESETS[preset]
+    family = PRESETS["network-labels" if preset is None else preset]
     if own is not None:
         keys = tuple(key.strip() for key in own.split(","))
         wrong = [key for key in keys if not is_label_key(key)]
@@ -169,7 +173,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
 
 
 def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen) -> None:
-    from closeby.cli.discover_output import publish, read
+    from closeby.cli.discover_output import publish
     from closeby.discovery.places import read_names
 
     if chosen.watch is not None and file == _STDIN:
@@ -179,11 +183,4 @@ def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen)
         names = None if names_path is None else read_names(names_path, read_text(names_path))
         return reader(STDIN_NAME if file == _STDIN else file, read_text(file), keys, names)
 
-    if chosen.keys is None and chosen.output == "topology":
-        # The keys of this Topology depend on what there is: with accelerator domains there is a level more.
-        from closeby.discovery.assembling import level_keys
-
-        found = read(lambda: discover(None))
-        publish(lambda keys: found, chosen._replace(keys=level_keys(found, None)))
-        return
     publish(discover, chosen)

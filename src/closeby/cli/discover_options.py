@@ -8,7 +8,9 @@ import click
 from closeby.cli.options import Command, connects
 from closeby.objects.decoding.label_keys import is_label_key
 
-FORMS = ("table", "json", "yaml", "topology", "labels")
+#: Files of other tools, in which findings can be written.
+EXCHANGED = ("slurm", "slurm-block", "slurm-yaml", "topograph")
+FORMS = ("table", "json", "yaml", "topology", "labels", *EXCHANGED)
 #: Rounds after which a node that is found no more loses its labels.
 MISSES = 3
 
@@ -52,7 +54,8 @@ def discovers(command: Command) -> Command:
         type=click.Choice(FORMS),
         default="table",
         show_default=True,
-        help="Form of the output; topology is a Topology object, labels a partial Node per node.",
+        help="Form of the output; topology is a Topology object, labels a partial Node per node, slurm and "
+        "slurm-block a topology.conf, slurm-yaml a topology.yaml, topograph its graph in JSON.",
     )
     @click.option(
         "--labels",

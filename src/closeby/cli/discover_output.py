@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from closeby.cli.discover_options import Chosen
+from closeby.cli.discover_options import EXCHANGED, Chosen
 from closeby.cli.inputs import Unusable
+from closeby.discovery.assembling import ALL_LEVELS, level_keys
 from closeby.discovery.findings import Findings
-from closeby.discovery.labelling import keys_of, node_manifests, topology_manifest
+from closeby.discovery.labelling import node_manifests, topology_manifest
 from closeby.discovery.unreadable import Unreadable
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def publish(discover: Discover, chosen: Chosen) -> None:
 
         apply(click.get_current_context().info_name or "", discover, chosen)
         return
-    show(read(lambda: discover(chosen.keys)), chosen)
+    # A file of another tool takes all levels, whatever nodes can be labelled with.
+    keys = ALL_LEVELS if chosen.output in EXCHANGED else chosen.keys
+    show(read(lambda: discover(keys)), chosen)
 
 
 def read(source: Callable[[], T]) -> T:
@@ -53,9 +56,14 @@ def show(findings: Findings, chosen: Chosen) -> None:
     if chosen.output in ("topology", "labels"):
         from closeby.report.discovery_view import manifests_text
 
-        keys = keys_of(len(findings.levels), chosen.keys)
+        keys = level_keys(findings, chosen.keys)
         shown = [topology_manifest(keys)] if chosen.output == "topology" else node_manifests(findings)
         click.echo(manifests_text(shown), nl=False)
+        return
+    if chosen.output in EXCHANGED:
+        from closeby.discovery.exchange import WRITERS
+
+        click.echo(WRITERS[chosen.output](findings), nl=False)
         return
 
     def views() -> "Iterable[RenderableType]":

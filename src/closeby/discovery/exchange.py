@@ -1,0 +1,131 @@
+"""Files of networks by their kind: which reader reads a file, and which writer writes findings."""
+
+import io
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from closeby.discovery.accelerators import read_nvidia_smi
+from closeby.discovery.assembling import has_domains
+from closeby.discovery.clouds import read_aws, read_gcp, read_oci
+from closeby.discovery.fabric_findings import fabric_findings, read_scans
+from closeby.discovery.findings import Findings
+from closeby.discovery.slurm import read_slurm
+from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
+from closeby.discovery.topograph import read_topograph, topograph_text
+from closeby.discovery.unreadable import Unreadable, read_json
+from closeby.objects.decoding.errors import explain, field_path
+
+#: Reads a file, given its name, its text and label keys (None for the default ones).
+Reader = Callable[[str, str, Sequence[str] | None], Findings]
+
+_JSON_START: Final = re.compile(r"\s*[{\[]")
+_SLURM_LINE: Final = re.compile(r"^\s*(SwitchName|BlockName)\s*=", re.IGNORECASE | re.MULTILINE)
+_SLURM_YAML: Final = re.compile(r"^-\s*topology\s*:", re.MULTILINE)
+_MODEL_YAML: Final = re.compile(r"^(switches|blocks)\s*:", re.MULTILINE)
+_SCAN_LINE: Final = re.compile(r"^(switchguid=|caguid=|Switch\t|Ca\t|(SW|CA)\s+\d)", re.MULTILINE)
+_SMI_LINE: Final = re.compile(r"^[A-Za-z0-9][\w.-]*:\s*[A-Za-z0-9-]+\s*,\s*\d+\s*$", re.MULTILINE)
+
+
+def slurm_text(findings: Findings) -> str:
+    """A ``topology.conf``: the tree of switches, or blocks where there are only accelerator domains."""
+    first = int(has_domains(findings))
+    switches = any(one is not None for node in findings.nodes.values() for one in node.path[first:])
+    return slurm_tree_text(findings) if switches or not first else slurm_block_text(findings)
+
+
+#: Forms of other tools in which findings can be written.
+WRITERS: Final[Mapping[str, Callable[[Findings], str]]] = MappingProxyType(
+    {
+        "slurm": slurm_text,
+        "slurm-block": slurm_block_text,
+        "slurm-yaml": slurm_yaml_text,
+        "topograph": topograph_text,
+    }
+)
+
+
+def read_findings(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
+    """Findings as ``closeby discover -o json`` prints them; they have their labels, whatever ``keys`` says.
+
+    Raises:
+        Unreadable: it is something else.
+    """
+    value = read_json(file, text)
+    try:
+        return msgspec.convert(value, Findings)
+    except msgspec.ValidationError as error:
+        problem = explain(error, value, {})
+        remedy = problem.remedy or "give what `closeby discover … -o json` prints"
+        raise Unreadable(file, problem.message, remedy, field=field_path(problem.path)) from error
+
+
+def _read_scan(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
+    scans = read_scans([(file, io.BytesIO(text.encode()))])
+    return fabric_findings(file, scans, keys=None if keys is None else tuple(keys))
+
+
+#: Readers by the name of the kind, which is that of the source.
+READERS: Final[Mapping[str, Reader]] = MappingProxyType(
+    {
+        "findings": read_findings,
+        "ibnetdiscover": _read_scan,
+        "slurm": read_slurm,
+        "topograph": read_topograph,
+        "aws": read_aws,
+        "gcp": read_gcp,
+        "oci": read_oci,
+        "nvidia-smi": read_nvidia_smi,
+    }
+)
+
+
+def kind_of(file: str, text: str) -> str:
+    """The kind of a file by what it holds.
+
+    Raises:
+        Unreadable: it is of no known kind.
+    """
+    kind = _kind_of_json(file, text) if _JSON_START.match(text) else _kind_of_text(text)
+    if kind is None:
+        known = ", ".join(READERS)
+        raise Unreadable(file, "is of no known kind", f"name it with --from, one of {known}")
+    return kind
+
+
+def _kind_of_text(text: str) -> str | None:
+    for kind, pattern in (
+        ("slurm", _SLURM_LINE),
+        ("slurm", _SLURM_YAML),
+        ("topograph", _MODEL_YAML),
+        ("ibnetdiscover", _SCAN_LINE),
+        ("nvidia-smi", _SMI_LINE),
+    ):
+        if pattern.search(text):
+            return kind
+    return None
+
+
+def _kind_of_json(file: str, text: str) -> str | None:
+    value = read_json(file, text)
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if not isinstance(value, dict):
+        return None
+    for kind, signs in (
+        ("findings", {"levels", "nodes"}),
+        ("topograph", {"instances"}),
+        ("aws", {"Instances"}),
+        ("aws", {"InstanceId", "NetworkNodes"}),
+        ("gcp", {"resourceStatus"}),
+        ("gcp", {"items", "kind"}),
+        ("oci", {"data"}),
+        ("slurm", {"topology"}),
+    ):
+        if signs <= set(value):
+            return kind
+    return "oci" if "local-block-id" in json.dumps(value)[:10_000] else None

@@ -1,0 +1,116 @@
+"""Findings out of the labels that nodes already carry, of one family that somebody names, never by guess."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from closeby.discovery.assembling import warning, with_accelerator
+from closeby.discovery.findings import Findings, FoundNode, LinkQuality
+from closeby.discovery.label_values import label_value
+from closeby.discovery.labelling import level_names
+from closeby.objects.nodes import Node
+from closeby.objects.reasons import Condition
+from closeby.topology.natural import natural_key
+from closeby.topology.network_labels import NetworkLabels, read_network_labels
+from closeby.topology.presets import EKS, NETWORK_LABELS, LabelFamily
+from closeby.topology.presets import PRESETS as KNOWN
+
+#: Oracle's labels on OKE, closest first.
+OKE: Final = LabelFamily(
+    name="oke",
+    labels=("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
+)
+#: NVLink partitions as NVIDIA's GPU feature discovery names them, ``<ClusterUUID>.<CliqueID>``.
+GPU_CLIQUE: Final = LabelFamily(
+    name="gpu-clique", labels=("nvidia.com/gpu.clique",), accelerator="nvidia.com/gpu.clique"
+)
+#: EKS with UltraServers, as HyperPod labels them.
+EKS_ULTRASERVER: Final = LabelFamily(
+    name="eks-ultraserver",
+    labels=("topology.k8s.aws/ultraserver-id", *EKS.labels),
+    accelerator="topology.k8s.aws/ultraserver-id",
+)
+#: EKS with capacity blocks, which are the UltraServers of EC2's own description.
+EKS_CAPACITY_BLOCK: Final = LabelFamily(
+    name="eks-capacity-block",
+    labels=("topology.k8s.aws/capacity-block-id", *EKS.labels),
+    accelerator="topology.k8s.aws/capacity-block-id",
+)
+
+#: All families by name.
+PRESETS: Final[Mapping[str, LabelFamily]] = MappingProxyType(
+    {**KNOWN, **{one.name: one for one in (OKE, GPU_CLIQUE, EKS_ULTRASERVER, EKS_CAPACITY_BLOCK)}}
+)
+
+
+class Labelled(NamedTuple):
+    """Findings, and the label keys of their levels."""
+
+    findings: Findings
+    keys: tuple[str, ...]
+
+
+def family_of(labels: Sequence[str]) -> LabelFamily:
+    """A family of any labels, closest first, whose values need not be unique."""
+    return LabelFamily(name="labels", labels=tuple(labels), unique=False)
+
+
+def read_labels(
+    nodes: Sequence[Node], family: LabelFamily = NETWORK_LABELS, keys: Sequence[str] | None = None
+) -> Labelled:
+    """What the labels of one family say about all nodes, in natural order of their names.
+
+    Levels are ordered, and values that can't be trusted are left out, as the scheduler does it (see
+    ``network_labels``). Labels keep their keys unless ``keys`` names others, closest first.
+    """
+    read = read_network_labels(nodes, family)
+    own = [level.node_label for topology in read.topologies for level in reversed(topology.levels)]
+    if family.accelerator in own:
+        own.remove(family.accelerator)
+        own.insert(0, family.accelerator)
+    ignored = {
+        label: names
+        for topology in read.topologies
+        for label, names in read.ignored.get(topology.name, {}).items()
+    }
+    used = tuple(own if keys is None else with_accelerator(keys, family.accelerator in own))[: len(own)]
+    own = own[: len(used)]
+    found = {}
+    for node in sorted(nodes, key=lambda one: natural_key(one.name)):
+        path = tuple(
+            None if node.name in ignored.get(label, ()) else node.labels.get(label) or None for label in own
+        )
+        found[node.name] = _node(path, own, used, read)
+    findings = Findings(
+        levels=level_names(used),
+        nodes=found,
+        warnings=(*read.conditions, *_unlabelled(nodes, family, own)),
+    )
+    return Labelled(findings, used)
+
+
+def _node(
+    path: tuple[str | None, ...], own: Sequence[str], keys: Sequence[str], read: NetworkLabels
+) -> FoundNode:
+    quality = {}
+    for label, switch in zip(own, path, strict=True):
+        one = None if switch is None else read.quality.get((label, switch))
+        if switch is not None and one is not None and (one.latency, one.bandwidth) != (None, None):
+            quality[switch] = LinkQuality(latency=one.latency, bandwidth=one.bandwidth)
+    while path and path[-1] is None:
+        path = path[:-1]
+    labels = {key: label_value(name) for key, name in zip(keys, path, strict=False) if name is not None}
+    return FoundNode(path=path, labels=labels, qos=quality)
+
+
+def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) -> Sequence[Condition]:
+    """Says so when no node has a label of the family, and which families there are instead."""
+    if own or not nodes:
+        return ()
+    others = [
+        other.name
+        for other in PRESETS.values()
+        if other is not family and any(other.place(key) is not None for node in nodes for key in node.labels)
+    ]
+    remedy = f"there are labels of {', '.join(others)}; choose one" if others else "label the nodes first"
+    return (warning("Network", f"no node has a usable label of {family.name}", remedy),)
