@@ -67,7 +67,7 @@ class Proxy:
     url: str = ""
     seen: Counter[str] = field(default_factory=Counter)
     refused: Counter[int] = field(default_factory=Counter)
-    chance: Callable[[str, str], Fault | None] | None = None
+    chance: Callable[[str, str], "Fault | Act | None"] | None = None
     _rules: list[_Rule] = field(default_factory=list)
     _streams: dict[asyncio.Task[None], web.Request] = field(default_factory=dict)
 

@@ -1,0 +1,187 @@
+"""What is on the way when the lead, the end, or a change of the world comes in between."""
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined
+from tests.kube.faulty_proxy import Act, Fault, Refuse, Silence
+from tests.kube.live import through_proxy
+from tests.kube.live_world import (
+    World,
+    behind_proxy,
+    group_of,
+    host,
+    planned,
+    replica,
+    until,
+)
+
+#: Seconds that the server takes for a binding.
+SLOW = 0.4
+MANY = 20 * 60
+
+
+@pytest.mark.slow
+def test_nothing_is_bound_once_the_lead_may_be_another_ones(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Hundreds of bindings wait for their turn when the Lease can't be renewed any more."""
+    hosts = [host(f"h{i}") for i in range(20)]
+    bindings: list[float] = []
+    renewals: list[float] = []
+    cut = False
+
+    async def slow() -> None:
+        await asyncio.sleep(SLOW)
+        bindings.append(time.monotonic())
+
+    def chance(method: str, path: str) -> Fault | Act | None:
+        if method == "POST" and "/binding" in path:
+            return slow
+        if method == "PUT" and "/leases/" in path:
+            if cut:
+                return Refuse(503)
+            renewals.append(time.monotonic())
+        return None
+
+    async def run() -> None:
+        nonlocal cut
+        async with behind_proxy(control_plane, namespace, *hosts) as (it, proxy):
+            proxy.chance = chance
+            async with replica(it, proxy, tmp_path, "--no-events") as process:
+                await until(lambda: _any(renewals))
+                await it.create(*(it.pod(f"p{i}", 0, cpu="1m") for i in range(MANY)))
+                await until(lambda: _any(bindings))
+                cut = True
+                assert await asyncio.to_thread(process.wait, 40) == 1
+            assert len(bindings) < MANY
+            # The Lease is valid for 10 s after its last renewal; what was sent just before may end after.
+            assert bindings[-1] - renewals[-1] < 10.0 + SLOW
+
+    async def _any(moments: list[float]) -> bool:
+        return bool(moments)
+
+    asyncio.run(run())
+
+
+def test_what_waits_for_its_turn_is_not_sent_any_more_at_the_end(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    hosts = [host(f"h{i}") for i in range(20)]
+
+    async def slow() -> None:
+        await asyncio.sleep(SLOW)
+
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, *hosts) as (it, proxy):
+            proxy.chance = lambda method, path: slow if method == "POST" and "/binding" in path else None
+            async with it.scheduling():
+                await it.create(*(it.pod(f"p{i}", 0, cpu="1m") for i in range(400)))
+
+                async def sent() -> bool:
+                    return proxy.count("POST", "/binding") >= 32
+
+                await until(sent)
+                before, began = proxy.count("POST", "/binding"), time.monotonic()
+            assert time.monotonic() - began < 5.0
+            assert proxy.count("POST", "/binding") - before <= 32
+
+    asyncio.run(run())
+
+
+def test_a_replica_whose_watches_are_dead_looks_before_it_leads(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """It has not heard of the plan, nor of the bindings; by what it knows, another rack would be better."""
+    hosts = [host(f"r0-{i}", "r0", 4) for i in range(3)]
+
+    async def run() -> None:
+        async with (
+            behind_proxy(control_plane, namespace, *hosts) as (it, proxy),
+            through_proxy(control_plane.access()) as (other, _),
+            replica(it, proxy, tmp_path) as first,
+        ):
+
+            async def leads() -> bool:
+                found = await it.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+                return any(one["spec"].get("holderIdentity") for one in found["items"])
+
+            async def watches() -> bool:
+                return other.count("WATCH", "/podgroups") > 0 and other.count("WATCH", "/pods") > 0
+
+            await until(leads)
+            for member in range(3, 8):
+                proxy.inject("POST", f"/{namespace}/pods/g-{member}/binding", Refuse(503), times=1000)
+            # More than there are, so that nobody begins while both hear of it.
+            await it.create(*(it.pod(f"g-{i}", 1, gang="g") for i in range(8)))
+            await it.create_group("g", 9, required="rack")
+            async with replica(it, other, tmp_path):
+                await until(watches)
+                await asyncio.sleep(2.0)
+                # The second one hears that eight are enough; the first one can't begin before it is deaf.
+                proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=8)
+                await it.change_group("g", {"spec": {"minMember": 8}})
+                await asyncio.sleep(1.0)
+                for kind in ("/podgroups", "/pods"):
+                    other.inject("WATCH", kind, Silence(), times=1000)
+                other.end_streams()
+                await it.bound(3)
+                promised = planned(await group_of(it, "g"))
+                assert len(promised) == 8
+                async with joined(it.api, [host("r2-0", "r2", 8)]):
+                    await asyncio.sleep(1.0)
+                    first.send_signal(signal.SIGKILL)
+                    assert await it.bound(8, 45) == promised
+
+    asyncio.run(run())
+
+
+def test_a_node_that_goes_while_the_plan_can_not_be_written(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            behind_proxy(control_plane, namespace, host("other", "r1", 4)) as (it, proxy),
+            it.scheduling(),
+        ):
+            proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
+            async with joined(it.api, [host("gone", "r0", 3)]):
+                await asyncio.sleep(0.5)
+                await it.gang("g", 3, required="rack")
+
+                async def tried() -> bool:
+                    return proxy.count("PATCH", "/podgroups/g/status") > 3
+
+                await until(tried)
+            await asyncio.sleep(1.0)
+            proxy.forgive()
+            assert set((await it.bound(3)).values()) == {"other"}
+
+    asyncio.run(run())
+
+
+def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, host("n", "r1", 8)) as (it, proxy), it.scheduling():
+            for member in (2, 3):
+                proxy.inject("POST", f"/{namespace}/pods/g-{member}/binding", Refuse(503), times=1000)
+            await it.gang("g", 4, required="rack")
+            await it.bound(2)
+            await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g")
+            await it.create_group("g", 4, required="rack")
+            await until(lambda: _planned(it, 4))
+            proxy.forgive()
+            await it.bound(4)
+            await until(lambda: _planned(it, 0))
+
+    async def _planned(it: World, number: int) -> bool:
+        return len(planned(await group_of(it, "g"))) == number
+
+    asyncio.run(run())
