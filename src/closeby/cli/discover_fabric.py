@@ -11,7 +11,7 @@ import click
 from closeby.cli.discover_options import Chosen, discovers
 from closeby.discovery.device_names import NameMap, read_names
 from closeby.discovery.findings import Findings
-from closeby.discovery.unreadable import STDIN_NAME, Unreadable, read_text
+from closeby.discovery.unreadable import STDIN_NAME, UnreadableError, read_text
 
 _STDIN = "-"
 
@@ -92,7 +92,7 @@ def _opened(
     for path in files:
         if path == _STDIN:
             if sys.stdin is None:
-                raise Unreadable(STDIN_NAME, "is closed", "give a file")
+                raise UnreadableError(STDIN_NAME, "is closed", "give a file")
             yield STDIN_NAME, sys.stdin.buffer
             continue
         yield path, stack.enter_context(_opened_file(path))
@@ -102,7 +102,7 @@ def _opened_file(path: str) -> BinaryIO:
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise Unreadable(path, f"can't be read: {error.strerror or error}", "check the path") from error
+        raise UnreadableError(path, f"can't be read: {error.strerror or error}", "check the path") from error
 
 
 def _named(path: str) -> str:

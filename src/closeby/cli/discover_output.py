@@ -10,7 +10,7 @@ from closeby.cli.inputs import Unusable
 from closeby.discovery.assembling import ALL_LEVELS, level_keys
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import node_manifests, topology_manifest
-from closeby.discovery.unreadable import Unreadable
+from closeby.discovery.unreadable import UnreadableError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,7 +45,7 @@ def read(source: Callable[[], T]) -> T:
     """
     try:
         return source()
-    except Unreadable as error:
+    except UnreadableError as error:
         raise Unusable(str(error)) from error
 
 

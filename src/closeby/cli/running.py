@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from closeby.discovery.unreadable import Unreadable, shown
+from closeby.discovery.unreadable import UnreadableError, shown
 
 #: Of what the program complains about, for messages.
 _SHOWN: Final = 300
@@ -26,24 +26,28 @@ def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
     """What ``program`` printed, once it ended; it lies in a file that is gone afterwards.
 
     Raises:
-        Unreadable: there is no such program, it failed, or took longer than ``timeout`` (seconds).
+        UnreadableError: there is no such program, it failed, or took longer than ``timeout`` (seconds).
     """
     path = shutil.which(program)
     if path is None:
-        raise Unreadable(
+        raise UnreadableError(
             program, "is not installed here", "install infiniband-diags, or give a file with what it prints"
         )
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complaints:
         try:
             running = subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=printed, stderr=complaints)
         except OSError as error:
-            raise Unreadable(program, f"can't be run: {error.strerror or error}", "check the path") from error
+            raise UnreadableError(
+                program, f"can't be run: {error.strerror or error}", "check the path"
+            ) from error
         _running.append(running)
         try:
             code = running.wait(timeout)
         except subprocess.TimeoutExpired as error:
             message = f"did not end within {timeout:g} seconds"
-            raise Unreadable(program, message, "check the fabric, or allow more with --timeout") from error
+            raise UnreadableError(
+                program, message, "check the fabric, or allow more with --timeout"
+            ) from error
         finally:
             running.kill()
             running.wait()
@@ -52,6 +56,8 @@ def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
             complaints.seek(0)
             lines = complaints.read(1 << 16).decode(errors="replace").strip().splitlines()
             said = f": {shown(lines[-1][:_SHOWN])}" if lines else ""
-            raise Unreadable(program, f"failed with exit code {code}{said}", "run it by hand to see more")
+            raise UnreadableError(
+                program, f"failed with exit code {code}{said}", "run it by hand to see more"
+            )
         printed.seek(0)
         yield printed

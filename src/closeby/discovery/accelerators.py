@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings
-from closeby.discovery.unreadable import Unreadable, shown
+from closeby.discovery.unreadable import UnreadableError, shown
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
 
@@ -42,7 +42,7 @@ def read_nvidia_smi(
     host whose GPUs do not agree, or that has no fabric, has no domain, and a warning says so.
 
     Raises:
-        Unreadable: a line has no host and none is given, or not one line is of this form.
+        UnreadableError: a line has no host and none is given, or not one line is of this form.
     """
     domains: dict[str, set[str]] = {}
     odd: dict[str, str] = {}
@@ -57,7 +57,7 @@ def read_nvidia_smi(
         domains.setdefault(node, set()).update({domain} if domain else ())
     if not understood:
         first = next(iter(odd.values()), "it is empty")
-        raise Unreadable(
+        raise UnreadableError(
             file, f"has no line of a cluster UUID and a clique: {first}", f"give what `{QUERY}` prints"
         )
     warnings = list(_warnings(domains, odd))
@@ -79,7 +79,9 @@ def _lines(file: str, text: str, host: str | None) -> Iterator[_Said]:
         prefixed = _PREFIXED.fullmatch(line)
         if prefixed is None and host is None:
             message = f"{shown(line)} does not say which host it is from"
-            raise Unreadable(file, message, "gather it with pdsh, or name the host with --host", line=number)
+            raise UnreadableError(
+                file, message, "gather it with pdsh, or name the host with --host", line=number
+            )
         whose = host if prefixed is None or host is not None else prefixed[1]
         rest = line if prefixed is None else (prefixed[2] or "").strip()
         if whose is not None and rest and not _HEADER.fullmatch(rest):

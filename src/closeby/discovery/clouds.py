@@ -9,7 +9,7 @@ from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import Unreadable, kind, mappings, read_json, text_of
+from closeby.discovery.unreadable import UnreadableError, kind, mappings, read_json, text_of
 from closeby.objects.decoding.errors import Path, field_path
 
 Entry = Mapping[str, object]
@@ -27,7 +27,7 @@ def read_aws(
     Instances may have three or four network nodes; they meet at the root.
 
     Raises:
-        Unreadable: it can't be read, or describes no instance.
+        UnreadableError: it can't be read, or describes no instance.
     """
     value = read_json(file, text)
     collected = Collected(names)
@@ -38,10 +38,10 @@ def read_aws(
             nodes = []
         if not isinstance(nodes, list) or not all(isinstance(one, str) for one in nodes):
             field = field_path((*path, "NetworkNodes"))
-            raise Unreadable(file, "must be a list of names, root first", field=field)
+            raise UnreadableError(file, "must be a list of names, root first", field=field)
         if len(nodes) > MOST_LEVELS:
             field = field_path((*path, "NetworkNodes"))
-            raise Unreadable(file, f"has more than {MOST_LEVELS} network nodes", field=field)
+            raise UnreadableError(file, f"has more than {MOST_LEVELS} network nodes", field=field)
         place = tuple(one or None for one in reversed(nodes))
         collected.add(instance, place, text_of(file, entry, "CapacityBlockId", path))
     _incomplete(value, "NextToken", collected)
@@ -54,7 +54,7 @@ def read_gcp(
     """``gcloud compute instances list --format=json``: subblock, block and cluster of each physical host.
 
     Raises:
-        Unreadable: it can't be read, or describes no instance.
+        UnreadableError: it can't be read, or describes no instance.
     """
     value = read_json(file, text)
     collected = Collected(names)
@@ -79,7 +79,7 @@ def read_oci(
     Keys are read as the command line writes them (``local-block-id``) and as the API does (``localBlockId``).
 
     Raises:
-        Unreadable: it can't be read, or describes no instance.
+        UnreadableError: it can't be read, or describes no instance.
     """
     value = read_json(file, text)
     collected = Collected(names)
@@ -130,7 +130,7 @@ def _pages(file: str, value: object, key: str, command: str) -> Found:
     """The entries under ``key`` of one answer, of a list of answers, or of a bare list."""
     if isinstance(value, dict):
         if key not in value:
-            raise Unreadable(file, f"has no {key}", f"give what `{command}` prints as JSON")
+            raise UnreadableError(file, f"has no {key}", f"give what `{command}` prints as JSON")
         yield from mappings(file, value[key], (key,))
         return
     for path, entry in mappings(file, value, ()):
@@ -143,7 +143,7 @@ def _pages(file: str, value: object, key: str, command: str) -> Found:
 def _required(file: str, entry: Entry, key: str, path: Path) -> str:
     value = text_of(file, entry, key, path)
     if value is None:
-        raise Unreadable(file, "is missing", field=field_path((*path, key)))
+        raise UnreadableError(file, "is missing", field=field_path((*path, key)))
     return value
 
 
@@ -152,7 +152,9 @@ def _inner(file: str, entry: Entry, key: str, path: Path) -> Entry:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Unreadable(file, f"must be a mapping, but is {kind(value)}", field=field_path((*path, key)))
+        raise UnreadableError(
+            file, f"must be a mapping, but is {kind(value)}", field=field_path((*path, key))
+        )
     return value
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from closeby.discovery.fabric import Device, DeviceKind, Fabric
 from closeby.discovery.label_values import is_label_value
-from closeby.discovery.unreadable import Unreadable, shown
+from closeby.discovery.unreadable import UnreadableError, shown
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.natural import natural_key
 
@@ -53,7 +53,7 @@ def read_names(file: str, text: str) -> NameMap:
     """A map file: a line ``GUID "name"`` per adapter, system or switch; # starts a comment.
 
     Raises:
-        Unreadable: a line is something else, or a GUID is given two names.
+        UnreadableError: a line is something else, or a GUID is given two names.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -62,11 +62,11 @@ def read_names(file: str, text: str) -> NameMap:
         parts = _MAP_LINE.fullmatch(line.strip())
         if parts is None:
             remedy = 'write lines such as: 0x2c5eab0300b87b40 "node-1"'
-            raise Unreadable(file, f"{shown(line.strip())} is no GUID with a name", remedy, line=number)
+            raise UnreadableError(file, f"{shown(line.strip())} is no GUID with a name", remedy, line=number)
         guid, name = parts[1].lower().rjust(16, "0"), parts[3].strip('"')
         if found.setdefault(guid, name) != name:
             message = f"{guid} is named {found[guid]} and {name}"
-            raise Unreadable(file, message, "leave one of them out", line=number)
+            raise UnreadableError(file, message, "leave one of them out", line=number)
     return found
 
 

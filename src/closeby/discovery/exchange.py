@@ -1,7 +1,6 @@
 """Files of networks by their kind: which reader reads a file, and which writer writes findings."""
 
 import io
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
 from closeby.discovery.topograph import read_topograph, topograph_text
-from closeby.discovery.unreadable import Unreadable, read_json
+from closeby.discovery.unreadable import UnreadableError, read_json
 from closeby.objects.decoding.errors import explain, field_path
 
 #: Reads a file, given its name, its text and label keys (None for the default ones).
@@ -53,7 +52,7 @@ def read_findings(file: str, text: str, keys: Sequence[str] | None = None) -> Fi
     """Findings as ``closeby discover -o json`` prints them; they have their labels, whatever ``keys`` says.
 
     Raises:
-        Unreadable: it is something else.
+        UnreadableError: it is something else.
     """
     value = read_json(file, text)
     try:
@@ -61,7 +60,7 @@ def read_findings(file: str, text: str, keys: Sequence[str] | None = None) -> Fi
     except msgspec.ValidationError as error:
         problem = explain(error, value, {})
         remedy = problem.remedy or "give what `closeby discover … -o json` prints"
-        raise Unreadable(file, problem.message, remedy, field=field_path(problem.path)) from error
+        raise UnreadableError(file, problem.message, remedy, field=field_path(problem.path)) from error
 
 
 def _read_scan(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
@@ -88,12 +87,12 @@ def kind_of(file: str, text: str) -> str:
     """The kind of a file by what it holds.
 
     Raises:
-        Unreadable: it is of no known kind.
+        UnreadableError: it is of no known kind.
     """
     kind = _kind_of_json(file, text) if _JSON_START.match(text) else _kind_of_text(text)
     if kind is None:
         known = ", ".join(READERS)
-        raise Unreadable(file, "is of no known kind", f"name it with --from, one of {known}")
+        raise UnreadableError(file, "is of no known kind", f"name it with --from, one of {known}")
     return kind
 
 
@@ -124,8 +123,9 @@ def _kind_of_json(file: str, text: str) -> str | None:
         ("gcp", {"resourceStatus"}),
         ("gcp", {"items", "kind"}),
         ("oci", {"data"}),
+        ("oci", {"local-block-id"}),
         ("slurm", {"topology"}),
     ):
         if signs <= set(value):
             return kind
-    return "oci" if "local-block-id" in json.dumps(value)[:10_000] else None
+    return None

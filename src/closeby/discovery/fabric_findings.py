@@ -12,7 +12,7 @@ from closeby.discovery.ibnetdiscover import read_scan
 from closeby.discovery.labelling import find
 from closeby.discovery.link_quality import degraded, uplinks
 from closeby.discovery.trees import Trees, grow_trees
-from closeby.discovery.unreadable import Unreadable
+from closeby.discovery.unreadable import UnreadableError
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
 
@@ -28,7 +28,7 @@ def read_scans(scans: Iterable[tuple[str, BinaryIO]]) -> Scans:
     """Joins scans, given by name and open stream.
 
     Raises:
-        Unreadable: one of them can't be used.
+        UnreadableError: one of them can't be used.
     """
     builder = FabricBuilder()
     warnings = [warning for name, stream in scans for warning in read_scan(name, stream, builder)]
@@ -49,7 +49,7 @@ def fabric_findings(
     ``source`` says where the scans come from, for messages.
 
     Raises:
-        Unreadable: no host is known by name.
+        UnreadableError: no host is known by name.
     """
     fabric = scans.fabric
     links = neighbours(fabric)
@@ -57,9 +57,9 @@ def fabric_findings(
     trees = grow_trees(fabric, links, named)
     if not any(trees.places.values()):
         if adapters is not None and named.others:
-            raise Unreadable(source, f"no adapter matches {adapters}", "choose others with --adapters")
+            raise UnreadableError(source, f"no adapter matches {adapters}", "choose others with --adapters")
         remedy = 'name them in a file of lines such as 0xGUID "node-1", and give it with --map'
-        raise Unreadable(source, "no host is known by its adapters' descriptions", remedy)
+        raise UnreadableError(source, "no host is known by its adapters' descriptions", remedy)
     up = uplinks(trees, links, named)
     warnings = (*scans.warnings, *named.warnings, *trees.warnings, *degraded(trees, links, named, up))
     return find(

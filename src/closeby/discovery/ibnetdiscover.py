@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from closeby.discovery.fabric import Device, DeviceKind, End, FabricBuilder, cable
-from closeby.discovery.unreadable import Unreadable, shown
+from closeby.discovery.unreadable import UnreadableError, shown
 from closeby.objects.reasons import Condition, Reason
 
 #: No line of a scan is longer; descriptions have at most 64 bytes.
@@ -58,7 +58,7 @@ def read_scan(name: str, stream: BinaryIO, builder: FabricBuilder) -> tuple[Cond
     ``name`` is the file's, for messages.
 
     Raises:
-        Unreadable: it is no scan, or has no switch or no adapter.
+        UnreadableError: it is no scan, or has no switch or no adapter.
     """
     reader = _Reader(name, builder)
     for number, line in _lines(name, stream):
@@ -91,7 +91,7 @@ class _Reader:
             return
         if _HEADINGS.match(line) is None:
             if self._told == 0 and _INVENTORY.match(line):
-                raise Unreadable(
+                raise UnreadableError(
                     self._name, "is an inventory (-l), which does not tell of cables", _REMEDY, line=number
                 )
             self._strange.append(number)
@@ -107,7 +107,7 @@ class _Reader:
             raise self._error("is no scan of a fabric", self._strange[0])
         for kind, word in ((DeviceKind.SWITCH, "switch"), (DeviceKind.ADAPTER, "host")):
             if kind not in self._kinds:
-                raise Unreadable(
+                raise UnreadableError(
                     self._name,
                     f"holds no {word}, so the scan failed or saw nothing",
                     "check that the port it started from is up, and scan again",
@@ -203,8 +203,8 @@ class _Reader:
         if problem not in self._problems[-2:]:
             self._problems.append(problem)
 
-    def _error(self, message: str, line: int) -> Unreadable:
-        return Unreadable(self._name, message, _REMEDY, line=line)
+    def _error(self, message: str, line: int) -> UnreadableError:
+        return UnreadableError(self._name, message, _REMEDY, line=line)
 
 
 def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
@@ -214,7 +214,7 @@ def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
             if b"\0" in line:
-                raise Unreadable(
+                raise UnreadableError(
                     name,
                     "is binary and no text",
                     "of a cache of ibnetdiscover give what `ibnetdiscover --load-cache FILE` prints",
@@ -222,12 +222,12 @@ def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
             if len(line) > LONGEST_LINE:
                 start = shown(line[:80].decode(errors="replace"))
                 message = f"is no scan of a fabric: the line starts with {start}"
-                raise Unreadable(
+                raise UnreadableError(
                     name, f"{message} and is longer than {LONGEST_LINE} bytes", _REMEDY, line=number
                 )
             yield number, line.decode(errors="backslashreplace").rstrip("\r\n")
     except OSError as error:
-        raise Unreadable(name, f"can't be read: {error.strerror or error}", "check the path") from error
+        raise UnreadableError(name, f"can't be read: {error.strerror or error}", "check the path") from error
 
 
 def _guid(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import Place
-from closeby.discovery.unreadable import Unreadable, shown
+from closeby.discovery.unreadable import UnreadableError, shown
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
 
@@ -52,10 +52,10 @@ class Collected:
         """All that was collected. With ``from_above`` places of unequal depth meet at their coarsest level.
 
         Raises:
-            Unreadable: not one node was there.
+            UnreadableError: not one node was there.
         """
         if not self._places:
-            raise Unreadable(file, "describes no node", "check that it is the right file and not empty")
+            raise UnreadableError(file, "describes no node", "check that it is the right file and not empty")
         places = self._places
         if from_above:
             depth = max(map(len, places.values()))
@@ -86,7 +86,7 @@ def read_names(file: str, text: str) -> dict[str, str]:
     """A file of node names: a line per node with what the source calls it and its name in Kubernetes.
 
     Raises:
-        Unreadable: a line is something else, or names a thing twice.
+        UnreadableError: a line is something else, or names a thing twice.
     """
     names: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -96,9 +96,11 @@ def read_names(file: str, text: str) -> dict[str, str]:
         found = _NAME_LINE.fullmatch(content)
         if found is None:
             message = f"{shown(content)} is not an identifier and a name"
-            raise Unreadable(file, message, "write lines like: i-0123456789abcdef0 node-1", line=number)
+            raise UnreadableError(file, message, "write lines like: i-0123456789abcdef0 node-1", line=number)
         if names.setdefault(found[1], found[2]) != found[2]:
-            raise Unreadable(file, f"{shown(found[1])} has two names", "keep one of the two", line=number)
+            raise UnreadableError(
+                file, f"{shown(found[1])} has two names", "keep one of the two", line=number
+            )
     return names
 
 

@@ -8,7 +8,7 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.hostlists import HostlistError, Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch, find
 from closeby.discovery.slurm_yaml import read_topology_yaml
-from closeby.discovery.unreadable import Unreadable, shown
+from closeby.discovery.unreadable import UnreadableError, shown
 
 _COMMENT: Final = re.compile(r"(?<!\\)#.*")
 _PAIR: Final = re.compile(r'\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(?:"([^"]*)"|([^\s"]*))(?=\s|$)')
@@ -36,7 +36,7 @@ def read_slurm(
     ``topology`` names the one of several that a ``topology.yaml`` may hold.
 
     Raises:
-        Unreadable: it can't be read, or makes no sense (see ``slurm_trees.find``).
+        UnreadableError: it can't be read, or makes no sense (see ``slurm_trees.find``).
     """
     if file.endswith((".yaml", ".yml")):
         return find(read_topology_yaml(file, text, topology), keys)
@@ -49,7 +49,7 @@ def read_topology_conf(file: str, text: str) -> Declared:
     Keywords are read in any case; ``#`` begins a comment, and a backslash at its end continues a line.
 
     Raises:
-        Unreadable: a line can't be read, with its number.
+        UnreadableError: a line can't be read, with its number.
     """
     room = Room()
     switches: list[Switch] = []
@@ -77,7 +77,7 @@ def read_topology_conf(file: str, text: str) -> Declared:
             sizes = _sizes(file, line, next(iter(pairs.values())))
     if switches and blocks:
         message = "declares both switches and blocks, and Slurm reads only one kind"
-        raise Unreadable(file, message, "put them in two files", line=blocks[0].line)
+        raise UnreadableError(file, message, "put them in two files", line=blocks[0].line)
     return Declared(file=file, switches=tuple(switches), blocks=tuple(blocks), block_sizes=sizes)
 
 
@@ -108,12 +108,12 @@ def _pairs(file: str, line: int, content: str) -> dict[str, str]:
         found = _PAIR.match(content, end)
         if found is None:
             if content[end:].lstrip().lower().startswith("include"):
-                raise Unreadable(file, "includes another file", "put its lines here", line=line)
+                raise UnreadableError(file, "includes another file", "put its lines here", line=line)
             message = f"{shown(content[end:].strip())} is not keyword=value"
-            raise Unreadable(file, message, _FORM, line=line)
+            raise UnreadableError(file, message, _FORM, line=line)
         key = found[1].lower()
         if key in pairs:
-            raise Unreadable(file, f"{found[1]} is given twice", "keep one of the two", line=line)
+            raise UnreadableError(file, f"{found[1]} is given twice", "keep one of the two", line=line)
         pairs[key] = found[2] if found[2] is not None else found[3]
         end = found.end()
     return pairs
@@ -124,14 +124,14 @@ def _only(file: str, line: int, pairs: Mapping[str, str], known: tuple[str, ...]
         if key not in known:
             message = f"{shown(_SPELLED.get(key, key))} is not known here"
             remedy = f"known are {', '.join(_SPELLED[one] for one in known)}; {_FORM}"
-            raise Unreadable(file, message, remedy, line=line)
+            raise UnreadableError(file, message, remedy, line=line)
 
 
 def _name(file: str, line: int, pairs: Mapping[str, str], key: str) -> str:
     name = pairs[key]
     if not name or re.search(r"[\[\],\s]", name):
         message = f"{_SPELLED[key]} {shown(name)} is not a single name"
-        raise Unreadable(file, message, "declare one a line", line=line)
+        raise UnreadableError(file, message, "declare one a line", line=line)
     return name
 
 
@@ -140,12 +140,12 @@ def _names(file: str, line: int, pairs: Mapping[str, str], key: str, room: Room)
         return tuple(expand(pairs.get(key, ""), room))
     except HostlistError as error:
         message = f"{_SPELLED[key]}={shown(pairs[key])} {error}"
-        raise Unreadable(file, message, "write it like n[1-8,12]", line=line) from error
+        raise UnreadableError(file, message, "write it like n[1-8,12]", line=line) from error
 
 
 def _sizes(file: str, line: int, text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if len(parts) > _MOST_SIZES or not all(re.fullmatch(r"[1-9][0-9]{0,8}", part) for part in parts):
         message = f"BlockSizes={shown(text)} is not a list of whole numbers above zero"
-        raise Unreadable(file, message, "write it like 18,36,72", line=line)
+        raise UnreadableError(file, message, "write it like 18,36,72", line=line)
     return tuple(int(part) for part in parts)

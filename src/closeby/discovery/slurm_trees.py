@@ -8,7 +8,7 @@ from msgspec import Struct
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings, Link
 from closeby.discovery.labelling import Place
-from closeby.discovery.unreadable import Unreadable
+from closeby.discovery.unreadable import UnreadableError
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
 
@@ -51,14 +51,16 @@ def find(declared: Declared, keys: Sequence[str] | None = None) -> Findings:
     """What a topology of Slurm says about its nodes.
 
     Raises:
-        Unreadable: a name is declared twice, a child is not declared, switches lie in a circle, or there is
+        UnreadableError: a name is declared twice, a child is not declared, switches lie in a circle, or there is
             neither a switch nor a block.
     """
     if declared.switches:
         return _find_tree(declared, keys)
     if declared.blocks:
         return _find_blocks(declared, keys)
-    raise Unreadable(declared.file, "has neither a switch nor a block", "check that it is the right file")
+    raise UnreadableError(
+        declared.file, "has neither a switch nor a block", "check that it is the right file"
+    )
 
 
 def _find_tree(declared: Declared, keys: Sequence[str] | None) -> Findings:
@@ -78,7 +80,7 @@ def tree_places(file: str, declared: Sequence[Switch]) -> tuple[dict[str, Place]
     A switch lies as many levels above the nodes as its farthest leaf below makes it.
 
     Raises:
-        Unreadable: a name is declared twice, a child is not declared, or switches lie in a circle.
+        UnreadableError: a name is declared twice, a child is not declared, or switches lie in a circle.
     """
     switches = _by_name(file, declared)
     heights = _heights(file, switches)
@@ -102,13 +104,13 @@ def _by_name(file: str, entries: Sequence[Switch]) -> dict[str, Switch]:
     for entry in entries:
         if entry.name in found:
             message = f"switch {entry.name} is declared twice, first on line {found[entry.name].line}"
-            raise Unreadable(file, message, "keep one of the two", line=entry.line)
+            raise UnreadableError(file, message, "keep one of the two", line=entry.line)
         found[entry.name] = entry
     for entry in entries:
         for child in entry.switches:
             if child not in found:
                 message = f"switch {entry.name} has a child {child} that is not declared"
-                raise Unreadable(file, message, f"declare {child} too, or take it out", line=entry.line)
+                raise UnreadableError(file, message, f"declare {child} too, or take it out", line=entry.line)
     return found
 
 
@@ -126,7 +128,7 @@ def _heights(file: str, switches: Mapping[str, Switch]) -> dict[str, int]:
         heights[name] = 1 + max((heights[child] for child in switches[name].switches), default=0)
         if heights[name] > MOST_LEVELS:
             message = f"switch {name} lies more than {MOST_LEVELS} levels above its leaves"
-            raise Unreadable(file, message, "Slurm takes no more either", line=switches[name].line)
+            raise UnreadableError(file, message, "Slurm takes no more either", line=switches[name].line)
         for parent in above.get(name, ()):
             waiting[parent] -= 1
             if not waiting[parent]:
@@ -134,7 +136,7 @@ def _heights(file: str, switches: Mapping[str, Switch]) -> dict[str, int]:
     if len(heights) < len(switches):
         members = _circle({name: one.switches for name, one in switches.items() if name not in heights})
         message = f"switches lie in a circle: {' has '.join(members)}"
-        raise Unreadable(file, message, "take one of them out", line=switches[members[0]].line)
+        raise UnreadableError(file, message, "take one of them out", line=switches[members[0]].line)
     return heights
 
 
@@ -237,7 +239,7 @@ def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> Findings:
     for index, block in enumerate(declared.blocks):
         if block.name in seen:
             message = f"block {block.name} is declared twice, first on line {seen[block.name].line}"
-            raise Unreadable(declared.file, message, "keep one of the two", line=block.line)
+            raise UnreadableError(declared.file, message, "keep one of the two", line=block.line)
         seen[block.name] = block
         for node in block.nodes:
             where.setdefault(node, []).append(index)

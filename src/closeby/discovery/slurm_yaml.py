@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from closeby.discovery.assembling import several, warning
 from closeby.discovery.hostlists import HostlistError, Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
-from closeby.discovery.unreadable import MOST_YAML_BYTES, Unreadable, Yaml, kind, read_yaml, shown
+from closeby.discovery.unreadable import MOST_YAML_BYTES, UnreadableError, Yaml, kind, read_yaml, shown
 from closeby.objects.decoding.errors import Path, field_path
 from closeby.objects.reasons import Condition, Reason
 
@@ -24,23 +24,23 @@ def read_topology_yaml(file: str, text: str, topology: str | None = None) -> Dec
     default, else the first, among those that are a tree or blocks.
 
     Raises:
-        Unreadable: it can't be read, there is no such topology, or none is a tree or blocks.
+        UnreadableError: it can't be read, there is no such topology, or none is a tree or blocks.
     """
     if len(text) > MOST_YAML_BYTES:
         message = f"is longer than {MOST_YAML_BYTES >> 20} MiB"
-        raise Unreadable(file, message, "check that it is the right file")
+        raise UnreadableError(file, message, "check that it is the right file")
     reader = _Reader(file, read_yaml(file, text))
     units = reader.entries((), reader.content.value, _UNIT_KEYS, lambda path, unit: _Unit(reader, path, unit))
     if not units:
-        raise Unreadable(file, "declares no topology", "check that it is the right file")
+        raise UnreadableError(file, "declares no topology", "check that it is the right file")
     names = [unit.name for unit in units]
     if topology is not None and topology not in names:
-        raise Unreadable(file, f"has no topology {shown(topology)}", f"it has {several(names)}")
+        raise UnreadableError(file, f"has no topology {shown(topology)}", f"it has {several(names)}")
     wanted = [unit for unit in units if topology in (None, unit.name)]
     usable = [unit for unit in wanted if unit.plugin in _READ]
     if not usable:
         kinds = ", ".join(f"{unit.name} is {unit.plugin}" for unit in wanted[:4])
-        raise Unreadable(file, f"has no tree and no blocks: {kinds}", "name one with a tree or blocks")
+        raise UnreadableError(file, f"has no tree and no blocks: {kinds}", "name one with a tree or blocks")
     chosen = next((unit for unit in usable if unit.default), usable[0])
     return chosen.declared([name for name in names if name != chosen.name] if topology is None else [])
 
@@ -53,8 +53,10 @@ class _Reader:
         self.content = content
         self.room = Room()
 
-    def fail(self, path: Path, message: str, remedy: str = "") -> Unreadable:
-        return Unreadable(self.file, message, remedy, line=self.content.line(path), field=field_path(path))
+    def fail(self, path: Path, message: str, remedy: str = "") -> UnreadableError:
+        return UnreadableError(
+            self.file, message, remedy, line=self.content.line(path), field=field_path(path)
+        )
 
     def entries(
         self,

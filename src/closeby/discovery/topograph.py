@@ -14,7 +14,7 @@ from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, tree_places
 from closeby.discovery.unreadable import (
     MOST_YAML_BYTES,
-    Unreadable,
+    UnreadableError,
     Yaml,
     kind,
     mappings,
@@ -40,13 +40,13 @@ def read_topograph(
     ``names`` are the nodes' names by instance; the identifiers themselves without it.
 
     Raises:
-        Unreadable: it can't be read, or makes no sense.
+        UnreadableError: it can't be read, or makes no sense.
     """
     if _JSON_START.match(text):
         return _read_graph(file, read_json(file, text), keys, names)
     if len(text) > MOST_YAML_BYTES:
         message = f"is longer than {MOST_YAML_BYTES >> 20} MiB"
-        raise Unreadable(file, message, "check that it is the right file")
+        raise UnreadableError(file, message, "check that it is the right file")
     return _Model(file, read_yaml(file, text)).findings(keys, names)
 
 
@@ -69,7 +69,7 @@ def _read_graph(
     file: str, value: object, keys: Sequence[str] | None, names: Mapping[str, str] | None
 ) -> Findings:
     if not isinstance(value, dict) or "instances" not in value:
-        raise Unreadable(
+        raise UnreadableError(
             file,
             "has no instances",
             'it must be JSON like {"instances": [{"id": "i-1", "network_layers": []}]}',
@@ -78,13 +78,15 @@ def _read_graph(
     for path, entry in mappings(file, value["instances"], ("instances",)):
         identifier = text_of(file, entry, "id", path)
         if identifier is None:
-            raise Unreadable(file, "is missing", "give the instance an id", field=field_path((*path, "id")))
+            raise UnreadableError(
+                file, "is missing", "give the instance an id", field=field_path((*path, "id"))
+            )
         layers = entry.get("network_layers")
         place = _layers(file, layers, (*path, "network_layers"))
         labels = entry.get("labels")
         if labels is not None and not isinstance(labels, dict):
             message = f"must be a mapping, but is {kind(labels)}"
-            raise Unreadable(file, message, field=field_path((*path, "labels")))
+            raise UnreadableError(file, message, field=field_path((*path, "labels")))
         domain = text_of(file, labels or {}, DOMAIN_KEY, (*path, "labels"))
         sub = text_of(file, labels or {}, SUB_DOMAIN_KEY, (*path, "labels"))
         more = {SUB_DOMAIN_KEY: sub} if sub is not None and domain is not None else {}
@@ -95,9 +97,9 @@ def _read_graph(
 def _layers(file: str, value: object, path: Path) -> Place:
     layers = [] if value is None else value
     if not isinstance(layers, list) or not all(one is None or isinstance(one, str) for one in layers):
-        raise Unreadable(file, "must be a list of names, closest first", field=field_path(path))
+        raise UnreadableError(file, "must be a list of names, closest first", field=field_path(path))
     if len(layers) > MOST_LEVELS:
-        raise Unreadable(file, f"has more than {MOST_LEVELS} layers", field=field_path(path))
+        raise UnreadableError(file, f"has more than {MOST_LEVELS} layers", field=field_path(path))
     return tuple(one or None for one in layers)
 
 
@@ -233,9 +235,9 @@ class _Model:
     def _line(self, switch: str) -> int:
         return self._content.line(("switches", switch))
 
-    def _fail(self, path: Path, message: str, remedy: str = "") -> Unreadable:
+    def _fail(self, path: Path, message: str, remedy: str = "") -> UnreadableError:
         line = self._content.line(path)
-        return Unreadable(self._file, message, remedy, line=line, field=field_path(path))
+        return UnreadableError(self._file, message, remedy, line=line, field=field_path(path))
 
 
 def _called(node: str, names: Mapping[str, str] | None) -> str:

@@ -1,15 +1,14 @@
-"""What every source of a network shares: bounded reading of its text, and how it says that it can't be read."""
+"""What every source of a network shares: bounded reading of texts, and how it says that one can't be used."""
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
 import yaml
 
-from closeby.objects.decoding.documents import whole_number
 from closeby.objects.decoding.errors import ManifestError, field_path
 from closeby.objects.decoding.errors import Path as FieldPath
 from closeby.objects.decoding.sources import STDIN, not_utf8
@@ -19,15 +18,14 @@ from closeby.objects.decoding.yaml_values import ValueBuilder, YamlError
 MOST_BYTES: Final = 64 << 20
 #: YAML is slower to read, and nobody writes that much of it by hand.
 MOST_YAML_BYTES: Final = 16 << 20
-#: Deeper than any of these files, and safe for all that walks through the values.
-_DEEPEST: Final = 100
+_BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
 _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 STDIN_NAME: Final = "standard input"
 _SHOWN: Final = 60
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A source that can't be used: where, why, and what to do."""
 
     def __init__(
@@ -41,43 +39,39 @@ def read_text(path: str, most: int = MOST_BYTES) -> str:
     """The text of a file, or of standard input for ``-``; at most ``most`` bytes are ever held.
 
     Raises:
-        Unreadable: it can't be read, is longer, or is not UTF-8.
+        UnreadableError: it can't be read, is longer, or is not UTF-8.
     """
     name = STDIN_NAME if path == STDIN else path
     try:
         data = _read_stdin(most + 1) if path == STDIN else _read_file(path, most + 1)
     except OSError as error:
         message = f"can't be read: {error.strerror or error}"
-        raise Unreadable(name, message, "check the path") from error
+        raise UnreadableError(name, message, "check the path") from error
     if len(data) > most:
-        raise Unreadable(name, f"is longer than {most >> 20} MiB", "check that it is the right file")
+        raise UnreadableError(name, f"is longer than {most >> 20} MiB", "check that it is the right file")
     data = data.removeprefix(_BYTE_ORDER_MARK)
     position = not_utf8(data)
     if position is not None:
         line = data.count(b"\n", 0, position) + 1
-        raise Unreadable(name, f"is not UTF-8 (byte {position})", "save it as UTF-8", line=line)
+        raise UnreadableError(name, f"is not UTF-8 (byte {position})", "save it as UTF-8", line=line)
     return data.decode()
 
 
 def read_json(file: str, text: str) -> object:
-    """The value of a JSON text. The last of two equal keys would win silently, so they are refused.
+    """The value of a JSON text; the last of two equal keys counts.
 
     Raises:
-        Unreadable: it is no JSON.
+        UnreadableError: it is no JSON.
     """
-    if _too_deep(text):
-        raise Unreadable(
-            file, f"is nested more than {_DEEPEST} levels deep", "check that it is the right file"
-        )
     try:
-        value: object = json.loads(
-            text, object_pairs_hook=_unique_pairs, parse_int=whole_number, parse_constant=_no_constant
-        )
-    except json.JSONDecodeError as error:
-        message = f"is not JSON: {error.msg} (column {error.colno})"
-        raise Unreadable(file, message, "check that it is the right file", line=error.lineno) from error
-    except ValueError as error:
-        raise Unreadable(file, f"is not usable JSON: {error}", "correct it") from error
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        found = _BYTE.search(str(error))
+        line = text.encode().count(b"\n", 0, int(found[1])) + 1 if found else None
+        message = f"is not JSON: {_BYTE.sub('', str(error)).removeprefix('JSON is malformed: ')}"
+        raise UnreadableError(file, message, "check that it is the right file", line=line) from error
+    except RecursionError as error:
+        raise UnreadableError(file, "is nested too deeply", "check that it is the right file") from error
     return value
 
 
@@ -97,7 +91,7 @@ def read_yaml(file: str, text: str) -> Yaml:
     """The only document of a YAML text.
 
     Raises:
-        Unreadable: it is no YAML, or holds more or less than one document.
+        UnreadableError: it is no YAML, or holds more or less than one document.
     """
     documents: list[ValueBuilder] = []
     builder = ValueBuilder(1)
@@ -110,15 +104,17 @@ def read_yaml(file: str, text: str) -> Yaml:
             else:
                 _feed(builder, event)
     except YamlError as error:
-        raise Unreadable(file, error.message, error.remedy, line=1 + error.line) from error
+        raise UnreadableError(file, error.message, error.remedy, line=1 + error.line) from error
     except yaml.MarkedYAMLError as error:
         line = 1 + error.problem_mark.line if error.problem_mark else None
-        raise Unreadable(file, f"is not YAML: {error.problem}", "correct it", line=line) from error
+        raise UnreadableError(file, f"is not YAML: {error.problem}", "correct it", line=line) from error
     except yaml.YAMLError as error:
-        raise Unreadable(file, f"is not YAML: {' '.join(str(error).split())}", "correct it") from error
+        raise UnreadableError(file, f"is not YAML: {' '.join(str(error).split())}", "correct it") from error
     documents = [one for one in documents if one.value is not None]
     if len(documents) != 1:
-        raise Unreadable(file, f"holds {len(documents)} YAML documents", "give one that holds a single one")
+        raise UnreadableError(
+            file, f"holds {len(documents)} YAML documents", "give one that holds a single one"
+        )
     return Yaml(documents[0])
 
 
@@ -126,14 +122,14 @@ def mappings(file: str, value: object, path: FieldPath) -> Iterator[tuple[FieldP
     """The entries of a list of mappings, each with its path.
 
     Raises:
-        Unreadable: ``value`` is no list, or an entry is no mapping.
+        UnreadableError: ``value`` is no list, or an entry is no mapping.
     """
     if not isinstance(value, list):
-        raise Unreadable(file, f"must be a list, but is {kind(value)}", field=field_path(path))
+        raise UnreadableError(file, f"must be a list, but is {kind(value)}", field=field_path(path))
     for index, entry in enumerate(value):
         place = (*path, index)
         if not isinstance(entry, dict):
-            raise Unreadable(file, f"must be a mapping, but is {kind(entry)}", field=field_path(place))
+            raise UnreadableError(file, f"must be a mapping, but is {kind(entry)}", field=field_path(place))
         yield place, entry
 
 
@@ -141,14 +137,14 @@ def text_of(file: str, entry: Mapping[str, object], key: str, path: FieldPath) -
     """Text at ``key``; None where it is missing, null or empty.
 
     Raises:
-        Unreadable: there is something that is no text.
+        UnreadableError: there is something that is no text.
     """
     value = entry.get(key)
     if value is None or value == "":
         return None
     if not isinstance(value, str):
         field = field_path((*path, key))
-        raise Unreadable(file, f"must be text, but is {kind(value)}", "put it in quotes", field=field)
+        raise UnreadableError(file, f"must be text, but is {kind(value)}", "put it in quotes", field=field)
     return value
 
 
@@ -178,35 +174,6 @@ def _read_stdin(most: int) -> bytes:
 
 def _read(stream: BinaryIO, most: int) -> bytes:
     return stream.read(most)
-
-
-def _too_deep(text: str) -> bool:
-    """Whether brackets outside of quoted text nest too deeply; Python's reader would give up at some depth."""
-    depth = 0
-    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
-        mark = found[0]
-        if mark in "[{":
-            depth += 1
-            if depth > _DEEPEST:
-                return True
-        elif mark in "]}":
-            depth -= 1
-    return False
-
-
-def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"key {shown(key)} is given twice in one object")
-            seen.add(key)
-    return found
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _feed(builder: ValueBuilder, event: yaml.Event) -> None:

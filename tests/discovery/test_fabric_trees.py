@@ -1,0 +1,207 @@
+"""Which tree comes out of which fabric."""
+
+import pytest
+
+from closeby.discovery.unreadable import UnreadableError
+from tests.discovery.drawing_fabrics import FAT_TREE, UPLINKS, Drawing, findings, paths, warned
+
+ALL_UNDER_S1 = {"n1": "L1/S1", "n2": "L1/S1", "n3": "L2/S1", "n4": "L2/S1", "n5": "L3/S1", "n6": "L3/S1"}
+
+
+def test_spines_over_the_same_leaves_are_one_named_by_the_lowest_guid() -> None:
+    found = findings(Drawing(FAT_TREE, UPLINKS))
+    assert paths(found) == ALL_UNDER_S1
+    assert found.levels == ("block", "datacenter")
+    assert found.nodes["n3"].labels == {
+        "network.topology.kubernetes.io/block": "L2",
+        "network.topology.kubernetes.io/datacenter": "S1",
+    }
+    assert found.warnings == ()
+
+
+def test_the_lowest_guid_is_not_the_first_name() -> None:
+    assert set(paths(findings(Drawing(FAT_TREE, UPLINKS, order="S2 S1"))).values()) == {
+        "L1/S2",
+        "L2/S2",
+        "L3/S2",
+    }
+
+
+@pytest.mark.parametrize("dead", ["L1-S1, ", "L2-S1, ", ", L3-S2"])
+def test_a_dead_cable_does_not_part_the_spines(dead: str) -> None:
+    found = findings(Drawing(FAT_TREE, UPLINKS.replace(dead, "")))
+    assert paths(found) == ALL_UNDER_S1
+    leaf = dead.strip(", ").partition("-")[0]
+    assert (
+        "are degraded: 1 cable of 200Gbps together, where its siblings have 2 cables"
+        in (warned(found)[f"Switch/{leaf}"])
+    )
+
+
+def test_two_pods_under_cores() -> None:
+    #        C1
+    #   S1        S2
+    # L1  L2    L3  L4
+    hosts = {"L1": "n1 a", "L2": "n2 a", "L3": "n3 a", "L4": "n4 a"}
+    found = findings(Drawing(hosts, "L1-S1, L2-S1, L3-S2, L4-S2, S1-C1, S2-C1, S1-C2, S2-C2"))
+    assert found.levels == ("block", "datacenter", "zone")
+    assert paths(found) == {"n1": "L1/S1/C1", "n2": "L2/S1/C1", "n3": "L3/S2/C1", "n4": "L4/S2/C1"}
+
+
+def test_a_leaf_without_hosts_is_no_core() -> None:
+    # All hosts of L3 are off, so it stands over the spines as a core would.
+    found = findings(Drawing({"L1": "n1 a", "L2": "n2 a", "L3": ""}, UPLINKS))
+    assert paths(found) == {"n1": "L1/S1", "n2": "L2/S1"}
+    assert found.levels == ("block", "datacenter")
+
+
+def test_a_leaf_with_unnamed_hosts_alone_is_a_leaf() -> None:
+    hosts = {**FAT_TREE, "L3": "MT4129 ConnectX7   Mellanox Technologies"}
+    found = findings(Drawing(hosts, UPLINKS))
+    assert paths(found) == {name: path for name, path in ALL_UNDER_S1.items() if name not in ("n5", "n6")}
+    assert "no host is known for 1 of the adapters on L3: 0000000000100008" in warned(found)["Switch/L3"]
+
+
+def test_aggregation_nodes_are_no_hosts() -> None:
+    hosts = {**FAT_TREE, "S1": "Mellanox Technologies Aggregation Node", "S2": "Quantum Aggregation Node"}
+    found = findings(Drawing(hosts, UPLINKS))
+    assert paths(found) == ALL_UNDER_S1
+    assert found.warnings == ()
+
+
+def test_a_host_on_a_spine_has_no_leaf() -> None:
+    hosts = {**FAT_TREE, "S1": "manager mlx5_0"}
+    found = findings(Drawing(hosts, UPLINKS))
+    assert paths(found) == {"manager": "-/S1", **ALL_UNDER_S1}
+    assert found.nodes["manager"].path == (None, "S1")
+    assert found.nodes["manager"].labels == {"network.topology.kubernetes.io/datacenter": "S1"}
+    assert "is taken for a spine" in warned(found)["Switch/S1"]
+
+
+def test_rails_of_a_rack_are_one_leaf() -> None:
+    # Two rails a rack; n4's second adapter is out, and n9's too.
+    hosts = {
+        "A1": "n1 mlx5_0, n2 mlx5_0, n3 mlx5_0, n4 mlx5_0",
+        "A2": "n1 mlx5_1, n2 mlx5_1, n3 mlx5_1",
+        "B1": "n7 mlx5_0, n8 mlx5_0, n9 mlx5_0",
+        "B2": "n7 mlx5_1, n8 mlx5_1",
+    }
+    found = findings(Drawing(hosts, "A1-S1, A2-S1, B1-S1, B2-S1"))
+    assert paths(found) == {
+        **{f"n{number}": "A1/S1" for number in (1, 2, 3, 4)},
+        **{f"n{number}": "B1/S1" for number in (7, 8, 9)},
+    }
+    assert found.warnings == ()
+
+
+def test_half_of_the_hosts_is_not_enough_for_a_rail() -> None:
+    hosts = {"A": "n1 mlx5_0, n2 mlx5_0", "B": "n2 mlx5_1, n3 mlx5_0"}
+    found = findings(Drawing(hosts, "A-S, B-S"))
+    assert paths(found) == {"n1": "A/S", "n2": "A/S", "n3": "B/S"}
+    assert warned(found)["Node/n2"].startswith(
+        "n2 lies on A and B, which have little else in common; it counts"
+    )
+
+
+def test_planes_are_trees_of_their_own() -> None:
+    hosts = {"L1": "n1 a", "L2": "n2 a", "M1": "m1 a", "M2": "m2 a"}
+    found = findings(Drawing(hosts, "L1-S1, L2-S1, M1-T1, M2-T1"))
+    assert paths(found) == {"m1": "M1/T1", "m2": "M2/T1", "n1": "L1/S1", "n2": "L2/S1"}
+
+
+def test_planes_with_the_same_hosts_are_rails() -> None:
+    hosts = {"L1": "n1 mlx5_0, n2 mlx5_0", "L2": "n3 mlx5_0, n4 mlx5_0"}
+    others = {"M1": "n1 mlx5_1, n2 mlx5_1", "M2": "n3 mlx5_1, n4 mlx5_1"}
+    found = findings(Drawing({**hosts, **others}, "L1-S1, L2-S1, M1-T1, M2-T1"))
+    assert paths(found) == {"n1": "L1/S1", "n2": "L1/S1", "n3": "L2/S1", "n4": "L2/S1"}
+    assert found.warnings == ()
+
+
+def test_a_network_for_storage_does_not_join_the_racks() -> None:
+    # Every host has a second adapter on one large switch that nothing else leads to.
+    hosts = {
+        "STORE": "n1 mlx5_9, n2 mlx5_9, n3 mlx5_9, n4 mlx5_9",
+        "L1": "n1 mlx5_0, n2 mlx5_0",
+        "L2": "n3 mlx5_0, n4 mlx5_0",
+    }
+    found = findings(Drawing(hosts, "L1-S1, L2-S1", order="STORE"))
+    expected = {"n1": "L1/S1", "n2": "L1/S1", "n3": "L2/S1", "n4": "L2/S1"}
+    assert paths(found) == expected
+    assert "n1 lies on STORE and L1" in warned(found)["Node/n1"]
+    # Who says which adapters count hears nothing more of it.
+    chosen = findings(Drawing(hosts, "L1-S1, L2-S1", order="STORE"), adapters="mlx5_[0-7]")
+    assert paths(chosen) == expected
+    assert not [one for one in chosen.warnings if one.object.startswith("Node/")]
+
+
+def test_scans_of_two_planes_are_joined() -> None:
+    #  The first scan does not see L2, and both see the spine.
+    one = Drawing({"L1": "n1 a"}, "L1-S1", order="S1 L1 L2")
+    other = Drawing({"L1": "n1 a", "L2": "n2 a"}, "L1-S1, L2-S1", order="S1 L1 L2")
+    assert paths(findings(one, other)) == paths(findings(other, one)) == {"n1": "L1/S1", "n2": "L2/S1"}
+
+
+def test_an_isolated_leaf_is_told() -> None:
+    found = findings(Drawing(FAT_TREE, UPLINKS.replace("L3-S1, ", "").replace(", L3-S2", "")))
+    assert paths(found) == {**ALL_UNDER_S1, "n5": "L3", "n6": "L3"}
+    assert warned(found) == {"Switch/L3": "L3 has no cable to a spine, as other leaves have"}
+
+
+def test_leaves_in_a_ring_are_told_and_lie_side_by_side() -> None:
+    found = findings(Drawing(FAT_TREE, "L1-L2, L2-L3, L3-L1"))
+    assert set(paths(found).values()) == {"L1", "L2", "L3"}
+    assert len(found.warnings) == 3
+    assert {(one.a, one.b) for one in found.links if one.a.startswith("L")} == {
+        ("L1", "L2"),
+        ("L1", "L3"),
+        ("L2", "L3"),
+    }
+
+
+def test_only_one_switch() -> None:
+    found = findings(Drawing({"L1": "n1 a, n2 a"}))
+    assert paths(found) == {"n1": "L1", "n2": "L1"}
+    assert found.levels == ("block",)
+
+
+def test_keys_of_ones_own() -> None:
+    found = findings(Drawing(FAT_TREE, UPLINKS), keys=("example.com/leaf", "other.com/spine"))
+    assert found.levels == ("leaf", "spine")
+    assert found.nodes["n1"].labels == {"example.com/leaf": "L1", "other.com/spine": "S1"}
+    only = findings(Drawing(FAT_TREE, UPLINKS), keys=("example.com/leaf",))
+    assert (only.levels, only.nodes["n1"].path) == (("leaf",), ("L1",))
+
+
+def test_more_levels_than_keys_are_told() -> None:
+    # Four ranks: D over C1 and C2, which are over two spines each.
+    hosts = {f"L{number}": f"n{number} a, m{number} a" for number in range(1, 5)}
+    found = findings(Drawing(hosts, "L1-S1, L2-S2, L3-S3, L4-S4, S1-C1, S2-C1, S3-C2, S4-C2, C1-D, C2-D"))
+    assert found.nodes["n1"].path == ("L1", "S1", "C1")
+    assert "has 4 levels" in warned(found)["Topology/network"]
+
+
+def test_the_order_of_records_does_not_matter() -> None:
+    text = Drawing(FAT_TREE, UPLINKS).text()
+    header, *records = text.split("\n\n")
+    assert findings("\n\n".join((header, *reversed(records)))) == findings(text)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "why"),
+    [
+        ({"L1": ""}, "holds no host"),
+        (
+            {"L1": "MT4129 ConnectX7   Mellanox Technologies"},
+            "no host is known by its adapters' descriptions",
+        ),
+        ({"L1": "mlx5_0"}, "no host is known"),
+    ],
+)
+def test_without_hosts_there_is_nothing_to_say(hosts: dict[str, str], why: str) -> None:
+    with pytest.raises(UnreadableError, match=why):
+        findings(Drawing(hosts, "L1-S1"))
+
+
+def test_no_adapter_counts() -> None:
+    with pytest.raises(UnreadableError, match=r"no adapter matches HCA-\*"):
+        findings(Drawing(FAT_TREE, UPLINKS), adapters="HCA-*")
