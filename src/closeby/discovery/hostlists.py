@@ -115,7 +115,7 @@ def _choices(inside: str, most: int) -> list[str]:
     for part in inside.split(","):
         found = _RANGE.fullmatch(part)
         if found is None:
-            if not _WORD.fullmatch(part) or (part[0].isdigit() and "-" in part):
+            if not _WORD.fullmatch(part) or (part[0] in "-0123456789" and "-" in part):
                 raise HostlistError(f"has {part[:40]!r} in brackets, which is no number, range or name")
             choices.append(part)
         else:

@@ -51,8 +51,8 @@ def find(declared: Declared, keys: Sequence[str] | None = None) -> Findings:
     """What a topology of Slurm says about its nodes.
 
     Raises:
-        UnreadableError: a name is declared twice, a child is not declared, switches lie in a circle, or there is
-            neither a switch nor a block.
+        UnreadableError: a name is declared twice, a child is not declared, switches lie in a circle, or there
+            is neither a switch nor a block.
     """
     if declared.switches:
         return _find_tree(declared, keys)
