@@ -49,7 +49,10 @@ class GangProgress:
         return self._engine.books.groups.get(key)
 
     def sent(self, key: str, binds: Sequence[Bind]) -> None:
-        """Bindings of a gang are on the way."""
+        """Bindings of a gang are on the way: a start of its own, or one that goes on along its plan."""
+        group = self._engine.books.groups.get(key)
+        if group is not None and any(bind.pod.uid in group.plan for bind in binds):
+            self._begun.add(key)
         on_the_way = self._on_the_way.setdefault(key, set())
         for bind in binds:
             on_the_way.add(bind.pod.uid)
