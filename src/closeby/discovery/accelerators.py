@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings
-from closeby.discovery.unreadable import UnreadableError, shown
+from closeby.discovery.unreadable import UnreadableError, lines_of, shown
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
 
@@ -68,7 +68,7 @@ def read_nvidia_smi(
 
 
 def _lines(file: str, text: str, host: str | None) -> Iterator[_Said]:
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in lines_of(text):
         line = raw.strip()
         if not line:
             continue

@@ -7,7 +7,7 @@ from typing import Final
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import Place
-from closeby.discovery.unreadable import UnreadableError, shown
+from closeby.discovery.unreadable import UnreadableError, lines_of, shown
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
 
@@ -89,7 +89,7 @@ def read_names(file: str, text: str) -> dict[str, str]:
         UnreadableError: a line is something else, or names a thing twice.
     """
     names: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in lines_of(text):
         content = _COMMENT.sub("", line).strip()
         if not content:
             continue

@@ -8,7 +8,7 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.hostlists import HostlistError, Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch, find
 from closeby.discovery.slurm_yaml import read_topology_yaml
-from closeby.discovery.unreadable import UnreadableError, shown
+from closeby.discovery.unreadable import UnreadableError, lines_of, shown
 
 _COMMENT: Final = re.compile(r"(?<!\\)#.*")
 _PAIR: Final = re.compile(r'\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(?:"([^"]*)"|([^\s"]*))(?=\s|$)')
@@ -84,7 +84,7 @@ def read_topology_conf(file: str, text: str) -> Declared:
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with content, each with the number of its first one; continued ones are joined."""
     begun, first = "", 0
-    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+    for number, raw in lines_of(text):
         content = _COMMENT.sub("", raw).rstrip()
         if not begun:
             first = number

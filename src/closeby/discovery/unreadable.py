@@ -17,7 +17,8 @@ from closeby.objects.decoding.yaml_values import ValueBuilder, YamlError
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
 MOST_BYTES: Final = 64 << 20
 #: YAML is slower to read, and nobody writes that much of it by hand.
-MOST_YAML_BYTES: Final = 16 << 20
+MOST_YAML_BYTES: Final = 4 << 20
+_LINE: Final = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
 _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -55,6 +56,12 @@ def read_text(path: str, most: int = MOST_BYTES) -> str:
         line = data.count(b"\n", 0, position) + 1
         raise UnreadableError(name, f"is not UTF-8 (byte {position})", "save it as UTF-8", line=line)
     return data.decode()
+
+
+def lines_of(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, from 1; one at a time, since a text may be nothing but line ends."""
+    for number, found in enumerate(_LINE.finditer(text), 1):
+        yield number, found[1]
 
 
 def read_json(file: str, text: str) -> object:

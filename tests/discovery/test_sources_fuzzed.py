@@ -1,0 +1,172 @@
+"""Whatever a file holds: findings or a clear error, soon, and in bounded memory."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from closeby.discovery.exchange import READERS, WRITERS, kind_of
+from closeby.discovery.findings import Findings
+from closeby.discovery.slurm import read_slurm
+from closeby.discovery.unreadable import MOST_BYTES, UnreadableError, read_text
+from closeby.report.discovery_view import discovery_views
+from closeby.report.encoding import to_json
+
+#: Pieces of all these formats, so that random texts come close to real ones.
+PIECES = """
+SwitchName= BlockName= Nodes= Switches= BlockSizes= LinkSpeed= n[1-3] n1 L[1-2] L1 S1
+switches: blocks: nodes: topology: tree: block: flat: true switch: children: block_sizes:
+{"instances": "id": "network_layers": "Instances" "InstanceId": "NetworkNodes" "data"
+, = " # [ ] - : { } &a *a << --- null 3 1e999 node-1: N/A uuid, pdsh@a:
+"""
+WORDS = [*PIECES.split(), "\\", "é", "\x1b", "\x00", "\n", "  ", "\t", "\r"]
+TEXTS = st.one_of(
+    st.text(max_size=200),
+    st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join),
+    st.lists(st.sampled_from(WORDS), max_size=60).map("".join),
+)
+NAMES_OF_FIELDS = """
+instances id network_layers labels Instances InstanceId NetworkNodes CapacityBlockId NextToken items name
+resourceStatus physicalHostTopology subblock block cluster data instance-id local-block-id network-block-id
+hpc-island-id gpu-memory-fabric-id additional-data locationDetails rack levels nodes path links a b cables
+warnings accelerator.topograph.run/domain topology tree switches switch children
+"""
+KEYS = st.sampled_from(NAMES_OF_FIELDS.split())
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), KEYS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=5)),
+    max_leaves=25,
+)
+
+
+def outcome(kind: str, text: str, file: str = "file") -> Findings | str:
+    try:
+        findings = READERS[kind](file, text, None)
+    except UnreadableError as error:
+        said = str(error)
+        assert file in said
+        assert len(said) < 2_000
+        return said
+    assert findings.nodes or findings.warnings or kind == "findings"
+    return findings
+
+
+def usable(findings: Findings) -> None:
+    """Everything that can be done with findings can be done with these."""
+    to_json(findings)
+    assert list(discovery_views(findings))
+    for write in WRITERS.values():
+        write(findings)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=TEXTS)
+def test_any_text(kind: str, text: str) -> None:
+    found = outcome(kind, text)
+    if isinstance(found, Findings):
+        usable(found)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=TEXTS)
+def test_any_yaml(text: str) -> None:
+    try:
+        usable(read_slurm("t.yaml", text))
+    except UnreadableError as error:
+        assert "t.yaml" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["findings", "topograph", "aws", "gcp", "oci"])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(value=VALUES)
+def test_any_json(kind: str, value: object) -> None:
+    found = outcome(kind, json.dumps(value))
+    if isinstance(found, Findings):
+        usable(found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS)
+def test_any_kind(text: str) -> None:
+    try:
+        assert kind_of("file", text) in READERS
+    except UnreadableError as error:
+        assert "file" in str(error)
+
+
+HUGE = {
+    "brackets": b"[" * (1 << 20),
+    "quotes": b'"\\"' + b'\\"' * (1 << 19),
+    "backslashes": b"SwitchName=a \\\n" * (1 << 16),
+    "lists": b"SwitchName=a Nodes=" + b"n[1-2]" * (1 << 17),
+    "commas": b"SwitchName=a Nodes=" + b"," * (1 << 20) + b"x[",
+    "open": b"SwitchName=a Nodes=" + b"[" * (1 << 20),
+    "spaces": b"SwitchName" + b" " * (1 << 20) + b"x",
+    "anchors": b"a: &a [x]\n" + b"b: [*a,*a,*a]\n" * (1 << 14),
+    "colons": b"a: " * (1 << 18),
+    "digits": b"node-1: " + b"1" * (1 << 20),
+    "hashes": b"#" * (1 << 20),
+    "equals": b"=" * (1 << 20),
+    "name": b"SwitchName=" + b"x" * (1 << 20) + b" Nodes=n1",
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.timeout(20)
+def test_a_megabyte_of_one_thing_takes_no_time(kind: str, name: str) -> None:
+    outcome(kind, HUGE[name].decode())
+
+
+def test_a_file_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
+    file = tmp_path / "long"
+    with file.open("wb") as stream:
+        stream.truncate(MOST_BYTES + 1)
+    with pytest.raises(UnreadableError, match="is longer than 64 MiB"):
+        read_text(str(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("slurm", "FILE"),
+        ("topograph", "FILE"),
+        ("aws", "FILE"),
+        ("nvidia-smi", "FILE"),
+        ("diff", "FILE", "FILE"),
+    ],
+)
+def test_a_hundred_megabytes_are_refused_in_bounded_memory(tmp_path: Path, arguments: Sequence[str]) -> None:
+    file = tmp_path / "garbage"
+    line = b"SwitchName=x \xf0\x9f\xa6\x86 node-1: {[garbage, 1 \x00\n"
+    with file.open("wb") as stream:
+        for _ in range(100):
+            stream.write(line * ((1 << 20) // len(line)))
+    limit = 700 << 20
+
+    def confine() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "closeby",
+            "discover",
+            *(str(file) if one == "FILE" else one for one in arguments),
+        ],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        preexec_fn=confine,
+    )
+    assert result.returncode == 2, result.stderr[-500:]
+    assert b"is longer than 64 MiB" in result.stderr
