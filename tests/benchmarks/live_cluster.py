@@ -27,8 +27,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from closeby.kube.connection import Connection, connect
-from closeby.kube.transport import Request, Retry, Transport
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.transport import Request, Retry, Transport
 from tests.control_plane.api import Api, ApiError, Object, create_namespace, delete_namespace
 from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started

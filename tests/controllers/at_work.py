@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import yaml
 
 from closeby.controllers.running import Reconciler, Runner, Running
-from closeby.kube.transport import Transport
-from closeby.kube.writer import Writer
+from closeby.kube.client.transport import Transport
+from closeby.kube.writing.writer import Writer
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import CRDS, define

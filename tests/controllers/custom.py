@@ -6,9 +6,9 @@ import msgspec
 import yaml
 
 from closeby.controllers.statuses import Seen, seen
-from closeby.kube.changes import upserted
-from closeby.kube.decoding import Decoded, Decoder
-from closeby.kube.resources import Resource
+from closeby.kube.state.decoding import Decoded, Decoder
+from closeby.kube.watch.changes import upserted
+from closeby.kube.watch.resources import Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.reasons import Condition

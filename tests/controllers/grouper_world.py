@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from closeby.controllers.pod_grouper import Grouping, PodGrouper
+from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import Runner, Running
-from closeby.kube.live import LiveScheduler, Settings
-from closeby.kube.transport import Transport
+from closeby.kube.client.transport import Transport
+from closeby.kube.scheduler.live import LiveScheduler, Settings
 from closeby.objects.configuration import Configuration
 from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from closeby.controllers.app_group_status import (
+from closeby.controllers.applications.status import (
     Calculation,
     Member,
     app_group_status,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from closeby.controllers.app_groups import AppGroupController
+from closeby.controllers.applications.controller import AppGroupController
 from tests.control_plane.api import ApiError, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node

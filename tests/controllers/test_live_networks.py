@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from closeby.controllers.network_topologies import NetworkTopologyController, Timing
-from closeby.kube.live import LiveScheduler
-from closeby.kube.live import Settings as LiveSettings
+from closeby.controllers.networks.controller import NetworkTopologyController, Timing
+from closeby.kube.scheduler.live import LiveScheduler
+from closeby.kube.scheduler.live import Settings as LiveSettings
 from closeby.objects.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane

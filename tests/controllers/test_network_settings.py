@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from closeby.controllers.network_settings import Settings, read_settings
+from closeby.controllers.networks.settings import Settings, read_settings
 
 ADDRESS = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.controllers.network_settings import read_settings
-from closeby.controllers.network_status import Failure, Measurement, network_status
-from closeby.controllers.network_weights import Place, Weights, weights_of
+from closeby.controllers.networks.settings import read_settings
+from closeby.controllers.networks.status import Failure, Measurement, network_status
+from closeby.controllers.networks.weights import Place, Weights, weights_of
 from closeby.controllers.statuses import Wanted
 from closeby.metrics.latencies import Latencies, Latency
 from closeby.objects.networks import NetworkTopology

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from closeby.controllers.pod_grouper import Grouping, PodGrouper
+from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import Runner, Running
-from closeby.kube.connection import Connection
-from closeby.kube.credentials import Fixed
-from closeby.kube.dry_run import DryTransport
-from closeby.kube.transport import Transport
+from closeby.kube.client.connection import Connection
+from closeby.kube.client.credentials import Fixed
+from closeby.kube.client.dry_run import DryTransport
+from closeby.kube.client.transport import Transport
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.grouper_world import REQUIRED, World, define_kind, racks_of, until, world

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from closeby.controllers.pod_grouper_objects import (
-    MANAGED_BY,
+from closeby.controllers.grouping.objects import (
     MANAGER,
     POD_GROUPS,
     names_for,
@@ -16,11 +15,12 @@ from closeby.controllers.pod_grouper_objects import (
     stands,
     validity,
 )
-from closeby.controllers.pod_grouper_owners import Lineage, Ref
-from closeby.controllers.pod_grouper_plan import Plan, plan_of
-from closeby.kube.changes import upserted
-from closeby.kube.decoding import Decoded, Decoder
-from closeby.kube.resources import PODS, Resource
+from closeby.controllers.grouping.owners import Lineage, Ref
+from closeby.controllers.grouping.plan import Plan, plan_of
+from closeby.kube.state.decoding import Decoded, Decoder
+from closeby.kube.watch.changes import upserted
+from closeby.kube.watch.resources import PODS, Resource
+from closeby.objects.dialects.keys import MANAGED_BY
 from closeby.objects.dialects.kueue import Queues
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, Strategy

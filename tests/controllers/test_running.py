@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Final
 
 from closeby.controllers.running import News, Runner, Running
-from closeby.kube.changes import Deleted
-from closeby.kube.decoding import Decoded
-from closeby.kube.leading import LEASE_LOST
-from closeby.kube.lease import LeaseSettings
-from closeby.kube.resources import NODES, PODS, Watched
-from closeby.kube.transport import Transport
+from closeby.kube.client.transport import Transport
+from closeby.kube.state.decoding import Decoded
+from closeby.kube.watch.changes import Deleted
+from closeby.kube.watch.resources import NODES, PODS, Watched
+from closeby.kube.writing.leading import LEASE_LOST
+from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.nodes import Node
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from closeby.controllers.statuses import VALID, Wanted, changes_of, rfc3339, validity
-from closeby.kube.writer import StatusCondition
+from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.reasons import Condition, Reason
 
 NOW = 1_700_000_000.7

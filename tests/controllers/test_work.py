@@ -3,7 +3,7 @@
 import random
 
 from closeby.controllers.work import Work
-from closeby.kube.backoff import Pace
+from closeby.kube.client.backoff import Pace
 
 
 class Clock:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from closeby.kube.following import FOLLOWED
-from closeby.kube.resources import WATCHED
+from closeby.kube.state.following import FOLLOWED
+from closeby.kube.watch.resources import WATCHED
 from closeby.objects.decoding.registry import READERS
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
-from closeby.kube.backoff import Pace
-from closeby.kube.changes import Change, Deleted, Resumed, Synced, Troubled, Upserted
-from closeby.kube.connection import Connection, connect
-from closeby.kube.credentials import Fixed
-from closeby.kube.reflector import Reflector
-from closeby.kube.transport import Limits, OnRequest, Transport
+from closeby.kube.client.backoff import Pace
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.credentials import Fixed
+from closeby.kube.client.transport import Limits, OnRequest, Transport
+from closeby.kube.watch.changes import Change, Deleted, Resumed, Synced, Troubled, Upserted
+from closeby.kube.watch.reflector import Reflector
 from closeby.objects.pods import Pod, PodSpec
 from tests.control_plane.access import Access
 from tests.control_plane.api import Api, Object

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from closeby.kube.lease import LeaseSettings
-from closeby.kube.live import LiveScheduler, Settings
-from closeby.kube.notices import Manners
-from closeby.kube.transport import Transport
+from closeby.kube.client.transport import Transport
+from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.kube.writing.lease import LeaseSettings
+from closeby.kube.writing.notices import Manners
 from closeby.objects.configuration import Configuration
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from closeby.kube.meters import Meters
+from closeby.kube.metrics.meters import Meters
 
 
 class Scrape:

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from closeby.kube.connection import Connection, connect
-from closeby.kube.faults import Fault
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.faults import Fault
 
 
 class Pair:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from closeby.kube.changes import Upserted, read_event, read_page, upserted
-from closeby.kube.decoding import Decoded, Decoder
-from closeby.kube.resources import NODES, PODS, WATCHED, Resource
+from closeby.kube.state.decoding import Decoded, Decoder
+from closeby.kube.watch.changes import Upserted, read_event, read_page, upserted
+from closeby.kube.watch.resources import NODES, PODS, WATCHED, Resource
 from closeby.objects.decoding.registry import READERS
 from closeby.objects.groups import PodGroup
 from closeby.objects.manifests import read_manifests

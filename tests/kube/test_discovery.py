@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from closeby.kube.reflector import Reflector, Watching
-from closeby.kube.resources import Arrived, Discovery, Left, Resource, Watched
+from closeby.kube.watch.reflector import Reflector, Watching
+from closeby.kube.watch.resources import Arrived, Discovery, Left, Resource, Watched
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from closeby.kube.changes import Change, Deleted, upserted
-from closeby.kube.feed import Fed, Feed
-from closeby.kube.resources import NODES, PODS, Resource
+from closeby.kube.state.feed import Fed, Feed
+from closeby.kube.watch.changes import Change, Deleted, upserted
+from closeby.kube.watch.resources import NODES, PODS, Resource
 from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 import pytest
 
-from closeby.kube.lease import Elector, LeaseSettings, Standing
-from closeby.kube.resources import LEASES
-from closeby.kube.transport import Transport
+from closeby.kube.client.transport import Transport
+from closeby.kube.watch.resources import LEASES
+from closeby.kube.writing.lease import Elector, LeaseSettings, Standing
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse

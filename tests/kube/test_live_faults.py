@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from closeby.kube.live import LiveScheduler
+from closeby.kube.scheduler.live import LiveScheduler
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import CRDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from closeby.kube.lease import LeaseSettings
+from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import Bind, Outcome
 from closeby.scheduling.placing.deciding import Decider

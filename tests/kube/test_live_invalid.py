@@ -2,7 +2,7 @@
 
 import asyncio
 
-from closeby.controllers.app_groups import AppGroupController
+from closeby.controllers.applications.controller import AppGroupController
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.controllers.at_work import GROUP, WORKLOAD, Site

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from closeby.kube.live import LiveScheduler
+from closeby.kube.scheduler.live import LiveScheduler
 from tests.control_plane.api import Api, create_namespace, delete_namespace
 from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from closeby.kube.faults import Fault
-from closeby.kube.following import FOLLOWED
-from closeby.kube.reading import WholeCluster, read_cluster
-from closeby.kube.resources import NODES, PODS, Discovery
+from closeby.kube.client.faults import Fault
+from closeby.kube.state.following import FOLLOWED
+from closeby.kube.state.reading import WholeCluster, read_cluster
+from closeby.kube.watch.resources import NODES, PODS, Discovery
 from tests.cli.calling import closeby
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane

@@ -9,11 +9,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from closeby.kube.backoff import Pace
-from closeby.kube.decoding import Decoded, Decoder
-from closeby.kube.reflector import Reflector, Watching
-from closeby.kube.resources import PODS
-from closeby.kube.transport import Transport
+from closeby.kube.client.backoff import Pace
+from closeby.kube.client.transport import Transport
+from closeby.kube.state.decoding import Decoded, Decoder
+from closeby.kube.watch.reflector import Reflector, Watching
+from closeby.kube.watch.resources import PODS
 from closeby.objects.pods import Pod
 from tests.control_plane.api import Api
 from tests.control_plane.binaries import find_programs

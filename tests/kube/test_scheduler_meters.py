@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from closeby.kube.scheduler_meters import SchedulerMeters
+from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick
 from closeby.scheduling.outcomes import Bind, Report

@@ -9,12 +9,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from closeby.cli.inputs import Unusable
 from closeby.cli.serving import serving
-from closeby.kube.faults import Fault
-from closeby.kube.health import Health
-from closeby.kube.meters import Meters
-from closeby.kube.reflector import Reflector
-from closeby.kube.resources import NODES, PODS
-from closeby.kube.serving import LOCAL, Address, Server, read_address
+from closeby.kube.client.faults import Fault
+from closeby.kube.metrics.health import Health
+from closeby.kube.metrics.meters import Meters
+from closeby.kube.metrics.serving import LOCAL, Address, Server, read_address
+from closeby.kube.watch.reflector import Reflector
+from closeby.kube.watch.resources import NODES, PODS
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import following, through_proxy

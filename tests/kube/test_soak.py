@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from closeby.kube.live import LiveScheduler, Settings
+from closeby.kube.scheduler.live import LiveScheduler, Settings
 from closeby.objects.configuration import Configuration
 from tests.control_plane import commands
 from tests.control_plane.api import Api, ApiError, Object, create_namespace

@@ -8,10 +8,19 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from closeby.kube.errors import ApiError
-from closeby.kube.resources import PODS
-from closeby.kube.transport import Transport
-from closeby.kube.writer import DONE, Note, Reference, StatusCondition, Verdict, Writer, micro_time, shortened
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.transport import Transport
+from closeby.kube.watch.resources import PODS
+from closeby.kube.writing.writer import (
+    DONE,
+    Note,
+    Reference,
+    StatusCondition,
+    Verdict,
+    Writer,
+    micro_time,
+    shortened,
+)
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import Bind
 from tests.control_plane.api import Api, Object

@@ -11,15 +11,15 @@ from msgspec import Struct
 
 from closeby.cli.inputs import Inputs, Unusable, read_configuration_file
 from closeby.cli.options import Sources
-from closeby.kube.collector import settle
-from closeby.kube.connection import Connection, connect
-from closeby.kube.errors import ApiError
-from closeby.kube.faults import Fault
-from closeby.kube.live import DEFAULT_NAME
-from closeby.kube.reading import WholeCluster, read_cluster
-from closeby.kube.recorded import read_recorded
-from closeby.kube.resources import PODS
-from closeby.kube.transport import Transport
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.faults import Fault
+from closeby.kube.client.transport import Transport
+from closeby.kube.scheduler.live import DEFAULT_NAME
+from closeby.kube.state.reading import WholeCluster, read_cluster
+from closeby.kube.state.recorded import read_recorded
+from closeby.kube.watch.collector import settle
+from closeby.kube.watch.resources import PODS
 from closeby.objects.recorded import Recorded
 from closeby.report.subjects import POD, Subject
 from closeby.report.words import harmless

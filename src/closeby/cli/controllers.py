@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from closeby.controllers.pod_grouper import Grouping
+    from closeby.controllers.grouping.pod_grouper import Grouping
     from closeby.controllers.running import Reconciler
-    from closeby.kube.errors import ApiError
-    from closeby.kube.saying import Say
-    from closeby.kube.transport import Transport
+    from closeby.kube.client.errors import ApiError
+    from closeby.kube.client.saying import Say
+    from closeby.kube.client.transport import Transport
 
 #: Who the controllers are in Events and Leases.
 CONTROLLER = "closeby-controllers"
@@ -71,12 +71,12 @@ def command(
     from closeby.cli.identity import replica
     from closeby.cli.long_running import lease_of, reach, run_until_told
     from closeby.cli.serving import serving
-    from closeby.controllers.pod_grouper import Grouping
+    from closeby.controllers.grouping.pod_grouper import Grouping
     from closeby.controllers.running import Runner, Running
-    from closeby.kube.dry_run import DryTransport
-    from closeby.kube.health import Health
-    from closeby.kube.meters import Meters
-    from closeby.kube.transport import Transport
+    from closeby.kube.client.dry_run import DryTransport
+    from closeby.kube.client.transport import Transport
+    from closeby.kube.metrics.health import Health
+    from closeby.kube.metrics.meters import Meters
 
     connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
@@ -103,10 +103,10 @@ def command(
 def _reconcilers(
     transport: "Transport", names: "Sequence[str]", grouping: "Grouping", say: "Say"
 ) -> "list[Reconciler]":
-    from closeby.controllers.app_groups import AppGroupController
-    from closeby.controllers.network_topologies import NetworkTopologyController
-    from closeby.controllers.pod_grouper import PodGrouper
-    from closeby.kube.writer import Writer
+    from closeby.controllers.applications.controller import AppGroupController
+    from closeby.controllers.grouping.pod_grouper import PodGrouper
+    from closeby.controllers.networks.controller import NetworkTopologyController
+    from closeby.kube.writing.writer import Writer
 
     writer = Writer(transport, CONTROLLER, grouping.instance)
     made: dict[str, Reconciler] = {

@@ -12,14 +12,14 @@ from closeby.cli.log_lines import FORMATS
 from closeby.cli.long_running import reach, run_until_told
 from closeby.cli.running import end_programs
 from closeby.discovery.findings import Findings
-from closeby.kube.dry_run import DryTransport
-from closeby.kube.errors import ApiError
-from closeby.kube.node_labels import Labelled, label_nodes
-from closeby.kube.transport import Transport
+from closeby.kube.client.dry_run import DryTransport
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.transport import Transport
+from closeby.kube.writing.node_labels import Labelled, label_nodes
 from closeby.topology.node_groups import listed
 
 if TYPE_CHECKING:
-    from closeby.kube.saying import Say
+    from closeby.kube.client.saying import Say
 
 
 def apply(source: str, discover: Discover, chosen: Chosen) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 from closeby.cli.inputs import Unusable
 from closeby.cli.options import Election
-from closeby.kube.connection import Connection, connect
-from closeby.kube.errors import ApiError
-from closeby.kube.faults import Fault
-from closeby.kube.leading import LEASE_LOST
-from closeby.kube.lease import LeaseSettings
-from closeby.kube.saying import Say
-from closeby.kube.transport import Transport
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.faults import Fault
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.writing.leading import LEASE_LOST
+from closeby.kube.writing.lease import LeaseSettings
 
 Work = Callable[[Transport, asyncio.Event], Awaitable[ApiError | None]]
 

@@ -9,8 +9,8 @@ from closeby.cli.options import Election, configured, connects, elects, logs, se
 if TYPE_CHECKING:
     import asyncio
 
-    from closeby.kube.errors import ApiError
-    from closeby.kube.saying import Say
+    from closeby.kube.client.errors import ApiError
+    from closeby.kube.client.saying import Say
 
 
 @click.command(name="scheduler")
@@ -59,11 +59,11 @@ def command(
     from closeby.cli.inputs import read_configuration_file, usable_configuration
     from closeby.cli.long_running import lease_of, reach, run_until_told
     from closeby.cli.serving import serving
-    from closeby.kube.health import Health
-    from closeby.kube.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings
-    from closeby.kube.notices import Manners
-    from closeby.kube.scheduler_meters import SchedulerMeters
-    from closeby.kube.transport import Transport
+    from closeby.kube.client.transport import Transport
+    from closeby.kube.metrics.health import Health
+    from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings
+    from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+    from closeby.kube.writing.notices import Manners
 
     configuration = read_configuration_file(config_path)
     connection = reach(kubeconfig, context)

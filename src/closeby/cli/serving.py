@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from closeby.cli.inputs import Unusable
-from closeby.kube.faults import Fault
-from closeby.kube.health import Health
-from closeby.kube.meters import Meters
-from closeby.kube.saying import Say
-from closeby.kube.serving import LOCAL, Server, read_address
+from closeby.kube.client.faults import Fault
+from closeby.kube.client.saying import Say
+from closeby.kube.metrics.health import Health
+from closeby.kube.metrics.meters import Meters
+from closeby.kube.metrics.serving import LOCAL, Server, read_address
 
 OFF = "off"
 

@@ -38,17 +38,17 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from closeby.kube.changes import Deleted, Upserted
-from closeby.kube.collector import collector_paused, settle
-from closeby.kube.decoding import Decoded, Decoder
-from closeby.kube.errors import ApiError
-from closeby.kube.following import Following
-from closeby.kube.leading import Lead
-from closeby.kube.lease import LeaseSettings
-from closeby.kube.meters import Meters
-from closeby.kube.resources import NODES, PODS, Resource, Watched
-from closeby.kube.saying import Say
-from closeby.kube.transport import Transport
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.metrics.meters import Meters
+from closeby.kube.state.decoding import Decoded, Decoder
+from closeby.kube.state.following import Following
+from closeby.kube.watch.changes import Deleted, Upserted
+from closeby.kube.watch.collector import collector_paused, settle
+from closeby.kube.watch.resources import NODES, PODS, Resource, Watched
+from closeby.kube.writing.leading import Lead
+from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.decoding.registry import READERS
 from closeby.objects.reasons import Condition
 

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.work import Work
-from closeby.kube.backoff import Backoff, Pace
-from closeby.kube.changes import Upserted
-from closeby.kube.resources import Resource
-from closeby.kube.saying import Say
-from closeby.kube.writer import StatusCondition, Verdict, Writer, shortened
+from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.saying import Say
+from closeby.kube.watch.changes import Upserted
+from closeby.kube.watch.resources import Resource
+from closeby.kube.writing.writer import StatusCondition, Verdict, Writer, shortened
 from closeby.objects.reasons import Condition
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.

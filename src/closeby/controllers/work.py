@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from closeby.kube.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, Pace
 
 #: Between two attempts at one key (seconds).
 DEFAULT_PACE: Final = Pace(first=1.0, longest=10.0)

@@ -1,0 +1,182 @@
+"""Keeps the status of every AppGroup: its order, its pods and what is wrong with it.
+
+The network-aware scheduling KEP's AppGroup controller, for the KEP's objects and the published ones. Only
+status is written. Nothing else in closeby needs it, for the scheduler works all of this out for itself: it is
+there for people and for other tools.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from closeby.applications.registry import app_group_key
+from closeby.controllers.applications.status import (
+    Calculation,
+    Member,
+    app_group_status,
+    calculated,
+    is_kep,
+    member,
+    problems_of,
+)
+from closeby.controllers.running import News
+from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, seen, validity
+from closeby.controllers.work import Work
+from closeby.kube.client.backoff import Pace
+from closeby.kube.client.saying import Say
+from closeby.kube.state.decoding import Decoded
+from closeby.kube.watch.changes import Deleted
+from closeby.kube.watch.resources import PODS, Resource, Watched
+from closeby.kube.writing.writer import Note, Reference, Writer
+from closeby.objects.applications import AppGroup
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition
+
+#: Pods come and go together: their changes are gathered so long (seconds).
+_GATHERED: Final = 0.5
+
+
+class AppGroupController:
+    """A reconciler (see ``running``)."""
+
+    name: Final = "app-groups"
+    followed: Final = (
+        Watched("scheduling.sigs.k8s.io", "AppGroup", ("v1alpha1",)),
+        Watched("appgroup.diktyo.x-k8s.io", "AppGroup", ("v1alpha1",)),
+    )
+
+    def __init__(
+        self,
+        writer: Writer,
+        say: Say,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        insistence: Pace = INSISTENCE,
+    ) -> None:
+        """``clock`` never goes back, ``now`` is in seconds since the epoch."""
+        self._writer = writer
+        self._say = say
+        self._now = now
+        self._work: Work[Key] = Work(clock)
+        self._keeper = StatusKeeper(writer, say, self._work, clock, insistence)
+        self._groups: dict[Key, tuple[Seen, AppGroup | Condition]] = {}
+        #: The kinds that were heard of.
+        self._resources: set[Resource] = set()
+        self._orders: dict[Key, Calculation] = {}
+        #: By ``namespace/name`` of the group they name: pods by uid.
+        self._members: dict[str, dict[str, Member]] = {}
+        #: Which group a pod names, by its uid.
+        self._names: dict[str, str] = {}
+        #: What was last told of a group that has no conditions.
+        self._told: dict[Key, str] = {}
+
+    def heard(self, news: News) -> None:
+        """Takes in one change."""
+        if news.resource == PODS:
+            self._pod(news)
+        elif news.resource.kind == "AppGroup":
+            self._group(news.resource, news)
+
+    async def reconcile(self) -> float | None:
+        """Brings every status up to date that may not be."""
+        for key in self._work.take():
+            found = self._groups.get(key)
+            if found is None:
+                continue
+            it, group = found
+            now = self._now()
+            calculation = self._calculation(key, group, now)
+            wanted = app_group_status(it, group, calculation, self._members.get(it.key, {}).values())
+            await self._keeper.keep(it, wanted, now)
+            if not is_kep(it):
+                await self._tell(it, group, calculation)
+        return self._work.wait()
+
+    def _group(self, resource: Resource, news: News) -> None:
+        key = resource, news.change.key
+        if isinstance(news.change, Deleted):
+            for known in (self._groups, self._orders, self._told):
+                known.pop(key, None)
+            self._keeper.forget(key)
+            self._work.forget(key)
+            return
+        group = _read(news)
+        if group is not None:
+            self._resources.add(resource)
+            self._groups[key] = seen(resource, news.change), group
+            self._work.add(key)
+
+    def _pod(self, news: News) -> None:
+        uid = news.change.uid
+        name: str | None = None
+        now: Member | None = None
+        match news.read:
+            case Decoded(record=Pod() as pod):
+                name, now = app_group_key(pod), member(pod)
+            case Condition():
+                # It is as it was, as far as anybody knows.
+                return
+        before = self._names.get(uid)
+        if before is None and name is None:
+            return
+        if before is not None and before != name:
+            del self._names[uid]
+            self._members[before].pop(uid)
+            if not self._members[before]:
+                del self._members[before]
+            self._changed(before)
+        if name is not None and now is not None:
+            self._names[uid] = name
+            pods = self._members.setdefault(name, {})
+            if pods.get(uid) != now:
+                pods[uid] = now
+                self._changed(name)
+
+    def _changed(self, name: str) -> None:
+        for resource in self._resources:
+            if (resource, name) in self._groups:
+                self._work.add((resource, name), after=_GATHERED)
+
+    def _calculation(self, key: Key, group: AppGroup | Condition, now: float) -> Calculation | None:
+        found = None
+        if isinstance(group, AppGroup):
+            found = calculated(group, self._orders.get(key), now)
+        if found is None:
+            self._orders.pop(key, None)
+        else:
+            self._orders[key] = found
+        return found
+
+    async def _tell(self, it: Seen, group: AppGroup | Condition, calculation: Calculation | None) -> None:
+        """Says what is wrong in an Event, once: the published shape has no conditions."""
+        key = it.resource, it.key
+        problems = problems_of(group, calculation)
+        if not problems:
+            self._told.pop(key, None)
+            return
+        text = validity(problems, None).message
+        if self._told.get(key) == text:
+            return
+        self._told[key] = text
+        namespace, _, name = it.key.rpartition("/")
+        regarding = Reference(
+            api_version=it.resource.api_version,
+            kind=it.resource.kind,
+            namespace=namespace,
+            name=name,
+            uid=it.uid,
+        )
+        note = Note(reason=problems[0].reason.value, action="Reconciling", text=text, warning=True)
+        written = await self._writer.event(regarding, note, self._now())
+        if not written.ok:
+            self._say("event not written", warning=True, object=f"AppGroup/{it.key}", error=written.error)
+
+
+def _read(news: News) -> AppGroup | Condition | None:
+    match news.read:
+        case Decoded(record=AppGroup() as group):
+            return group
+        case Condition() as problem:
+            return problem
+    return None

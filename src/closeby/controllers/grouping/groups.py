@@ -1,0 +1,149 @@
+"""The PodGroups there are, and those that the pod-grouper made; what it wrote counts before it is heard."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from closeby.controllers.grouping.objects import (
+    POD_GROUPS,
+    Object,
+    SeenGroup,
+    names_for,
+    same_condition,
+    seen_group,
+    stands,
+    validity,
+)
+from closeby.controllers.grouping.owners import Ref, owner_of
+from closeby.kube.watch.changes import Deleted, Upserted
+from closeby.kube.watch.resources import Resource
+from closeby.kube.writing.writer import StatusCondition
+from closeby.objects.groups import PodGroup
+from closeby.objects.reasons import Condition
+
+
+class Key(NamedTuple):
+    """A PodGroup's place."""
+
+    namespace: str
+    name: str
+
+
+class Groups:
+    """PodGroups of all dialects: they share their names, as whoever names one does not say the dialect."""
+
+    def __init__(self) -> None:
+        #: By API group: who bears a name.
+        self._seen: dict[Key, dict[str, SeenGroup]] = {}
+        #: Names that were given away, with the owner that has them.
+        self._claims: dict[Key, Ref] = {}
+        #: By uid of an owner: those of ours that stand.
+        self._standing: dict[str, set[Key]] = {}
+        self._claimed: dict[Ref, frozenset[Key]] = {}
+        #: What was written last, with the uid that it got.
+        self._written: dict[Key, tuple[Object, str]] = {}
+        self._valid: dict[Key, StatusCondition | None] = {}
+
+    def heard(self, resource: Resource, change: Upserted | Deleted) -> Ref | None:
+        """Takes in one change; returns the owner of one of ours that is to be looked at because of it."""
+        key = Key(*change.key.split("/", 1))
+        holders = self._seen.setdefault(key, {})
+        before = holders.pop(resource.group, None)
+        if before is not None and before.managed:
+            self._unlist(before, key)
+        if isinstance(change, Upserted):
+            seen = holders[resource.group] = seen_group(resource, change.raw)
+            for uid in seen.owners if seen.managed else ():
+                self._standing.setdefault(uid, set()).add(key)
+            if not seen.managed or (before is not None and before.spec == seen.spec):
+                return None
+            written = self._written.get(key)
+            return owner_of(change.raw) if written is None or not stands(seen, written[0]) else None
+        if not holders:
+            del self._seen[key]
+        if resource != POD_GROUPS:
+            return None
+        self._written.pop(key, None)
+        self._valid.pop(key, None)
+        return self._claims.get(key)
+
+    def ours(self, namespace: str, name: str) -> bool:
+        """Whether the pod-grouper made this PodGroup."""
+        key = Key(namespace, name)
+        seen = self._seen.get(key, {}).get(POD_GROUPS.group)
+        return key in self._claims or (seen is not None and seen.managed)
+
+    def of(self, owner: Ref) -> frozenset[Key]:
+        """The PodGroups that an owner has."""
+        claimed = self._claimed.get(owner, frozenset())
+        return frozenset(self._standing.get(owner.uid, ())) | claimed
+
+    def claim(self, group: PodGroup, owner: Ref, owners: Sequence[Ref]) -> Key:
+        """The place of a gang's PodGroup: the one it has, else the best name that nobody bears."""
+        uids = {one.uid for one in owners}
+        free = None
+        for name in names_for(group, owner.kind, owner.uid or owner.name):
+            key = last = Key(group.namespace, name)
+            found = self._seen.get(key, {}).get(POD_GROUPS.group)
+            claim = self._claims.get(key)
+            if claim == owner or (claim is None and found and found.managed and found.owners & uids):
+                free = key
+                break
+            if free is None and claim is None and key not in self._seen:
+                free = key
+        key = free or last
+        self._claims[key] = owner
+        self._claimed[owner] = self._claimed.get(owner, frozenset()) | {key}
+        return key
+
+    def disclaim(self, key: Key) -> None:
+        """Nothing was made there, or nobody needs it any more."""
+        if key in self._written or key in self._seen:
+            return
+        owner = self._claims.pop(key, None)
+        if owner is None:
+            return
+        left = self._claimed.pop(owner, frozenset()) - {key}
+        if left:
+            self._claimed[owner] = left
+
+    def release(self, owner: Ref) -> None:
+        """The owner has no pods any more."""
+        for key in self.of(owner):
+            self.disclaim(key)
+
+    def uid(self, key: Key) -> str | None:
+        """The uid of ours there, None where none was made yet."""
+        if key in self._written:
+            return self._written[key][1]
+        found = self._seen.get(key, {}).get(POD_GROUPS.group)
+        return found.uid if found is not None and found.managed else None
+
+    def stands(self, key: Key, wanted: Object) -> bool:
+        """Whether the PodGroup needs not be written: it was, and nobody changed it since."""
+        written = self._written.get(key)
+        if written is None or written[0] != wanted:
+            return False
+        found = self._seen.get(key, {}).get(POD_GROUPS.group)
+        return found is None or stands(found, wanted)
+
+    def wrote(self, key: Key, wanted: Object, uid: str) -> None:
+        """The PodGroup was written."""
+        self._written[key] = wanted, uid
+
+    def verdict(self, key: Key, conditions: Sequence[Condition]) -> StatusCondition | None:
+        """The condition ``WorkloadValid`` that is to be written, None if it stands."""
+        found = self._seen.get(key, {}).get(POD_GROUPS.group)
+        before = found.valid if found is not None else self._valid.get(key)
+        wanted = validity(conditions, before or self._valid.get(key))
+        return None if same_condition(wanted, before) else wanted
+
+    def judged(self, key: Key, condition: StatusCondition) -> None:
+        """The condition was written."""
+        self._valid[key] = condition
+
+    def _unlist(self, group: SeenGroup, key: Key) -> None:
+        for uid in group.owners:
+            left = self._standing.get(uid, set())
+            left.discard(key)
+            if not left:
+                self._standing.pop(uid, None)

@@ -1,0 +1,216 @@
+"""The PodGroup objects that the pod-grouper keeps: what is written in them, under which name, and which of
+those in the cluster are its own. Pure computation.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.controllers.grouping.owners import Ref
+from closeby.kube.watch.resources import Resource
+from closeby.kube.writing.writer import StatusCondition
+from closeby.objects.decoding.registry import OWN_GROUP
+from closeby.objects.dialects.keys import MANAGED_BY, PLACEMENT_STRATEGY, POD_GROUPER, ROLE_TOPOLOGY
+from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
+from closeby.objects.reasons import Condition
+
+Object = dict[str, object]
+
+#: The pod-grouper's name on PodGroups that it made, in Events, and as the manager of fields that it writes.
+MANAGER: Final = POD_GROUPER
+#: Condition of a PodGroup: whether what its workload asks for makes sense. (Whether the PodGroup itself does,
+#: given the topologies there are, is the scheduler's to say.)
+VALID: Final = "WorkloadValid"
+#: What a label's value may have; pods name their group by a label.
+_LONGEST_NAME: Final = 63
+_LONGEST_MESSAGE: Final = 4096
+
+POD_GROUPS: Final = Resource(
+    group=OWN_GROUP, version="v1alpha1", kind="PodGroup", plural="podgroups", namespaced=True
+)
+
+
+class SeenGroup(Struct, frozen=True):
+    """A PodGroup of any dialect in the cluster."""
+
+    resource: Resource
+    #: Uids of its owners.
+    owners: frozenset[str]
+    #: Whether the pod-grouper made it.
+    managed: bool
+    uid: str = ""
+    spec: Mapping[str, object] = {}
+    annotations: Mapping[str, str] = {}
+    #: Its condition ``WorkloadValid``.
+    valid: StatusCondition | None = None
+
+
+class _Reference(Struct, frozen=True):
+    uid: str = ""
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[_Reference, ...] | None = None
+
+
+class _Status(Struct, frozen=True):
+    conditions: tuple[StatusCondition, ...] | None = None
+
+
+class _Group(Struct, frozen=True):
+    metadata: _Meta
+    spec: dict[str, object] | None = None
+    status: _Status | None = None
+
+
+_read: Final = msgspec.json.Decoder(_Group).decode
+
+
+def seen_group(resource: Resource, raw: bytes) -> SeenGroup:
+    """A PodGroup as it stands in the cluster; one that can't be read is somebody else's."""
+    try:
+        group = _read(raw)
+    except msgspec.DecodeError:
+        return SeenGroup(resource, frozenset(), managed=False)
+    meta = group.metadata
+    managed = resource == POD_GROUPS and (meta.labels or {}).get(MANAGED_BY) == MANAGER
+    conditions = (group.status.conditions if group.status else None) or ()
+    return SeenGroup(
+        resource,
+        frozenset(one.uid for one in meta.owner_references or ()),
+        managed,
+        meta.uid,
+        group.spec or {},
+        meta.annotations or {},
+        next((one for one in conditions if one.type == VALID), None),
+    )
+
+
+def names_for(group: PodGroup, kind: str, uid: str) -> Iterator[str]:
+    """Names for a gang's PodGroup, the best first: its workload's, then those that tell workloads apart.
+
+    All of them are fit for a label. The last one belongs to this workload alone.
+    """
+    stem = group.name
+    yield _fitted(stem)
+    yield _fitted(f"{stem}-{kind.lower()}")
+    yield _fitted(f"{stem}-{kind.lower()}-{hashlib.sha256(uid.encode()).hexdigest()[:8]}")
+
+
+def _fitted(name: str) -> str:
+    if len(name) <= _LONGEST_NAME:
+        return name
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9].rstrip('-._')}-{mark}"
+
+
+def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
+    """The PodGroup with all fields that the pod-grouper owns; the first of its owners controls it."""
+    spec: Object = {"minMember": group.min_member, **_constraint(group.constraint)}
+    if group.subgroups:
+        spec["subGroups"] = [_subgroup(one) for one in group.subgroups]
+    if group.min_subgroups is not None:
+        spec["minSubGroup"] = group.min_subgroups
+    if group.annotations.get(PLACEMENT_STRATEGY):
+        spec["placement"] = {"strategy": str(group.strategy)}
+    if group.priority_class_name:
+        spec["priorityClassName"] = group.priority_class_name
+    metadata: Object = {
+        "name": name,
+        "namespace": group.namespace,
+        "labels": {MANAGED_BY: MANAGER},
+        "ownerReferences": [
+            {
+                "apiVersion": one.api_version,
+                "kind": one.kind,
+                "name": one.name,
+                "uid": one.uid,
+                **({} if place else {"controller": True}),
+            }
+            for place, one in enumerate(owners)
+        ],
+    }
+    roles = {key: group.annotations[key] for key in ROLE_TOPOLOGY if key in group.annotations}
+    if roles:
+        metadata["annotations"] = roles
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _subgroup(group: SubGroup) -> Object:
+    result: Object = {
+        "name": group.name,
+        "minMember": group.min_member,
+        **_constraint(group.constraint),
+    }
+    if group.parent is not None:
+        result["parent"] = group.parent
+    if group.min_subgroups is not None:
+        result["minSubGroup"] = group.min_subgroups
+    return result
+
+
+def _constraint(constraint: TopologyConstraint | None) -> Object:
+    if constraint is None:
+        return {}
+    levels = {
+        "topology": constraint.topology,
+        "requiredTopologyLevel": constraint.required,
+        "preferredTopologyLevel": constraint.preferred,
+    }
+    return {"topologyConstraint": {key: level for key, level in levels.items() if level is not None}}
+
+
+def stands(found: SeenGroup, wanted: Object) -> bool:
+    """Whether a PodGroup says all that the pod-grouper wants it to."""
+    metadata = wanted["metadata"]
+    annotations = metadata.get("annotations", {}) if isinstance(metadata, dict) else {}
+    return _covers(found.spec, wanted["spec"]) and _covers(found.annotations, annotations)
+
+
+def _covers(found: object, wanted: object) -> bool:
+    if isinstance(wanted, dict):
+        if not isinstance(found, Mapping):
+            return False
+        return all(key in found and _covers(found[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(found, list | tuple) or len(found) != len(wanted):
+            return False
+        return all(_covers(one, other) for one, other in zip(found, wanted, strict=True))
+    return found == wanted
+
+
+def validity(conditions: Collection[Condition], before: StatusCondition | None) -> StatusCondition | None:
+    """The condition ``WorkloadValid``, without its time; None where there is nothing to say.
+
+    What is merely ignored leaves it true, with a message.
+    """
+    ordered = sorted(conditions, key=lambda one: not one.blocking)
+    if not ordered:
+        if before is None:
+            return None
+        return StatusCondition(type=VALID, status="True", reason="Valid")
+    message = " ".join(f"{one.object} {one.field}: {one.sentence()}." for one in ordered)
+    return StatusCondition(
+        type=VALID,
+        status="False" if ordered[0].blocking else "True",
+        reason=str(ordered[0].reason),
+        message=message[:_LONGEST_MESSAGE],
+    )
+
+
+def same_condition(one: StatusCondition | None, other: StatusCondition | None) -> bool:
+    """Whether two conditions say the same, whenever it was said."""
+    if one is None or other is None:
+        return one is other
+    return (one.status, one.reason, one.message) == (other.status, other.reason, other.message)

@@ -1,0 +1,283 @@
+"""Says which gangs some pods of one owner are, and which of the pods belong to none. Pure computation.
+
+The rules are the simulator's (``objects.dialects.gangs``). Only what a live cluster adds is here: pods that
+are there already, owners that closeby can't count the pods of, and pods that are made one after another.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.controllers.grouping.owners import Lineage, Ref
+from closeby.objects.dialects import kai
+from closeby.objects.dialects.gangs import gangs_of, read_ask
+from closeby.objects.dialects.keys import ROLE_TOPOLOGY
+from closeby.objects.dialects.kueue import POD_GROUP_SIZE, Queues
+from closeby.objects.dialects.loose import loose_gangs
+from closeby.objects.dialects.podgroups import with_condition
+from closeby.objects.groups import PodGroup
+from closeby.objects.ownership import names_of, set_of
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.objects.workloads import PodSet, Workload
+
+_LONGEST_NUMBER: Final = 9
+
+
+class Gang(Struct, frozen=True):
+    """A gang as it should be, named as its workload wants it, and its pods: uid to subgroup."""
+
+    group: PodGroup
+    members: Mapping[str, str | None]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether what was asked for makes no sense, so that its pods must not be placed."""
+        return any(one.blocking for one in self.group.conditions)
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is to be said about the pods of one owner."""
+
+    gangs: tuple[Gang, ...] = ()
+    #: Uids of pods that belong to no gang.
+    alone: frozenset[str] = frozenset()
+    #: Uids of pods of which nothing can be said: they go on waiting.
+    waiting: frozenset[str] = frozenset()
+    #: What is to be said where no gang carries it.
+    conditions: tuple[Condition, ...] = ()
+
+
+def plan_of(lineage: Lineage, pods: Sequence[Pod], queues: Queues) -> Plan:
+    """The gangs of the unfinished ``pods`` that were made for ``lineage``; all of them are of one namespace.
+
+    Pods that name a group already are members of nothing here, but tell how large their owner's gangs are.
+    """
+    pods = sorted(pods, key=lambda pod: pod.name)
+    if lineage.workload is not None:
+        return _of_workload(lineage, lineage.workload, pods, queues)
+    if not lineage.owner.uid:
+        return _of_plain(pods, queues)
+    asking = {pod.uid for pod in pods if _asks(pod.annotations)}
+    if lineage.gone:
+        return Plan(alone=frozenset(pod.uid for pod in pods) - asking, waiting=frozenset(asking))
+    members = pods if _asks(lineage.annotations) else [pod for pod in pods if pod.uid in asking]
+    if not members:
+        return Plan(alone=frozenset(pod.uid for pod in pods))
+    asked = gangs_of(_stand_in(lineage.owner, lineage.annotations, members), queues)
+    gangs = tuple(
+        Gang(_judged(gang.group, members), {pod.uid: None for pod in members}) for gang in asked.gangs
+    )
+    return _plan(gangs, pods, asked.conditions)
+
+
+def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queues: Queues) -> Plan:
+    sets = workload.pod_sets
+    by_name = names_of(sets) if len(sets) > 1 else {}
+    position = {pod.uid: set_of(pod, workload, by_name) for pod in pods}
+    workload = msgspec.structs.replace(
+        workload,
+        annotations={**lineage.annotations, **workload.annotations},
+        pod_sets=tuple(_still_to_run(one) for one in sets),
+    )
+    asked = gangs_of(workload, queues)
+    first = _first(lineage, workload)
+    gangs = []
+    placed: set[str] = set()
+    for gang in asked.gangs:
+        members = {
+            uid: gang.members[place]
+            for uid, place in position.items()
+            if place is not None and place in gang.members
+        }
+        if len(asked.gangs) == 1:
+            members |= {uid: None for uid, place in position.items() if place is None}
+        placed |= members.keys()
+        group = _distinct(gang.group, workload)
+        gangs.append(Gang(_at_once(group, workload, gang.members, first), members))
+    asking = [pod for pod in pods if pod.uid not in placed and _asks(pod.annotations)]
+    if asking:
+        # Somebody wrote it on the pods after their template was read.
+        more = gangs_of(_stand_in(lineage.owner, {}, asking), queues)
+        gangs += [Gang(_judged(one.group, asking), {pod.uid: None for pod in asking}) for one in more.gangs]
+    return _plan(tuple(gangs), pods, asked.conditions)
+
+
+def _of_plain(pods: Sequence[Pod], queues: Queues) -> Plan:
+    """Pods that nobody owns: those that Kueue groups by a label are one gang, another is a gang of one."""
+    found = loose_gangs([msgspec.structs.replace(pod, group=None) for pod in pods], queues)
+    gangs = tuple(Gang(group, {pod.uid: None for pod in members}) for group, members in found)
+    return _plan(gangs, pods, ())
+
+
+def _plan(gangs: tuple[Gang, ...], pods: Sequence[Pod], conditions: tuple[Condition, ...]) -> Plan:
+    members = {uid for gang in gangs for uid in gang.members}
+    alone = frozenset(pod.uid for pod in pods if pod.uid not in members)
+    return Plan(gangs=gangs, alone=alone, conditions=conditions)
+
+
+def _asks(annotations: Mapping[str, str]) -> bool:
+    """Whether annotations make pods a gang, of whatever kind their owner is."""
+    named = kai.BATCH_MIN_MEMBER in annotations or any(key in annotations for key in ROLE_TOPOLOGY)
+    return named or read_ask(annotations, "").given
+
+
+def _stand_in(owner: Ref, annotations: Mapping[str, str], pods: Sequence[Pod]) -> Workload:
+    """A workload for an owner whose pods closeby can't count: its gang starts with one pod, and the others
+    join it, unless somebody says how many there are.
+    """
+    first = pods[0]
+    text = first.annotations.get(POD_GROUP_SIZE, "")
+    size = int(text) if text.isdecimal() and len(text) <= _LONGEST_NUMBER else 1
+    template = msgspec.structs.replace(first, group=None)
+    one_set = PodSet(
+        name=owner.name,
+        replicas=size,
+        template=template,
+        template_annotations=first.annotations,
+        template_labels=first.labels,
+    )
+    both = {**{key: first.annotations[key] for key in _ANYWHERE if key in first.annotations}, **annotations}
+    created = min((pod.created for pod in pods if pod.created is not None), default=None)
+    return Workload(
+        kind=owner.kind,
+        namespace=owner.namespace,
+        name=owner.name,
+        created=created,
+        annotations=both,
+        pod_sets=(one_set,),
+        gang=PodGroup(
+            namespace=owner.namespace,
+            name=owner.name,
+            min_member=size,
+            created=created,
+            annotations=both,
+            source="Pod annotations",
+        ),
+    )
+
+
+#: Keys that ``gangs_of`` looks for at the owner only.
+_ANYWHERE: Final = (kai.BATCH_MIN_MEMBER, *ROLE_TOPOLOGY)
+
+
+def _judged(group: PodGroup, members: Iterable[Pod]) -> PodGroup:
+    """Refuses a gang whose members contradict each other."""
+    asks = {(ask.constraint, ask.unconstrained) for ask in (read_ask(pod.annotations, "") for pod in members)}
+    if len(asks) <= 1:
+        return group
+    return with_condition(
+        group,
+        Reason.INVALID_SPEC,
+        "metadata.annotations",
+        "its pods ask for different placements",
+        "give all of them the same annotations",
+    )
+
+
+def _distinct(group: PodGroup, workload: Workload) -> PodGroup:
+    """Refuses parts of one name, between which nobody could tell (the server can't even store them)."""
+    names = [one.name for one in group.subgroups]
+    if len(set(names)) == len(names):
+        return group
+    double = next(name for name in names if names.count(name) > 1)
+    return with_condition(
+        msgspec.structs.replace(group, subgroups=()),
+        Reason.INVALID_SPEC,
+        "spec",
+        f"several of its parts are called {double}",
+        "give each a name of its own",
+        owner=workload.id,
+    )
+
+
+def _still_to_run(pods: PodSet) -> PodSet:
+    """No more pods than are still to complete."""
+    if pods.completions is None:
+        return pods
+    left = max(0, min(pods.replicas, pods.completions - pods.completed))
+    return msgspec.structs.replace(pods, replicas=left)
+
+
+# Pods that are made one after another, or only if there is room
+
+
+class _Startup(Struct, frozen=True, rename="camel"):
+    startup_policy_order: str = ""
+
+
+class _Elastic(Struct, frozen=True, rename="camel"):
+    min_replicas: int | None = None
+
+
+class _Workers(Struct, frozen=True, rename="camel"):
+    min_replicas: int | None = None
+    num_of_hosts: int | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    pod_management_policy: str | None = None
+    launcher_creation_policy: str | None = None
+    #: A word at a LeaderWorkerSet, an object at a JobSet.
+    startup_policy: str | _Startup | None = None
+    elastic_policy: _Elastic | None = None
+    enable_in_tree_autoscaling: bool | None = None
+    worker_group_specs: tuple[_Workers, ...] | None = None
+
+
+class _Object(Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+_read: Final = msgspec.json.Decoder(_Object).decode
+
+
+def _first(lineage: Lineage, workload: Workload) -> Mapping[int, int] | None:
+    """By position of a pod set: with how many of its pods the gang starts; None: with all of them.
+
+    Where the rest is made only when the first run, a gang that waited for all would wait for ever. Where an
+    autoscaler adds pods, each of them is welcome without the others.
+    """
+    if not lineage.raw:
+        return None
+    try:
+        spec = _read(lineage.raw).spec
+    except msgspec.DecodeError:
+        return None
+    kind, sets = workload.kind, workload.pod_sets
+    if kind == "StatefulSet" and spec.pod_management_policy != "Parallel":
+        return dict.fromkeys(range(len(sets)), 1)
+    if kind == "MPIJob" and spec.launcher_creation_policy == "WaitForWorkersReady":
+        return {i: 0 if one.name == "launcher" else one.replicas for i, one in enumerate(sets)}
+    if kind == "PyTorchJob" and spec.elastic_policy is not None:
+        least = spec.elastic_policy.min_replicas or 1
+        return {i: least if one.name == "worker" else one.replicas for i, one in enumerate(sets)}
+    if kind == "LeaderWorkerSet" and spec.startup_policy == "LeaderReady":
+        return {i: 1 if one.name == "leader" else 0 for i, one in enumerate(sets)}
+    if kind == "JobSet" and spec.startup_policy == _Startup("InOrder"):
+        first = next((i for i, one in enumerate(sets) if one.replicas), 0)
+        return {i: one.replicas if i == first else 0 for i, one in enumerate(sets)}
+    if kind == "RayCluster" and spec.enable_in_tree_autoscaling:
+        groups = enumerate(spec.worker_group_specs or (), start=1)
+        return {0: 1} | {i: (one.min_replicas or 0) * (one.num_of_hosts or 1) for i, one in groups}
+    return None
+
+
+def _at_once(
+    group: PodGroup, workload: Workload, members: Mapping[int, str | None], first: Mapping[int, int] | None
+) -> PodGroup:
+    """The gang with minima that its pods can reach, one pod at least."""
+    if first is not None:
+        counts = {i: min(first[i], workload.pod_sets[i].replicas) for i in members}
+        by_subgroup = {members[i]: number for i, number in counts.items()}
+        group = msgspec.structs.replace(
+            group,
+            min_member=min(group.min_member, sum(counts.values())),
+            subgroups=tuple(
+                msgspec.structs.replace(one, min_member=min(one.min_member, by_subgroup.get(one.name, 0)))
+                for one in group.subgroups
+            ),
+        )
+    return msgspec.structs.replace(group, min_member=max(1, group.min_member))

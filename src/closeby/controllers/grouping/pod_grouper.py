@@ -1,0 +1,315 @@
+"""The pod-grouper: makes the PodGroups of workloads that ask for a gang, and lets their pods name them.
+
+Every pod of our scheduler that somebody owns is told whether it belongs to a gang: by the label
+``closeby.dev/pod-group``, or by the annotation of that name with the value ``none``. Until then a scheduler
+that was started with a pod-grouper beside it does not place the pod. The PodGroup comes first, the labels
+second, so that whoever sees a member sees its gang.
+
+A PodGroup belongs to its workload and is collected as garbage with it. It is kept true as the workload
+changes; PodGroups that somebody else made are never touched.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.controllers.grouping.groups import Groups, Key
+from closeby.controllers.grouping.objects import MANAGER, names_for, object_of
+from closeby.controllers.grouping.owners import Lineage, Owners, Ref, Round
+from closeby.controllers.grouping.plan import Gang, Plan, plan_of
+from closeby.controllers.grouping.pods import Pods, pod_ref
+from closeby.controllers.grouping.writes import Writes
+from closeby.controllers.running import News
+from closeby.controllers.work import Work
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.state.decoding import Decoded
+from closeby.kube.watch.changes import Deleted, Upserted
+from closeby.kube.watch.resources import PODS, WATCHED, Watched
+from closeby.kube.writing.writer import Note, Reference, Writer
+from closeby.objects.dialects.grouping import undecided
+from closeby.objects.dialects.kueue import Queues
+from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.pods import Pod
+
+_QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
+_KINDS: Final = _QUEUES | {"PodGroup"}
+#: Seconds in which a workload's controller has counted a pod that ended.
+_COUNTED: Final = 1.0
+#: Owners that are looked at together.
+_AT_ONCE: Final = 8
+#: Things that were told once, and are not told again.
+_REMEMBERED: Final = 10_000
+
+
+class Grouping(Struct, frozen=True, kw_only=True):
+    """How the pod-grouper works (times in seconds)."""
+
+    #: Pods that name it in ``spec.schedulerName`` are grouped.
+    scheduler_name: str = "closeby"
+    #: Unique to this replica.
+    instance: str = MANAGER
+    #: How soon a change of a workload is seen, whose pods run or wait to be placed.
+    refresh: float = 30.0
+    #: The same for a workload that asks for what makes no sense, and whose pods wait for somebody to mend it.
+    refresh_blocked: float = 5.0
+
+
+class PodGrouper:
+    """The reconciler (``controllers.running``)."""
+
+    name: Final = "pod-grouper"
+    followed: Final[tuple[Watched, ...]] = tuple(one for one in WATCHED if one.kind in _KINDS)
+
+    def __init__(self, transport: Transport, grouping: Grouping, say: Say) -> None:
+        self._grouping = grouping
+        self._say = say
+        self._owners = Owners(transport)
+        self._writes = Writes(transport)
+        self._writer = Writer(transport, MANAGER, grouping.instance)
+        self._work: Work[Ref] = Work(time.monotonic)
+        self._pods = Pods(grouping.scheduler_name)
+        self._local: dict[tuple[str, str], LocalQueue] = {}
+        self._cluster: dict[str, ClusterQueue] = {}
+        self._flavors: dict[str, ResourceFlavor] = {}
+        self._queues = Queues(self._local, self._cluster, self._flavors)
+        #: By the owner that counts: the owners that its pods name.
+        self._families: dict[Ref, set[Ref]] = {}
+        self._groups = Groups()
+        self._told: set[tuple[Ref, str]] = set()
+
+    # What happens
+
+    def heard(self, news: News) -> None:
+        """Takes in one change."""
+        if news.resource == PODS:
+            self._heard_pod(news)
+        elif news.resource.kind == "PodGroup":
+            owner = self._groups.heard(news.resource, news.change)
+            if owner is not None:
+                self._look_at(owner)
+        elif news.resource.kind in _QUEUES:
+            self._heard_queue(news)
+
+    def _heard_pod(self, news: News) -> None:
+        pod = news.read.record if isinstance(news.read, Decoded) else None
+        if isinstance(pod, Pod) and isinstance(news.change, Upserted) and self._pods.concerns(pod):
+            owner = self._pods.put(pod, news.change.raw)
+        elif isinstance(pod, Pod) or isinstance(news.change, Deleted):
+            owner = self._pods.drop(news.change.uid)
+            # Where nobody asked for a gang, there is nothing to keep true.
+            if owner is not None and (self._owners.top(owner) or owner) in self._families:
+                self._work.add(owner, after=_COUNTED)
+            return
+        else:
+            # A pod that can't be read counts as it was.
+            return
+        if owner is not None:
+            self._work.add(owner)
+
+    def _heard_queue(self, news: News) -> None:
+        record = news.read.record if isinstance(news.read, Decoded) else None
+        namespace, _, name = news.change.key.rpartition("/")
+        match record:
+            case LocalQueue():
+                self._local[namespace, name] = record
+            case ClusterQueue():
+                self._cluster[name] = record
+            case ResourceFlavor():
+                self._flavors[name] = record
+            case _ if news.resource.kind == "LocalQueue":
+                self._local.pop((namespace, name), None)
+            case _ if news.resource.kind == "ClusterQueue":
+                self._cluster.pop(name, None)
+            case _:
+                self._flavors.pop(name, None)
+        for family in self._families:
+            self._work.add(family)
+
+    def _look_at(self, owner: Ref) -> None:
+        """An owner of a PodGroup: pods that nobody owns are looked at together with others of their group."""
+        plain = self._pods.owner(owner.uid) if owner.kind == PODS.kind else None
+        self._work.add(plain if plain is not None and not plain.uid else owner)
+
+    # What is done about it
+
+    async def reconcile(self) -> float | None:
+        """Looks at the owners that are due; returns seconds until the next is."""
+        due = self._work.take()
+        if not due:
+            return self._work.wait()
+        together = self._owners.round()
+        slots = asyncio.Semaphore(_AT_ONCE)
+        found = await asyncio.gather(*(self._resolve(ref, together) for ref in due))
+        lineages = {lineage.owner: lineage for lineage in found if lineage is not None}
+
+        async def look(lineage: Lineage) -> None:
+            async with slots:
+                await self._family(lineage)
+
+        await asyncio.gather(*(look(lineage) for lineage in lineages.values()))
+        return self._work.wait()
+
+    async def _resolve(self, ref: Ref, together: Round) -> Lineage | None:
+        """What the pods that name ``ref`` were made for; None while nobody can say."""
+        lineage = await together.lineage(self._owners.top(ref) or ref)
+        if isinstance(lineage, ApiError):
+            wait = self._work.failed(ref, lineage.retry_after)
+            self._say("owner not known", warning=True, owner=ref, error=lineage, retry_in=f"{wait:.1f}s")
+            return None
+        self._work.done(ref)
+        self._families.setdefault(lineage.owner, set()).add(ref)
+        return lineage
+
+    async def _family(self, lineage: Lineage) -> None:
+        owner = lineage.owner
+        pods = self._pods_of(owner)
+        plan = plan_of(lineage, list(pods.values()), self._queues)
+        waiting = [pod for pod in pods.values() if undecided(pod)]
+        if lineage.problem and waiting:
+            await self._tell(owner, [pod_ref(waiting[0])], "OwnerNotReadable", lineage.problem)
+        for condition in plan.conditions:
+            about = [owner] if owner.uid else []
+            await self._tell(owner, about, condition.reason, f"{condition.field}: {condition.sentence()}")
+        errors = [await self._gang(lineage, gang, pods) for gang in plan.gangs]
+        if not lineage.gone:
+            errors += await self._relax(owner, plan)
+        alone = [pod for pod in waiting if pod.uid in plan.alone and pod.node_name is None]
+        errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
+        if alone:
+            self._say("no gang", owner=owner, pods=len(alone))
+        failed = [one for one in errors if one is not None]
+        if failed and waiting and not failed[0].passing and failed[0].code != 409:
+            # Nothing that cures itself: whoever looks at the pod must see it.
+            about = [one for one in (owner, pod_ref(waiting[0])) if one.uid]
+            await self._tell(owner, about, "NotGrouped", str(failed[0]))
+        self._schedule(owner, plan, failed, bool(waiting))
+
+    def _schedule(self, owner: Ref, plan: Plan, errors: Sequence[ApiError], waiting: bool) -> None:
+        """When the owner is looked at again."""
+        if errors:
+            wait = self._work.failed(owner, errors[0].retry_after)
+            self._say("not grouped", warning=True, owner=owner, error=errors[0], retry_in=f"{wait:.1f}s")
+            return
+        self._work.done(owner)
+        if waiting and (plan.waiting or any(gang.blocked for gang in plan.gangs)):
+            self._work.add(owner, after=self._grouping.refresh_blocked)
+        elif any(self._pods.naming(*key) for key in self._groups.of(owner)) or (plan.gangs and waiting):
+            self._work.add(owner, after=self._grouping.refresh)
+        elif not plan.gangs or not any(self._pods.owns(one) for one in self._families.get(owner, ())):
+            self._families.pop(owner, None)
+            self._groups.release(owner)
+
+    def _pods_of(self, owner: Ref) -> dict[str, Pod]:
+        """The owner's pods by uid, but for those that belong to a group of somebody else."""
+        found = (pod for direct in self._families.get(owner, ()) for pod in self._pods.of(direct))
+        return {
+            pod.uid: pod for pod in found if pod.group is None or self._groups.ours(pod.namespace, pod.group)
+        }
+
+    async def _gang(self, lineage: Lineage, gang: Gang, pods: Mapping[str, Pod]) -> ApiError | None:
+        """Makes one gang's PodGroup true and lets its pods name it."""
+        owner = lineage.owner
+        members = [pods[uid] for uid in gang.members]
+        joining = [pod for pod in members if pod.group is None]
+        owners = [owner] if owner.uid else [pod_ref(pod) for pod in members]
+        if not owners:
+            return None
+        key = self._groups.claim(gang.group, owner, owners)
+        uid = self._groups.uid(key)
+        if uid is None and not members:
+            self._groups.disclaim(key)
+            return None
+        wanted = object_of(gang.group, key.name, owners)
+        if uid is None or not self._groups.stands(key, wanted):
+            answer = await self._writes.apply(wanted, *key, uid)
+            if isinstance(answer, ApiError):
+                self._groups.disclaim(key)
+                return answer
+            uid = answer
+            self._groups.wrote(key, wanted, uid)
+            self._say_written(owner, key, gang.group)
+        error = await self._judge(lineage, gang, key, uid, joining)
+        if error is not None or gang.blocked or not joining:
+            return error
+        joined = await asyncio.gather(
+            *(self._writes.join(pod, key.name, gang.members[pod.uid]) for pod in joining)
+        )
+        errors = [one for one in joined if one is not None]
+        self._say("grouped", owner=owner, group="/".join(key), pods=len(joined) - len(errors))
+        return errors[0] if errors else None
+
+    async def _relax(self, owner: Ref, plan: Plan) -> list[ApiError | None]:
+        """Takes back what a workload does not ask for any more, from pods that were told so."""
+        names = {name for gang in plan.gangs for name in names_for(gang.group, owner.kind, owner.uid)}
+        errors: list[ApiError | None] = []
+        for key in sorted(self._groups.of(owner)):
+            uid = self._groups.uid(key)
+            if uid is None or not owner.uid or key.name in names or not self._pods.naming(*key):
+                continue
+            wanted = object_of(PodGroup(namespace=key.namespace, name=key.name), key.name, [owner])
+            if self._groups.stands(key, wanted):
+                continue
+            answer = await self._writes.apply(wanted, *key, uid)
+            if isinstance(answer, ApiError):
+                errors.append(answer)
+            else:
+                self._groups.wrote(key, wanted, answer)
+                self._say("pod group relaxed", owner=owner, group="/".join(key))
+        return errors
+
+    async def _judge(
+        self, lineage: Lineage, gang: Gang, key: Key, uid: str, waiting: Sequence[Pod]
+    ) -> ApiError | None:
+        """Says on the PodGroup whether what was asked for makes sense; tells if that keeps pods waiting."""
+        verdict = self._groups.verdict(key, gang.group.conditions)
+        if verdict is not None:
+            error = await self._writes.condition(*key, uid, verdict)
+            if error is not None:
+                return error
+            self._groups.judged(key, verdict)
+        about = [one for one in (lineage.owner, *(pod_ref(pod) for pod in waiting[:1])) if one.uid]
+        for one in gang.group.conditions:
+            if one.blocking:
+                text = f"{one.object} {one.field}: {one.sentence()}"
+                await self._tell(lineage.owner, about, one.reason, text)
+        return None
+
+    async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
+        """A warning in the log and as Events, once."""
+        if (owner, text) in self._told:
+            return
+        if len(self._told) >= _REMEMBERED:
+            self._told.clear()
+        self._told.add((owner, text))
+        self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
+        note = Note(reason=reason, action="Grouping", text=text, warning=True)
+        for one in about:
+            reference = Reference(
+                api_version=one.api_version,
+                kind=one.kind,
+                name=one.name,
+                namespace=one.namespace,
+                uid=one.uid,
+            )
+            written = await self._writer.event(reference, note, time.time())
+            if not written.ok:
+                self._say("event not written", warning=True, about=one, error=written.error)
+
+    def _say_written(self, owner: Ref, key: Key, group: PodGroup) -> None:
+        constraint = group.constraint or TopologyConstraint()
+        self._say(
+            "pod group written",
+            owner=owner,
+            group="/".join(key),
+            min_member=group.min_member,
+            topology=constraint.topology,
+            required=constraint.required,
+            preferred=constraint.preferred,
+            subgroups=len(group.subgroups) or None,
+        )

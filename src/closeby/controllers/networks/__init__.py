@@ -1,0 +1,1 @@
+"""The status of NetworkTopologies: costs out of latencies that were measured."""

@@ -1,0 +1,136 @@
+"""What the status of a NetworkTopology should say (network-aware scheduling KEP), from all that is known.
+
+Costs that were calculated once stay until better ones are: when nothing can be measured, a condition says so,
+and since when, and nothing else changes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.controllers.networks.settings import SettingsReading
+from closeby.controllers.networks.weights import Place, Weights, weights_of
+from closeby.controllers.statuses import VALID, Seen, Wanted, rfc3339, validity
+from closeby.kube.writing.writer import StatusCondition, shortened
+from closeby.metrics.latencies import Latencies
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.reasons import Condition
+
+#: Whether latencies could be read; if not, since when (``lastTransitionTime``).
+MEASURED: Final = "LatenciesMeasured"
+#: Whether every node is among them.
+ALL_NODES: Final = "AllNodesMeasured"
+#: Whether all costs are listed.
+LISTED: Final = "AllCostsListed"
+_TYPES: Final = frozenset((VALID, MEASURED, ALL_NODES, LISTED))
+#: As long as costs stay as they are, so does what was said of them.
+_WITHOUT_NEWS: Final = frozenset((VALID, MEASURED))
+
+_KEP_GROUP: Final = "scheduling.sigs.k8s.io"
+#: Names that a condition gives; it counts the others.
+_SHOWN: Final = 3
+
+
+class Failure(Struct, frozen=True):
+    """Why there are no new latencies: a token, and a sentence."""
+
+    reason: str
+    sentence: str
+
+
+class Measurement(Struct, frozen=True, kw_only=True):
+    """What came of measuring: the last latencies that could be read, and what went wrong since."""
+
+    latencies: Latencies | None = None
+    #: When they were read, in seconds since the epoch.
+    time: float = 0.0
+    failure: Failure | None = None
+
+
+def is_kep(it: Seen) -> bool:
+    """Whether an object has the KEP's shape, not the published one (whose costs are given in its spec)."""
+    return it.resource.group == _KEP_GROUP
+
+
+def network_status(
+    it: Seen,
+    network: NetworkTopology | Condition,
+    reading: SettingsReading,
+    measurement: Measurement | None,
+    nodes: Mapping[str, Place],
+) -> Wanted:
+    """The status that ``it`` should have; ``measurement`` is None where nobody measures."""
+    fields: dict[str, object] = {"nodeCount": len(nodes)}
+    if not is_kep(it):
+        return Wanted(fields=fields)
+    conditions = [validity(_problems(network, reading), it.generation)]
+    types = _WITHOUT_NEWS if reading.measured else _TYPES
+    if reading.measured and measurement is not None:
+        weights = None
+        if measurement.latencies is not None:
+            algorithm = network.algorithm if isinstance(network, NetworkTopology) else ""
+            weights = weights_of(measurement.latencies.links, nodes, algorithm)
+        if weights is not None:
+            fields["weights"] = [weights.entry]
+            fields["weightCalculationTime"] = rfc3339(measurement.time)
+        time = str(fields.get("weightCalculationTime") or it.status.get("weightCalculationTime") or "")
+        conditions.append(_measured(measurement, weights, time))
+        if weights is not None:
+            conditions += [_all_nodes(measurement, weights, len(nodes)), _listed(weights)]
+            types = _TYPES
+    return Wanted(fields=fields, conditions=conditions, types=types)
+
+
+def _problems(network: NetworkTopology | Condition, reading: SettingsReading) -> tuple[Condition, ...]:
+    """What is wrong with the spec; the status is our own."""
+    if isinstance(network, Condition):
+        return (network, *reading.problems)
+    about_spec = (one for one in network.conditions if not one.field.startswith("status"))
+    return (*about_spec, *reading.problems)
+
+
+def _measured(measurement: Measurement, weights: Weights | None, time: str) -> StatusCondition:
+    failure = measurement.failure
+    if failure is None and weights is None:
+        links = measurement.latencies.links if measurement.latencies else ()
+        names = sorted({link.origin for link in links})
+        failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {_some(names)}")
+    if failure is None:
+        return StatusCondition(type=MEASURED, status="True", reason="Measured")
+    stale = f"the costs are those of {time}" if time else "no costs are known yet"
+    return StatusCondition(
+        type=MEASURED,
+        status="False",
+        reason=failure.reason,
+        message=shortened(f"{stale}; {failure.sentence}"),
+    )
+
+
+def _all_nodes(measurement: Measurement, weights: Weights, nodes: int) -> StatusCondition:
+    missing = weights.unmeasured
+    told = [f"{len(missing)} of {nodes} nodes were not measured: {_some(missing)}"] if missing else []
+    if weights.strangers:
+        told.append(f"no node has the names {_some(weights.strangers)}")
+    if measurement.latencies is not None and measurement.latencies.unusable:
+        told.append(f"{measurement.latencies.unusable} series are no latencies between two nodes")
+    return StatusCondition(
+        type=ALL_NODES,
+        status="False" if missing else "True",
+        reason="NodesNotMeasured" if missing else "Measured",
+        message=shortened("; ".join(told)),
+    )
+
+
+def _listed(weights: Weights) -> StatusCondition:
+    return StatusCondition(
+        type=LISTED,
+        status="False" if weights.omitted else "True",
+        reason="TooManyCosts" if weights.omitted else "Listed",
+        message=shortened("; ".join(weights.omitted)),
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,1 @@
+"""How a cluster is reached: who we are to it, requests, and what can go wrong with them."""

@@ -1,0 +1,143 @@
+"""Ends starts that stopped in the middle for too long, where the gang asks for that (``onPartial: Evict``).
+
+Members that a controller will make anew are evicted, so that the gang can start as a whole somewhere else.
+Nothing else of closeby ever takes a pod off its node.
+"""
+
+import asyncio
+import time
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.gangs.progress import GangProgress
+from closeby.kube.gangs.reporter import GangReporter
+from closeby.kube.gangs.status import Standing
+from closeby.kube.watch.resources import PODS
+from closeby.kube.writing.writer import Note, Reference, Verdict, Writer
+from closeby.objects.groups import OnPartial
+
+#: How often is looked (seconds).
+_EVERY: Final = 1.0
+#: Between attempts to evict one pod (seconds).
+_PACE: Final = Pace(2.0, 60.0)
+
+
+class _Owner(Struct):
+    controller: bool | None = None
+
+
+class _Meta(Struct, rename="camel"):
+    uid: str = ""
+    owner_references: list[_Owner] | None = None
+
+
+class _Member(Struct):
+    metadata: _Meta
+
+
+_read: Final = msgspec.json.Decoder(_Member).decode
+
+
+class Evictor:
+    """Looks after starts that do not come to their end."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        writer: Writer,
+        say: Say,
+        progress: GangProgress,
+        reporter: GangReporter,
+        objects: GangObjects,
+    ) -> None:
+        self._transport = transport
+        self._writer = writer
+        self._say = say
+        self._progress = progress
+        self._reporter = reporter
+        self._objects = objects
+        #: uids of members that are not asked again: the server has agreed, or nobody would make them anew.
+        self._settled: set[str] = set()
+        #: By uid: when a member whose eviction was refused may be asked again (monotonic seconds).
+        self._refused: dict[str, tuple[Backoff, float]] = {}
+
+    async def run(self) -> None:
+        """Looks and evicts, until it is cancelled."""
+        while True:
+            unfinished = tuple(self._progress.unfinished())
+            held = {pod.uid for standing in unfinished for pod, _ in standing.held}
+            self._settled &= held
+            self._refused = {uid: kept for uid, kept in self._refused.items() if uid in held}
+            for standing in unfinished:
+                if self._overdue(standing):
+                    await self._evict(standing)
+            await asyncio.sleep(_EVERY)
+
+    def _overdue(self, standing: Standing) -> bool:
+        made = self._reporter.made(standing.group.key)
+        if standing.group.on_partial is not OnPartial.EVICT or not made:
+            return False
+        try:
+            began = datetime.fromisoformat(made).timestamp()
+        except ValueError:  # Somebody wrote what is no moment.
+            return False
+        return time.time() - began > standing.group.completion_timeout
+
+    async def _evict(self, standing: Standing) -> None:
+        group, leaving = standing.group, []
+        now = time.monotonic()
+        for pod, _ in standing.held:
+            if pod.uid in self._settled or pod.uid in standing.on_the_way:
+                continue
+            if pod.uid in self._refused and now < self._refused[pod.uid][1]:
+                continue
+            if not await self._has_controller(pod.namespace, pod.name, pod.uid):
+                self._settled.add(pod.uid)
+                continue
+            written = await self._writer.evict(pod.namespace, pod.name, pod.uid)
+            if written.ok or written.verdict is Verdict.GONE:
+                self._settled.add(pod.uid)
+                leaving += [pod.name] if written.ok else []
+                continue
+            backoff = self._refused[pod.uid][0] if pod.uid in self._refused else Backoff(_PACE)
+            wait = backoff.next(written.error.retry_after if written.error else None)
+            self._refused[pod.uid] = backoff, now + wait
+            self._say("not evicted", warning=True, gang=group.key, pod=pod.key, error=written.error)
+        if not leaving:
+            return
+        self._say("evicted", warning=True, gang=group.key, pods=len(leaving))
+        found = self._objects.of(group)
+        if found is None:
+            return
+        about = Reference(
+            api_version=found.resource.api_version,
+            kind=found.resource.kind,
+            name=found.name,
+            namespace=found.namespace,
+            uid=found.uid,
+        )
+        text = (
+            f"the start did not come to its end within {group.completion_timeout:g} s: "
+            f"{len(leaving)} members evicted, so that the gang can start anew"
+        )
+        note = Note(reason="Evicted", action="Evicting", text=text, warning=True)
+        await self._writer.event(about, note, time.time())
+
+    async def _has_controller(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether somebody will make the pod anew."""
+        body = await self._transport.get(PODS.item(namespace, name))
+        if isinstance(body, ApiError):
+            return False
+        try:
+            found = _read(body).metadata
+        except msgspec.DecodeError:
+            return False
+        return found.uid == uid and any(one.controller for one in found.owner_references or ())

@@ -1,0 +1,140 @@
+"""The PodGroup objects themselves: which one stands behind a gang, and what was written on it earlier."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.watch.changes import Change, Deleted, Upserted
+from closeby.kube.watch.resources import Resource
+from closeby.kube.writing.writer import StatusCondition
+from closeby.objects.decoding.registry import OWN_GROUP
+from closeby.objects.groups import PodGroup
+
+UPSTREAM_GROUP: Final = "scheduling.k8s.io"
+
+
+class GangObject(Struct, frozen=True, kw_only=True):
+    """One PodGroup as last heard of."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    #: Its ``resourceVersion``.
+    version: str
+    generation: int
+    #: By type; of dialects whose conditions are Kubernetes' own.
+    conditions: dict[str, StatusCondition]
+    #: When the plan that stands in its status was made (RFC 3339); empty without one.
+    plan_made: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether its status has a place for all that we say."""
+        return self.resource.group == OWN_GROUP
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether its status has a list of conditions as Kubernetes' own kinds have."""
+        return self.resource.group in (OWN_GROUP, UPSTREAM_GROUP)
+
+
+class _Condition(Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class _Plan(Struct):
+    made: str | None = None
+
+
+class _Status(Struct):
+    conditions: list[_Condition] | None = None
+    plan: _Plan | None = None
+
+
+class _Meta(Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class _Standing(Struct):
+    metadata: _Meta
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_read: Final = msgspec.json.Decoder(_Standing).decode
+_read_status: Final = msgspec.json.Decoder(_Status).decode
+
+
+class GangObjects:
+    """All PodGroups of all dialects, by gang."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, GangObject]] = {}
+
+    def take(self, changes: Iterable[tuple[Resource, Change]]) -> set[str]:
+        """What the watches brought; other kinds are passed over.
+
+        Returns the gangs whose object is a new one, or says something new: what was told of them before may
+        be missing there, or true no more.
+        """
+        anew: set[str] = set()
+        for resource, change in changes:
+            if resource.kind != "PodGroup":
+                continue
+            match change:
+                case Upserted(key=key, raw=raw):
+                    objects = self._objects.setdefault(key, {})
+                    found, before = _object(resource, raw), objects.get(resource.api_version)
+                    objects[resource.api_version] = found
+                    if before is None or (before.uid, before.generation) != (found.uid, found.generation):
+                        anew.add(key)
+                case Deleted(key=key):
+                    objects = self._objects.get(key, {})
+                    objects.pop(resource.api_version, None)
+                    if not objects:
+                        self._objects.pop(key, None)
+        return anew
+
+    def of(self, group: PodGroup) -> GangObject | None:
+        """The object that the gang was read from; None if it is gone."""
+        return self._objects.get(group.key, {}).get(group.source)
+
+
+def _object(resource: Resource, raw: bytes) -> GangObject:
+    found = _read(raw)
+    try:
+        status = _read_status(found.status) if found.status else _Status()
+    except msgspec.DecodeError:  # Another dialect's status, of which nothing is needed.
+        status = _Status()
+    meta = found.metadata
+    return GangObject(
+        resource=resource,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
+        generation=meta.generation,
+        conditions={
+            one.type: StatusCondition(
+                type=one.type,
+                status=one.status,
+                reason=one.reason,
+                message=one.message,
+                last_transition_time=one.last_transition_time or "",
+                observed_generation=one.observed_generation,
+            )
+            for one in status.conditions or ()
+        },
+        plan_made=(status.plan and status.plan.made) or "",
+    )

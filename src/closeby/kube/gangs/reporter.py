@@ -1,0 +1,284 @@
+"""Keeps the status of PodGroups true: the plan of a start before its first binding, and conditions after.
+
+A gang's status is written as a whole each time, so what is written last is what counts. A refusal must have
+stood for a moment, so that a gang on its way to its nodes is never called unschedulable.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.client.saying import Say
+from closeby.kube.gangs.objects import GangObject, GangObjects
+from closeby.kube.gangs.status import SCHEDULED, VALID, Said, Standing, domain, plan, scheduled, valid
+from closeby.kube.writing.notices import UNSCHEDULABLE, Manners
+from closeby.kube.writing.writer import (
+    DONE,
+    Note,
+    Reference,
+    StatusCondition,
+    Verdict,
+    Writer,
+    Written,
+    rfc3339,
+)
+from closeby.objects.dialects.keys import PLAN
+from closeby.objects.dialects.plans import PlanWire, compact
+
+#: Upstream's name of the condition that we call Scheduled.
+_UPSTREAM_SCHEDULED: Final = "PodGroupScheduled"
+_ABOUT_PLACEMENT: Final = frozenset({SCHEDULED, _UPSTREAM_SCHEDULED})
+#: Seconds until what could not be written is tried again, by why: the server had trouble, somebody else wrote
+#: meanwhile, or it was refused.
+_AGAIN: Final = {Verdict.RETRYABLE: 2.0, Verdict.CONFLICT: 0.2, Verdict.FATAL: 60.0}
+
+
+class _Told(Struct, frozen=True):
+    """What was last written on an object."""
+
+    uid: str
+    generation: int
+    said: tuple[Said, ...]
+    figures: tuple[int, str]
+    planned: bool
+    at: float
+
+
+class GangReporter:
+    """What was told about each gang, and what is still to be told."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        say: Say,
+        objects: GangObjects,
+        standing_of: Callable[[str], Standing | None],
+        manners: Manners,
+    ) -> None:
+        """``standing_of`` says how a gang (``namespace/name``) stands now; None when there is none."""
+        self._writer = writer
+        self._say = say
+        self._objects = objects
+        self._standing_of = standing_of
+        self._manners = manners
+        #: By gang: when it is to be looked at (monotonic seconds).
+        self._due: dict[str, float] = {}
+        self._told: dict[str, _Told] = {}
+        #: By gang: since when each condition is as it is, and when the plan was made.
+        self._since: dict[str, dict[str, tuple[bool, str]]] = {}
+        self._made: dict[str, str] = {}
+        #: By gang: uid and version of the object after our last write, of which the watch may not have told.
+        self._versions: dict[str, tuple[str, str]] = {}
+        #: One write at a time for each gang, so that the last one wins.
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def review(self, key: str, within: float = 0.0) -> None:
+        """Look at the gang soon; what is due earlier stays so."""
+        due = time.monotonic() + within
+        self._due[key] = min(due, self._due.get(key, due))
+
+    def refused(self, key: str) -> None:
+        """Members of the gang wait: told if that still holds in a moment."""
+        self.review(key, self._manners.stands)
+
+    def lost(self, key: str) -> None:
+        """A member of the gang is gone: what was told of the gang may be true no more."""
+        standing = self._standing_of(key)
+        found = None if standing is None else self._objects.of(standing.group)
+        told = found is not None and not found.conditions.keys().isdisjoint(_ABOUT_PLACEMENT)
+        if told or key in self._told:
+            self.review(key, self._manners.stands)
+
+    def heard(self, key: str) -> None:
+        """The gang's object is a new one, or says something new: what was told of the gang is told anew."""
+        standing = self._standing_of(key)
+        if standing is not None and standing.present:
+            self.review(key, self._manners.stands)
+
+    def forget(self, key: str) -> None:
+        """The gang is gone."""
+        for kept in (self._due, self._told, self._since, self._made, self._versions, self._locks):
+            kept.pop(key, None)
+
+    def made(self, key: str) -> str:
+        """When the plan of the gang's start was made (RFC 3339); empty when there is none."""
+        standing = self._standing_of(key)
+        found = None if standing is None else self._objects.of(standing.group)
+        return self._made.get(key) or (found.plan_made if found is not None else "")
+
+    async def write_plan(self, key: str) -> Written:
+        """Writes down where the gang's members go; what follows may rely on it once this is done.
+
+        CONFLICT when the object is not as we last heard of it: somebody else may have written a plan.
+        """
+        return await self._write(key, planning=True)
+
+    async def run(self) -> None:
+        """Tells what is due, until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            slots = asyncio.Semaphore(self._manners.concurrency)
+            while True:
+                now = time.monotonic()
+                for key in [key for key, due in self._due.items() if due <= now]:
+                    del self._due[key]
+                    tasks.create_task(self._tell(key, slots))
+                await asyncio.sleep(self._manners.every)
+
+    async def finish(self) -> None:
+        """Writes what came to its end; refusals that have not stood long are left to whoever comes next."""
+        due, self._due = self._due, {}
+        for key in due:
+            standing = self._standing_of(key)
+            if standing is not None and not standing.waiting:
+                await self._write(key)
+
+    async def _tell(self, key: str, slots: asyncio.Semaphore) -> None:
+        try:
+            async with slots:
+                written = await self._write(key)
+        except asyncio.CancelledError:
+            self.review(key)  # The end is near: `finish` writes what must be.
+            raise
+        if written.verdict in _AGAIN:
+            self.review(key, _AGAIN[written.verdict])
+
+    async def _write(self, key: str, planning: bool = False) -> Written:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            standing = self._standing_of(key)
+            found = None if standing is None else self._objects.of(standing.group)
+            if standing is None or found is None:
+                self.forget(key)
+                return Written(Verdict.GONE)
+            if planning and not self._made.get(key):
+                # A start that is planned anew began when it was planned first.
+                self._made[key] = found.plan_made or rfc3339(time.time())
+            written = await self._write_on(key, standing, found)
+        if written.verdict is Verdict.FATAL:
+            self._say("PodGroup not written", warning=True, gang=key, error=written.error)
+        return written
+
+    async def _write_on(self, key: str, standing: Standing, found: GangObject) -> Written:
+        told = self._told.get(key)
+        if standing.outcome is None and not standing.held and told is None and not standing.group.plan:
+            return DONE  # Nothing was decided about it.
+        said = self._said(key, standing, found)
+        figures = standing.bound, domain(standing)
+        wire = plan(standing, self._made.get(key) or found.plan_made)
+        planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
+        now = time.monotonic()
+        if told is not None and told.uid == found.uid and not planned:
+            if told.said == said and told.figures == figures and told.generation == found.generation:
+                return DONE
+            if _rephrased(told.said, said) and now < told.at + self._manners.rephrased_after:
+                self.review(key, told.at + self._manners.rephrased_after - now)
+                return DONE
+        written = await self._send(key, said, figures, wire, found, planned)
+        if written.ok:
+            self._told[key] = _Told(found.uid, found.generation, said, figures, wire is not None, now)
+            if wire is None:
+                self._made.pop(key, None)
+            await self._event(told, said[0], found)
+        return written
+
+    async def _send(
+        self,
+        key: str,
+        said: tuple[Said, ...],
+        figures: tuple[int, str],
+        wire: PlanWire | None,
+        found: GangObject,
+        planned: bool,
+    ) -> Written:
+        """One write, or two on kinds that have no place for a plan in their status."""
+        where = found.resource, found.namespace, found.name, found.uid
+        written = DONE
+        if not found.ours and planned:
+            text = None if wire is None else compact(wire)
+            written = await self._writer.annotate(*where, {PLAN: text}, self._version(key, found))
+            self._note_version(key, found, written)
+        if written.ok and found.has_conditions:
+            status: dict[str, object] = {"conditions": [self._condition(key, one, found) for one in said]}
+            if found.ours:
+                status |= {"scheduled": figures[0], "domain": figures[1]}
+                if wire is not None:
+                    status["plan"] = msgspec.to_builtins(wire)
+            # What is said of a plan must not undo what another leader said meanwhile.
+            version = self._version(key, found) if planned else None
+            written = await self._writer.apply_status(*where, status, version)
+            self._note_version(key, found, written)
+        return written
+
+    def _version(self, key: str, found: GangObject) -> str:
+        """The newest version of this object that we know."""
+        uid, version = self._versions.get(key, ("", ""))
+        # Numbers of any length, as text.
+        return max(found.version, version if uid == found.uid else "", key=lambda one: (len(one), one))
+
+    def _note_version(self, key: str, found: GangObject, written: Written) -> None:
+        if written.version:
+            self._versions[key] = found.uid, written.version
+
+    def _said(self, key: str, standing: Standing, found: GangObject) -> tuple[Said, ...]:
+        wrong = valid(standing)
+        if wrong is None:
+            before = found.conditions.get(VALID)
+            told = any(one.type == VALID for one in (self._told[key].said if key in self._told else ()))
+            if told or (before is not None and before.status == "False"):
+                wrong = Said(VALID, True, VALID, "nothing is wrong with what it asks for")
+        return (scheduled(standing), wrong) if wrong is not None and found.ours else (scheduled(standing),)
+
+    def _condition(self, key: str, said: Said, found: GangObject) -> StatusCondition:
+        """As it is written: with the time of its last transition, in upstream's words on upstream's kind."""
+        type_, reason, message = said.type, said.reason, said.message
+        if not found.ours and said.type == SCHEDULED:
+            type_ = _UPSTREAM_SCHEDULED
+            if not said.true:
+                reason, message = UNSCHEDULABLE, f"{said.reason}: {said.message}"
+        since = self._since.setdefault(key, {})
+        before = since.get(type_)
+        standing = found.conditions.get(type_)
+        if before is None and standing is not None:
+            before = standing.status == "True", standing.last_transition_time
+        if before is None or before[0] != said.true:
+            before = said.true, rfc3339(time.time())
+        since[type_] = before
+        return StatusCondition(
+            type=type_,
+            status="True" if said.true else "False",
+            reason=reason,
+            message=message,
+            last_transition_time=before[1],
+            observed_generation=found.generation,
+        )
+
+    async def _event(self, told: _Told | None, said: Said, found: GangObject) -> None:
+        """On objects without conditions the only way to tell; once per transition."""
+        if found.has_conditions or not self._manners.events:
+            return
+        if told is not None and (told.said[0].true, told.said[0].reason) == (said.true, said.reason):
+            return
+        resource = found.resource
+        about = Reference(
+            api_version=resource.api_version,
+            kind=resource.kind,
+            name=found.name,
+            namespace=found.namespace,
+            uid=found.uid,
+        )
+        text = said.message if said.true else f"{said.reason}: {said.message}"
+        reason = "Scheduled" if said.true else "FailedScheduling"
+        note = Note(reason=reason, action="Scheduling", text=text, warning=not said.true)
+        written = await self._writer.event(about, note, time.time())
+        if not written.ok and written.verdict is not Verdict.GONE:
+            self._say("event not written", warning=True, gang=f"{found.namespace}/{found.name}", event=reason)
+
+
+def _rephrased(before: tuple[Said, ...], now: tuple[Said, ...]) -> bool:
+    """Whether nothing changed but the words of what waits."""
+    return not now[0].true and [(one.type, one.true, one.reason) for one in before] == [
+        (one.type, one.true, one.reason) for one in now
+    ]

@@ -1,0 +1,101 @@
+"""Starts of gangs: the plan is written down, then the bindings are sent, then it is seen what became of them.
+
+A binding can't be undone. Should closeby end at any moment after the plan stands, whoever comes next finds in
+it where every member was to go, and carries the start on.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.stopping import Stopping
+from closeby.kube.gangs.progress import GangProgress
+from closeby.kube.gangs.reporter import GangReporter
+from closeby.kube.writing.binding import Binder
+from closeby.kube.writing.writer import Verdict
+from closeby.scheduling.events import BindFailed
+from closeby.scheduling.outcomes import Bind
+
+#: Between attempts to write a plan (seconds).
+_PACE: Final = Pace(0.2, 10.0)
+
+
+class Starts:
+    """Sends the bindings of gangs."""
+
+    def __init__(
+        self,
+        progress: GangProgress,
+        binder: Binder,
+        reporter: GangReporter,
+        tasks: asyncio.TaskGroup,
+        failed: Callable[[BindFailed], None],
+    ) -> None:
+        """``failed`` is told of pods that can't be bound because no plan could be written for them."""
+        self._progress = progress
+        self._binder = binder
+        self._reporter = reporter
+        self._tasks = tasks
+        self._failed = failed
+        self._planning: set[asyncio.Task[None]] = set()
+        self._stopping = Stopping()
+
+    def resume(self) -> None:
+        """Takes up what was begun earlier: it has come to its end, or the next decision carries it on."""
+        for key in self._progress.resume():
+            self._reporter.review(key, within=1.0)
+
+    def begin(self, key: str, binds: Sequence[Bind]) -> None:
+        """Binds members of a gang, after its plan is written down where it needs one."""
+        needs_plan = self._progress.needs_plan(key, binds)
+        self._progress.sent(key, binds)
+        if not needs_plan:
+            self._send(binds)
+            return
+        self._progress.begin(key)
+        task = self._tasks.create_task(self._plan(key, tuple(binds)))
+        self._planning.add(task)
+        task.add_done_callback(self._planning.discard)
+
+    def ended(self, uid: str) -> None:
+        """A binding came to its end, one way or the other; pods of no gang are passed over."""
+        key = self._progress.ended(uid)
+        if key is not None:
+            self._progress.settle(key)
+            self._reporter.review(key)
+
+    async def finish(self) -> None:
+        """Gives up starts that wait for their plan; nothing of those is bound."""
+        self._stopping.set()
+        while self._planning:
+            await asyncio.wait(self._planning)
+
+    def _send(self, binds: Sequence[Bind]) -> None:
+        for bind in binds:
+            self._binder.start(bind)
+
+    async def _plan(self, key: str, binds: tuple[Bind, ...]) -> None:
+        """Writes the plan until it stands, or until the decision that it is of holds no more."""
+        decided_on = self._progress.group(key)
+        attempts = Backoff(_PACE)
+        while True:
+            written = await self._reporter.write_plan(key)
+            if written.ok:
+                # What does not hold any more is found out before each binding is sent.
+                self._send(binds)
+                return
+            wait = attempts.next(None if written.error is None else written.error.retry_after)
+            if written.verdict in (Verdict.GONE, Verdict.FATAL):
+                # Nothing is bound yet: the room is better given to others until this can be written.
+                wait = _PACE.longest
+            if not await self._stopping.rest(wait):
+                return
+            if written.verdict in (Verdict.GONE, Verdict.FATAL):
+                break
+            # Somebody else may have written on it: another plan, or another wish.
+            if self._progress.group(key) != decided_on:
+                break
+        why = f"the plan of its gang could not be written: {written.error or 'the PodGroup is gone'}"
+        for bind in binds:
+            self._failed(BindFailed(bind.pod.uid, why, unsent=True))

@@ -1,0 +1,1 @@
+"""What operators see of a program at work: metrics and health."""

@@ -1,0 +1,148 @@
+"""What carries decisions out: bindings, the starts of gangs, what users are told, evictions by choice."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.evicting import Evictor
+from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.gangs.progress import GangProgress
+from closeby.kube.gangs.reporter import GangReporter
+from closeby.kube.gangs.starts import Starts
+from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.writing.binding import Binder
+from closeby.kube.writing.leading import Lead
+from closeby.kube.writing.notices import Manners, Notices
+from closeby.kube.writing.writer import Writer
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import BindFailed, Event, GroupRemoved, PodAdded, PodRemoved
+from closeby.scheduling.outcomes import Bind, Outcome
+
+
+class Hands:
+    """The hands of one scheduler. What became of bindings is kept until the engine is told of it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        transport: Transport,
+        writer: Writer,
+        objects: GangObjects,
+        lead: Lead,
+        meters: SchedulerMeters,
+        say: Say,
+    ) -> None:
+        self._transport = transport
+        self._writer = writer
+        self._objects = objects
+        self._lead = lead
+        self._meters = meters
+        self._say = say
+        self._progress = GangProgress(engine)
+        self._failures: list[BindFailed] = []
+
+    def begin(self, tasks: asyncio.TaskGroup, manners: Manners, news: Callable[[], None]) -> None:
+        """To be called before anything is carried out; ``news`` is called when there are failures to take."""
+        self._news = news
+        self._notices = Notices(self._writer, self._say, tasks, manners)
+        self._reporter = GangReporter(
+            self._writer, self._say, self._objects, self._progress.standing, manners
+        )
+        self._binder = Binder(self._writer, self._say, tasks, self)
+        self._starts = Starts(self._progress, self._binder, self._reporter, tasks, self.failed)
+        self._evictor = Evictor(
+            self._transport, self._writer, self._say, self._progress, self._reporter, self._objects
+        )
+
+    async def run(self) -> None:
+        """Tells what is due and evicts who must go, until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self._notices.run(), self._reporter.run(), self._evictor.run()):
+                tasks.create_task(work)
+
+    async def finish(self) -> None:
+        """Waits for what was sent; what is not known to be ours to write is not written."""
+        await self._starts.finish()
+        await self._binder.finish()
+        await self._notices.finish()
+        if self._lead.certain:
+            await self._reporter.finish()
+
+    # Decisions
+
+    def resume(self) -> None:
+        """Takes up starts that another replica, or an earlier process, has begun."""
+        self._starts.resume()
+
+    def carry_out(self, outcome: Outcome, binds: list[Bind]) -> None:
+        """Begins what was decided about one work item, and notes what is to be told of it."""
+        for assignment in outcome.assigned:
+            self._notices.settled(assignment.pod.uid)
+        for bind in binds:
+            self._meters.binding(bind.pod.uid)
+        leftover = outcome.leftover
+        for one in leftover:
+            self._notices.refused(one)
+        if not outcome.is_gang:
+            for bind in binds:
+                self._binder.start(bind)
+            return
+        if binds:
+            self._starts.begin(outcome.key, binds)
+        if leftover or outcome.conditions:
+            self._reporter.refused(outcome.key)
+
+    # What happened
+
+    def take_failures(self) -> list[BindFailed]:
+        """Bindings that did not happen, since the last call."""
+        taken, self._failures = self._failures, []
+        return taken
+
+    def took_in(self, events: Iterable[Event], failures: Iterable[BindFailed]) -> None:
+        """The engine has heard of these."""
+        for failure in failures:
+            self._starts.ended(failure.uid)
+        for event in events:
+            match event:
+                case PodRemoved(uid):
+                    self._notices.settled(uid)
+                    self._binder.forget(uid)
+                case PodAdded(pod) if pod.finished or pod.node_name is not None:
+                    self._notices.settled(pod.uid)
+                case GroupRemoved(key):
+                    self._reporter.forget(key)
+
+    def look_again(self, bereft: Iterable[str], anew: Iterable[str]) -> None:
+        """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
+        for key in bereft:
+            self._reporter.lost(key)
+        for key in anew:
+            self._reporter.heard(key)
+
+    # The binder asks and tells
+
+    def wants(self, bind: Bind) -> bool:
+        """Whether the pod is still to go to this node."""
+        return self._progress.wants(bind)
+
+    def may_bind(self) -> bool:
+        """Whether nobody else can lead."""
+        return self._lead.certain
+
+    async def quiet(self, uid: str) -> None:
+        """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
+        await self._notices.quiet(uid)
+
+    def bound(self, bind: Bind) -> None:
+        """The pod is bound."""
+        self._meters.bound(bind.pod.uid)
+        self._notices.bound(bind)
+        self._starts.ended(bind.pod.uid)
+
+    def failed(self, failure: BindFailed) -> None:
+        """The pod is not bound; the engine is to hear of it first."""
+        self._meters.not_bound(failure.uid, final=failure.final)
+        self._failures.append(failure)
+        self._news()

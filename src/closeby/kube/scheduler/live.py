@@ -1,0 +1,288 @@
+"""The live scheduler: one engine that is fed with what happens in a cluster, and whose decisions are written.
+
+The engine is asked to decide only when everything is known that was there at the start. Between two rounds of
+decisions lies a pause, so that what belongs together is heard together: a gang's pods, say.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.scheduler.hands import Hands
+from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.state.feed import Feed
+from closeby.kube.state.following import Following
+from closeby.kube.watch.collector import collector_paused, settle
+from closeby.kube.writing.leading import Lead
+from closeby.kube.writing.lease import LeaseSettings
+from closeby.kube.writing.notices import Manners
+from closeby.kube.writing.writer import Writer
+from closeby.objects.configuration import Configuration
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Event, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.intake.books import gang_key
+from closeby.scheduling.outcomes import Bind, Decision, Outcome, Report
+
+#: Who we are in Events.
+CONTROLLER: Final = "closeby-scheduler"
+DEFAULT_NAME: Final = "closeby"
+#: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
+_TURN: Final = 0.05
+#: Seconds after which all that waits is looked at again, should something have happened that nobody tells of.
+_LOOK_AT_ALL_EVERY: Final = 300.0
+#: Items of which is remembered what was said last; items that are gone are among them.
+_REMEMBERED: Final = 10_000
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a live scheduler behaves (times in seconds)."""
+
+    #: Pods that name it in ``spec.schedulerName`` are ours.
+    scheduler_name: str = DEFAULT_NAME
+    #: Unique to this replica.
+    instance: str = CONTROLLER
+    #: Whether pods that somebody owns wait until the pod-grouper has said to which gang they belong.
+    pod_grouper: bool = False
+    #: Decide and tell, write nothing.
+    dry_run: bool = False
+    manners: Manners = Manners()
+    #: Between two rounds of decisions. After a round that took longer than ``pause`` it lasts as long as that
+    #: round did, up to ``longest_pause``.
+    pause: float = 0.05
+    longest_pause: float = 1.0
+    discover_every: float = 10.0
+    #: None: there is one replica only, and it leads.
+    lease: LeaseSettings | None = None
+
+
+class LiveScheduler:
+    """Schedules one cluster's pods until it is stopped."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        configuration: Configuration,
+        settings: Settings,
+        say: Say,
+        meters: SchedulerMeters | None = None,
+    ) -> None:
+        """Makes the engine; ``meters`` are told what it does.
+
+        Raises:
+            ConfigurationError: the configuration names what no plugin knows.
+        """
+        self.engine = Engine(lambda handle: profile_for(configuration, handle))
+        self._meters = meters or SchedulerMeters(settings.scheduler_name)
+        self._meters.shows(self.engine)
+        self._transport = transport
+        self._settings = settings
+        self._say = say
+        self._feed = Feed(settings.scheduler_name, pod_grouper=settings.pod_grouper)
+        self._following = Following(
+            transport, say, discover_every=settings.discover_every, meters=self._meters
+        )
+        self._writer = Writer(transport, CONTROLLER, settings.instance)
+        self._objects = GangObjects()
+        self._lead = Lead(transport, settings.lease, say)
+        if settings.lease is not None:
+            self._meters.leads(settings.lease.name, lambda: self._lead.certain)
+        self._hands = Hands(
+            self.engine, transport, self._writer, self._objects, self._lead, self._meters, say
+        )
+        #: When everything that waits is looked at again (monotonic seconds).
+        self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
+        #: Set once everything was heard that was there at the start.
+        self.heard = asyncio.Event()
+        #: Set once the first round of decisions was made.
+        self.ready = asyncio.Event()
+        #: By work item: what was last said about it.
+        self._said: dict[str, str] = {}
+
+    @property
+    def leading(self) -> bool:
+        """Whether this replica decides."""
+        return self._lead.certain
+
+    async def run(self, stop: asyncio.Event) -> ApiError | None:
+        """Schedules until ``stop`` is set, then finishes what was sent.
+
+        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
+        the process should end then, and be started anew.
+        """
+        look = asyncio.create_task(self._following.look())
+        told = asyncio.create_task(stop.wait())
+        await asyncio.wait([look, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not look.done():
+            look.cancel()
+            return None
+        error = look.result()
+        if error is not None:
+            return error
+        lost: ApiError | None = None
+        async with asyncio.TaskGroup() as tasks:
+            self._hands.begin(tasks, self._settings.manners, self._following.news.set)
+            campaign = tasks.create_task(self._lead.campaign())
+            waking = tasks.create_task(self._wake_to_lead())
+            following = tasks.create_task(self._following.run())
+            work = [tasks.create_task(self._decide())]
+            if not self._settings.dry_run:
+                work.append(tasks.create_task(self._hands.run()))
+            stopped = tasks.create_task(stop.wait())
+            await asyncio.wait([stopped, campaign], return_when=asyncio.FIRST_COMPLETED)
+            self._say("stopping")
+            for task in work:
+                task.cancel()
+            if campaign.done():
+                lost = campaign.result()
+            await self._hands.finish()
+            for other in (following, stopped, campaign, waking):
+                other.cancel()
+        self._say("stopped")
+        return lost
+
+    @property
+    def unheard(self) -> str | None:
+        """Why it is not ready to schedule, or to take over; None when it is."""
+        return self._following.unheard
+
+    # Rounds
+
+    async def _decide(self) -> None:
+        while True:
+            await self._news()
+            took = await self._round()
+            await asyncio.sleep(min(max(self._settings.pause, took), self._settings.longest_pause))
+
+    async def _wake_to_lead(self) -> None:
+        await self._lead.held.wait()
+        if self.heard.is_set():
+            # It stood by, and what it heard may be late: the one that led may have written meanwhile.
+            await self._following.refresh()
+        self._following.news.set()
+
+    async def _news(self) -> None:
+        """Returns when there is something new, or something that was refused has rested long enough."""
+        due = self.engine.next_due if self._lead.held.is_set() else None
+        with contextlib.suppress(TimeoutError):
+            until = self._look_at_all if due is None else min(due, self._look_at_all)
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await self._following.news.wait()
+
+    async def _round(self) -> float:
+        """Takes in what came, and decides until nothing can be placed any more; returns its own seconds."""
+        began = time.monotonic()
+        self._take_in()
+        took = time.monotonic() - began
+        if not self._following.complete:
+            return took
+        if not self.heard.is_set():
+            settle()
+            self.heard.set()
+        if not self._lead.held.is_set() or not self._following.complete:
+            return took
+        if not self.ready.is_set():
+            self._hands.resume()
+        while spent := self._decide_for_a_while():
+            took += spent
+            await asyncio.sleep(0)
+        if not self.ready.is_set():
+            self.ready.set()
+            self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
+        return took
+
+    def _decide_for_a_while(self) -> float:
+        """Decides item by item until others should have a turn; seconds it took, 0 if nothing was left."""
+        began = now = time.monotonic()
+        while now < began + _TURN:
+            decisions = self.engine.handle(Tick(now, limit=1))
+            if not decisions:
+                break
+            took, now = time.monotonic() - now, time.monotonic()
+            self._meters.decided([one.outcome for one in decisions if isinstance(one, Report)], took)
+            self._carry_out(decisions)
+        return time.monotonic() - began if now > began else 0.0
+
+    def _take_in(self) -> None:
+        with collector_paused():
+            changes = self._following.take()
+            anew = self._objects.take(changes)
+            fed = self._feed.take(changes)
+            failures = self._hands.take_failures()
+            bereft = self._bereft(fed.events)
+            events: tuple[Event, ...] = (*fed.events, *failures)
+            if time.monotonic() > self._look_at_all:
+                self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
+                events = (*events, Unheard())
+            self.engine.handle(*events)
+        self._meters.took_in(fed.events)
+        self._hands.took_in(fed.events, failures)
+        if self.ready.is_set() and not self._settings.dry_run:
+            self._hands.look_again(bereft, anew)
+        for problem in fed.problems:
+            self._say(
+                "problem",
+                warning=True,
+                object=problem.object,
+                field=problem.field,
+                reason=problem.reason,
+                problem=problem.sentence(),
+            )
+
+    def _bereft(self, events: Iterable[Event]) -> set[str]:
+        """Gangs that are about to lose a member: it is gone, or going."""
+        pods = self.engine.books.pods
+        gone: set[str] = set()
+        for event in events:
+            match event:
+                case PodRemoved(uid) if uid in pods and pods[uid].group is not None:
+                    gone.add(gang_key(pods[uid]))
+                case PodAdded(pod) if pod.terminating and pod.group is not None:
+                    gone.add(gang_key(pod))
+        return gone
+
+    # Decisions
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        binds: list[Bind] = []
+        for decision in decisions:
+            match decision:
+                case Bind(binder=None):
+                    binds.append(decision)
+                case Report(outcome):
+                    self._report(outcome)
+                    if not self._settings.dry_run:
+                        self._hands.carry_out(outcome, binds)
+                    binds = []
+
+    def _report(self, outcome: Outcome) -> None:
+        """One line when pods of an item were placed, and one when it waits for another reason than before."""
+        item = f"{outcome.kind.value}/{outcome.key}"
+        nodes = {one.node for one in outcome.assigned}
+        if nodes:
+            self._say(
+                "would place" if self._settings.dry_run else "placed",
+                item=item,
+                pods=len(outcome.assigned),
+                nodes=len(nodes),
+                node=min(nodes) if len(nodes) == 1 else None,
+                domain=outcome.place and "/".join(value or "" for value in outcome.place.path),
+            )
+        left = outcome.leftover
+        text = left[0].message if left else None
+        if text is None:
+            self._said.pop(item, None)
+        elif self._said.get(item) != text:
+            if len(self._said) >= _REMEMBERED:
+                self._said.clear()
+            self._said[item] = text
+            self._say("waits", item=item, pods=len(left), reason=left[0].reason, why=text)

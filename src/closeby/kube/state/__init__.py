@@ -1,0 +1,1 @@
+"""The cluster as last heard of, in the terms of the engine."""

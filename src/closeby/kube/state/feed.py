@@ -1,0 +1,228 @@
+"""Turns what happens to a cluster's objects into events for the engine; does no input or output itself.
+
+The engine hears only of what differs: a node's heartbeat or a pod's status says nothing to it. What can't be
+read becomes a problem to be told, and counts as absent until it is mended; a pod or node that was read before
+counts as it was, because it still takes or gives what it did.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from closeby.kube.state.decoding import Decoder
+from closeby.kube.state.label_topologies import LabelTopologies
+from closeby.kube.state.membership import held_for_its_gang, in_its_task
+from closeby.kube.state.names import SharedNames, clash
+from closeby.kube.watch.changes import Change, Deleted, Upserted
+from closeby.kube.watch.resources import NODES, PODS, Resource
+from closeby.objects.applications import AppGroup
+from closeby.objects.decoding.registry import Record
+from closeby.objects.dialects.grouping import held_for_the_grouper, undecided
+from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.objects.reasons import Condition
+from closeby.objects.topologies import Topology
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    AppGroupRemoved,
+    Event,
+    GroupChanged,
+    GroupRemoved,
+    NetworkTopologyChanged,
+    NetworkTopologyRemoved,
+    NodeAdded,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    PriorityClassChanged,
+    PriorityClassRemoved,
+    TopologyChanged,
+    TopologyRemoved,
+)
+
+#: What a pod without ``spec.schedulerName`` names.
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Fed(Struct, frozen=True):
+    """What a batch of changes amounts to."""
+
+    events: tuple[Event, ...]
+    #: What is wrong with objects and was not told before.
+    problems: tuple[Condition, ...] = ()
+
+
+class Feed:
+    """The cluster as last heard of, as far as that is needed to tell what differs."""
+
+    def __init__(self, scheduler_name: str, *, pod_grouper: bool = False) -> None:
+        """Of the pods that wait, those that name this scheduler are the engine's business.
+
+        With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
+        """
+        self._scheduler_name = scheduler_name
+        self._pod_grouper = pod_grouper
+        self._decoder = Decoder()
+        self._nodes: dict[str, Node] = {}
+        #: By uid: pods that the engine knows.
+        self._pods: dict[str, Pod] = {}
+        #: uids of members that are finished and still there.
+        self._done: set[str] = set()
+        self._label_topologies = LabelTopologies()
+        self._groups = SharedNames(GroupRemoved)
+        self._topologies = SharedNames(TopologyRemoved)
+        self._app_groups = SharedNames(AppGroupRemoved)
+        self._networks = SharedNames(NetworkTopologyRemoved)
+        #: By resource, key: what is wrong with an object now.
+        self._problems: dict[tuple[Resource | None, str], tuple[Condition, ...]] = {}
+        self._labelled: frozenset[str] = frozenset()
+
+    def take(self, changes: Iterable[tuple[Resource, Change]]) -> Fed:
+        """One batch, in order."""
+        events: list[Event] = []
+        problems: list[Condition] = []
+        for resource, change in changes:
+            match change:
+                case Upserted():
+                    problems += self._upserted(resource, change, events)
+                case Deleted():
+                    self._problems.pop((resource, change.key), None)
+                    self._deleted(resource, change, events)
+        problems += self._read_labels()
+        for names in (self._topologies, self._networks, self._app_groups, self._groups):
+            events += names.news()
+        return Fed(tuple(events), tuple(problems))
+
+    # Objects that appear or change
+
+    def _upserted(self, resource: Resource, change: Upserted, events: list[Event]) -> Iterator[Condition]:
+        read = self._decoder.read(resource, change)
+        if isinstance(read, Condition):
+            self._unreadable(resource, change)
+            yield from self._news_of(resource, change.key, (read,))
+            return
+        record = read.record
+        own: tuple[Condition, ...] = ()
+        match record:
+            case Node():
+                self._node(record, events)
+            case Pod():
+                self._pod(record, events)
+            case PriorityClass():
+                events.append(PriorityClassChanged(record))
+            case _:
+                own = self._named(resource, change.key, record)
+        yield from self._news_of(resource, change.key, (*read.notices, *own))
+
+    def _unreadable(self, resource: Resource, change: Upserted) -> None:
+        names = self._names(resource)
+        if names is not None:
+            names.drop(change.key, resource)
+
+    def _node(self, node: Node, events: list[Event]) -> None:
+        before = self._nodes.get(node.name)
+        if before == node:
+            return
+        self._nodes[node.name] = node
+        self._label_topologies.see(node.name, node)
+        events.append(NodeAdded(node))
+
+    def _pod(self, pod: Pod, events: list[Event]) -> None:
+        known = self._pods.get(pod.uid)
+        if pod.finished:
+            self._finished(in_its_task(pod), known, events)
+            return
+        if pod.node_name is None:
+            if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != self._scheduler_name:
+                return
+            waits = self._pod_grouper and undecided(pod)
+            pod = held_for_the_grouper(pod) if waits else held_for_its_gang(pod)
+        pod = in_its_task(pod)
+        if pod == known:
+            return
+        self._pods[pod.uid] = pod
+        events.append(PodAdded(pod))
+
+    def _finished(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
+        """It holds nothing any more; its gang must know that it did its work, for as long as it is there."""
+        member = pod.group is not None and pod.uid not in self._done
+        if known is not None or member:
+            self._pods.pop(pod.uid, None)
+            events.append(PodAdded(pod))
+        if member:
+            self._done.add(pod.uid)
+
+    def _named(self, resource: Resource, key: str, record: Record | None) -> tuple[Condition, ...]:
+        """An object that others name; returns what is wrong with it."""
+        names = self._names(resource)
+        if names is None:
+            return ()
+        match record:
+            case PodGroup():
+                names.put(key, resource, GroupChanged(record))
+            case Topology():
+                names.put(key, resource, TopologyChanged(record))
+            case AppGroup():
+                names.put(key, resource, AppGroupChanged(record))
+            case NetworkTopology():
+                names.put(key, resource, NetworkTopologyChanged(record))
+            case _:
+                names.drop(key, resource)
+                return ()
+        return (*record.conditions, *clash(resource, key, names.sources(key)))
+
+    # Objects that are gone
+
+    def _deleted(self, resource: Resource, change: Deleted, events: list[Event]) -> None:
+        if resource == NODES:
+            if self._nodes.pop(change.key, None) is not None:
+                self._label_topologies.see(change.key, None)
+                events.append(NodeRemoved(change.key))
+        elif resource == PODS:
+            known = self._pods.pop(change.uid, None) is not None
+            if known or change.uid in self._done:
+                self._done.discard(change.uid)
+                events.append(PodRemoved(change.uid))
+        elif resource.kind == "PriorityClass":
+            events.append(PriorityClassRemoved(change.key))
+        else:
+            names = self._names(resource)
+            if names is not None:
+                names.drop(change.key, resource)
+
+    # All of a kind
+
+    def _names(self, resource: Resource) -> SharedNames | None:
+        return {
+            "PodGroup": self._groups,
+            "Topology": self._topologies,
+            "AppGroup": self._app_groups,
+            "NetworkTopology": self._networks,
+        }.get(resource.kind)
+
+    def _read_labels(self) -> Iterator[Condition]:
+        """Topologies out of node labels, if a node's labels changed in this batch."""
+        found = self._label_topologies.news(self._nodes.values())
+        if found is None:
+            return
+        for one in found:
+            self._topologies.put(one.topology.name, None, one)
+        names = frozenset(one.topology.name for one in found)
+        for gone in sorted(self._labelled - names):
+            self._topologies.drop(gone, None)
+        self._labelled = names
+        yield from self._news_of(None, "", self._label_topologies.conditions)
+
+    def _news_of(
+        self, resource: Resource | None, key: str, problems: tuple[Condition, ...]
+    ) -> Iterator[Condition]:
+        """Notes what is wrong with an object now, and tells what was not told before."""
+        before = self._problems.get((resource, key), ())
+        if problems:
+            self._problems[resource, key] = problems
+        else:
+            self._problems.pop((resource, key), None)
+        yield from (one for one in problems if one not in before)

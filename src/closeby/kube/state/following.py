@@ -1,0 +1,147 @@
+"""Follows all kinds that a scheduler needs, also those whose definition arrives later."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import Final
+
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Transport
+from closeby.kube.metrics.meters import Meters
+from closeby.kube.watch.changes import Change, Resumed, Synced, Troubled
+from closeby.kube.watch.reflector import DEFAULT_WATCHING, Reflector, Watching
+from closeby.kube.watch.resources import NODES, PODS, WATCHED, Arrived, Discovery, Resource, Watched
+
+#: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
+_ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
+_FORBIDDEN: Final = 403
+FOLLOWED: Final = tuple(one for one in WATCHED if one.kind not in _ADMISSION)
+
+
+class Following:
+    """Gathers the changes of all kinds, in the order they came, until somebody takes them."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        say: Say,
+        *,
+        followed: Iterable[Watched] = FOLLOWED,
+        watching: Watching = DEFAULT_WATCHING,
+        discover_every: float = 10.0,
+        meters: Meters | None = None,
+    ) -> None:
+        self._meters = meters or Meters()
+        self._transport = transport
+        self._say = say
+        self._watching = watching
+        self._discover_every = discover_every
+        self._discovery = Discovery(transport, followed)
+        self._first: tuple[Resource, ...] = ()
+        #: Of the first kinds, those whose list is not complete.
+        self._incomplete: set[Resource] = set()
+        self._changes: list[tuple[Resource, Change]] = []
+        self._tasks: asyncio.TaskGroup | None = None
+        self._followed: dict[Resource, tuple[Reflector, asyncio.Task[None]]] = {}
+        self.news = asyncio.Event()
+
+    async def look(self) -> ApiError | None:
+        """Asks once which kinds there are; an error means that the server can't be talked to."""
+        served = await self._discovery.served()
+        if isinstance(served, ApiError):
+            return served
+        self._first = (NODES, PODS, *served)
+        self._incomplete = set(self._first)
+        return None
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was heard that was there when following began."""
+        return bool(self._first) and not self._incomplete
+
+    @property
+    def unheard(self) -> str | None:
+        """Which kinds' lists are not complete yet, in words; None when all are."""
+        if self.complete:
+            return None
+        kinds = sorted({one.plural for one in self._incomplete})
+        return f"not listed yet: {', '.join(kinds) or 'which kinds there are'}"
+
+    def take(self) -> list[tuple[Resource, Change]]:
+        """What came since the last call."""
+        taken, self._changes = self._changes, []
+        self.news.clear()
+        return taken
+
+    async def refresh(self) -> None:
+        """Lists everything anew: what a watch brings may be late, or come no more. Incomplete until then."""
+        followed = dict(self._followed)
+        for _, task in followed.values():
+            task.cancel()
+        if followed:
+            await asyncio.wait([task for _, task in followed.values()])
+        for resource, (reflector, _) in followed.items():
+            self._incomplete.add(resource)
+            self._restart(reflector)
+
+    async def run(self) -> None:
+        """Follows until it is cancelled; call ``look`` first."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for resource in self._first:
+                self._begin(resource)
+            async with aclosing(self._discovery.changes(self._discover_every)) as changes:
+                async for change in changes:
+                    if isinstance(change, ApiError):
+                        self._say("kinds not known", warning=True, error=change)
+                    elif isinstance(change, Arrived):
+                        if change.resource not in self._followed:
+                            self._say("kind arrived", kind=change.resource.kind, api=change.resource.group)
+                            self._begin(change.resource)
+                    else:
+                        await self._end(change.resource)
+
+    def _begin(self, resource: Resource) -> None:
+        reflector = Reflector(self._transport, resource, self._watching)
+        self._meters.follows(reflector)
+        self._restart(reflector)
+
+    def _restart(self, reflector: Reflector) -> None:
+        if self._tasks is not None:
+            task = self._tasks.create_task(self._follow(reflector))
+            self._followed[reflector.resource] = reflector, task
+
+    async def _end(self, resource: Resource) -> None:
+        reflector, task = self._followed.pop(resource)
+        self._meters.leaves(resource)
+        task.cancel()
+        await asyncio.wait([task])
+        self._say("kind left", kind=resource.kind, api=resource.group)
+        self._incomplete.discard(resource)
+        self._add(resource, reflector.forget())
+
+    async def _follow(self, reflector: Reflector) -> None:
+        resource = reflector.resource
+        async with aclosing(reflector.changes()) as batches:
+            async for batch in batches:
+                self._add(resource, batch)
+
+    def _add(self, resource: Resource, batch: Iterable[Change]) -> None:
+        for change in batch:
+            match change:
+                case Synced(_, objects):
+                    self._incomplete.discard(resource)
+                    self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
+                case Troubled(error, wait):
+                    if error.code == _FORBIDDEN and resource not in (NODES, PODS):
+                        # Who may not see these has none, until somebody gives the right to.
+                        self._incomplete.discard(resource)
+                    self._say(
+                        "not heard", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
+                    )
+                case Resumed():
+                    self._say("heard again", kind=resource.kind)
+                case _:
+                    self._changes.append((resource, change))
+        self.news.set()

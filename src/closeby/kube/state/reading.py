@@ -1,0 +1,185 @@
+"""Reads a cluster once, as it is now, into the records that manifests give, for commands that look at it."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.faults import Fault
+from closeby.kube.client.transport import Transport
+from closeby.kube.state.decoding import Decoder
+from closeby.kube.state.following import FOLLOWED
+from closeby.kube.state.membership import held_for_its_gang, in_its_task
+from closeby.kube.state.names import clash
+from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
+from closeby.kube.watch.collector import collector_paused
+from closeby.kube.watch.reflector import Reflector, Watching
+from closeby.kube.watch.resources import NODES, PODS, Discovery, Resource
+from closeby.objects.applications import AppGroup
+from closeby.objects.decoding.reading import Reading
+from closeby.objects.decoding.registry import Record
+from closeby.objects.groups import PodGroup
+from closeby.objects.manifests import Manifests
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.objects.reasons import Condition
+from closeby.objects.topologies import Topology
+
+#: Without these there is nothing to look at.
+_NEEDED: Final = (NODES, PODS)
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_GONE: Final = 404
+
+R = TypeVar("R")
+
+
+class WholeCluster(Struct, frozen=True, kw_only=True):
+    """What one reading gave."""
+
+    manifests: Manifests
+    #: Kinds that could not be read, and why, one sentence each.
+    skipped: tuple[str, ...] = ()
+    #: Which kind of PodGroup describes each gang, by ``namespace/name``.
+    gang_kinds: Mapping[str, Resource] = {}
+
+
+async def read_cluster(
+    transport: Transport,
+    *,
+    keep_going: bool = False,
+    progress: Callable[[int], None] = lambda objects: None,
+) -> WholeCluster | Fault:
+    """All objects of the kinds that the scheduler follows, read as it reads them.
+
+    A kind that this user may not list is left out and told, unless it is nodes or pods; with ``keep_going``
+    also one that the server can't give. ``progress`` is told the number of objects so far.
+    """
+    served = await Discovery(transport, FOLLOWED).served()
+    if isinstance(served, ApiError):
+        return _unreachable(transport, served)
+    reader = _Reader(transport, progress)
+    kinds = (*_NEEDED, *served)
+    skipped = []
+    for kind, error in zip(kinds, await asyncio.gather(*map(reader.read, kinds)), strict=True):
+        # A kind that has left meanwhile has no objects.
+        if error is None or (error.code == _GONE and kind not in _NEEDED):
+            continue
+        may_be_missing = kind not in _NEEDED and (keep_going or error.code == _FORBIDDEN)
+        if not may_be_missing:
+            return _unreadable(transport, kind, error)
+        skipped.append(f"{kind.plural}.{kind.api_version} can't be read: {error}{_remedy(kind, error)}")
+    return reader.whole(kinds, tuple(skipped))
+
+
+class _Reader:
+    """What was read so far, by kind and key."""
+
+    def __init__(self, transport: Transport, progress: Callable[[int], None]) -> None:
+        self._transport = transport
+        self._progress = progress
+        self._reading = Reading()
+        self._decoder = Decoder(self._reading)
+        self._records: dict[Resource, dict[str, Record]] = {}
+        self._problems: dict[tuple[Resource, str], Condition] = {}
+        self._number = 0
+
+    async def read(self, resource: Resource) -> ApiError | None:
+        """All objects of a kind."""
+        self._records[resource] = {}
+        async with aclosing(Reflector(self._transport, resource, Watching()).changes()) as batches:
+            async for batch in batches:
+                with collector_paused():
+                    for change in batch:
+                        self._take(resource, change)
+                self._progress(self._number)
+                match batch[-1]:
+                    case Synced():
+                        return None
+                    case Troubled(error):
+                        return error
+        raise AssertionError("a reflector never ends by itself")
+
+    def _take(self, resource: Resource, change: Change) -> None:
+        match change:
+            case Upserted(key=key):
+                self._number += 1
+                read = self._decoder.read(resource, change)
+                if isinstance(read, Condition):
+                    self._problems[resource, key] = read
+                elif read.record is not None:
+                    self._records[resource][key] = read.record
+            # Gone between two pages of the list.
+            case Deleted(key=key):
+                self._records[resource].pop(key, None)
+                self._problems.pop((resource, key), None)
+
+    def whole(self, kinds: Iterable[Resource], skipped: tuple[str, ...]) -> WholeCluster:
+        """All of it. Of objects with one name that of the earlier kind counts, as for the scheduler."""
+        kept: dict[tuple[str, str], tuple[list[Resource], Record]] = {}
+        for resource in kinds:
+            for key, record in self._records[resource].items():
+                kept.setdefault((resource.kind, key), ([], record))[0].append(resource)
+        clashes = [
+            condition
+            for (_, key), (sources, _) in kept.items()
+            if len(sources) > 1
+            for condition in clash(sources[-1], key, tuple(sources))
+        ]
+        records = [record for _, record in kept.values()]
+        manifests = Manifests(
+            nodes=_all(records, Node),
+            pods=tuple(in_its_task(_waiting(pod)) for pod in _all(records, Pod)),
+            groups=_all(records, PodGroup),
+            topologies=_all(records, Topology),
+            priority_classes=_all(records, PriorityClass),
+            app_groups=_all(records, AppGroup),
+            network_topologies=_all(records, NetworkTopology),
+            notices=(*self._reading.all_notices(), *self._problems.values(), *clashes),
+            whole=True,
+        )
+        return WholeCluster(
+            manifests=manifests,
+            skipped=skipped,
+            gang_kinds={key: sources[0] for (kind, key), (sources, _) in kept.items() if kind == "PodGroup"},
+        )
+
+
+def _waiting(pod: Pod) -> Pod:
+    return held_for_its_gang(pod) if pod.node_name is None else pod
+
+
+def _all(records: Iterable[Record], kind: type[R]) -> tuple[R, ...]:
+    return tuple(one for one in records if isinstance(one, kind))
+
+
+def _unreachable(transport: Transport, error: ApiError) -> Fault:
+    return Fault(
+        f"{transport.source} can't be talked to: {error}",
+        "check the address, the credentials and whether the server runs",
+    )
+
+
+def _unreadable(transport: Transport, kind: Resource, error: ApiError) -> Fault:
+    if error.code is None or error.code == _UNAUTHORIZED:
+        return _unreachable(transport, error)
+    if error.code == _FORBIDDEN:
+        needed = ",".join(one.plural for one in _NEEDED)
+        remedy = (
+            "let this user list them in all namespaces, as with: kubectl create clusterrole closeby-reader "
+            f"--verb=list --resource={needed}"
+        )
+        return Fault(f"{kind.plural} can't be listed: {error}", remedy)
+    remedy = "" if kind in _NEEDED else "leave this kind out with --keep-going"
+    return Fault(f"{kind.plural}.{kind.api_version} can't be read: {error}", remedy)
+
+
+def _remedy(kind: Resource, error: ApiError) -> str:
+    if error.code != _FORBIDDEN:
+        return ""
+    return f"; let this user list {kind.plural}{f'.{kind.group}' if kind.group else ''}"

@@ -1,0 +1,1 @@
+"""What happens to the objects of a kind, as the API server tells it."""

@@ -1,0 +1,173 @@
+"""Tells users what became of their pods: an Event for each binding, and for each pod that waits its
+``PodScheduled`` condition, which autoscalers look for, with an Event.
+
+A refusal is told when it has stood for a moment, so that a pod on its way to a node is never called
+unschedulable; and once, as long as it stays the same.
+"""
+
+import asyncio
+import time
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.kube.client.saying import Say
+from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer, rfc3339
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.outcomes import Bind, Leftover
+
+#: Reason of the condition; upstream's word, whatever ours is.
+UNSCHEDULABLE: Final = "Unschedulable"
+#: What kube-apiserver itself writes for a pod with scheduling gates.
+_TOLD_BY_OTHERS: Final = frozenset({Reason.SCHEDULING_GATED})
+
+
+class Manners(Struct, frozen=True, kw_only=True):
+    """How users are told (times in seconds)."""
+
+    #: An Event for each binding and each refusal.
+    events: bool = True
+    #: A refusal must have stood so long.
+    stands: float = 1.0
+    #: The same reason in other words is not told again before so long.
+    rephrased_after: float = 60.0
+    #: How often is looked what is due.
+    every: float = 0.25
+    #: Requests in flight, and refusals told in a second, so that bindings are not held up.
+    concurrency: int = 8
+    rate: float = 100.0
+
+
+class _Refusal(Struct, frozen=True):
+    pod: Pod
+    reason: Reason
+    text: str
+    #: When this pod was first refused.
+    since: float
+
+
+class Notices:
+    """What was told about each pod, and what is still to be told."""
+
+    def __init__(self, writer: Writer, say: Say, tasks: asyncio.TaskGroup, manners: Manners) -> None:
+        self._writer = writer
+        self._say = say
+        self._tasks = tasks
+        self._manners = manners
+        self._slots = asyncio.Semaphore(manners.concurrency)
+        #: By uid: refusals that stand, those of them that are not told yet, and when which was told.
+        self._standing: dict[str, _Refusal] = {}
+        self._untold: dict[str, None] = {}
+        self._told: dict[str, tuple[_Refusal, float]] = {}
+        #: Refusals that are being written, by uid, and Events.
+        self._writing: dict[str, asyncio.Task[None]] = {}
+        self._events: set[asyncio.Task[None]] = set()
+
+    def refused(self, leftover: Leftover) -> None:
+        """The pod waits for this reason now."""
+        if leftover.reason in _TOLD_BY_OTHERS:
+            return
+        uid = leftover.pod.uid
+        before = self._standing.get(uid)
+        since = time.monotonic() if before is None else before.since
+        text = f"{leftover.reason}: {leftover.message}"
+        self._standing[uid] = _Refusal(leftover.pod, leftover.reason, text, since)
+        told = self._told.get(uid)
+        if told is None or told[0].text != text:
+            self._untold[uid] = None
+        else:
+            self._untold.pop(uid, None)
+
+    def settled(self, uid: str) -> None:
+        """The pod got a node, or is gone."""
+        self._standing.pop(uid, None)
+        self._untold.pop(uid, None)
+        self._told.pop(uid, None)
+
+    def bound(self, bind: Bind) -> None:
+        """The pod is bound."""
+        if not self._manners.events:
+            return
+        text = f"Successfully assigned {bind.pod.key} to {bind.node}"
+        note = Note(reason="Scheduled", action="Binding", text=text)
+        task = self._tasks.create_task(self._event(bind.pod, note))
+        self._events.add(task)
+        task.add_done_callback(self._events.discard)
+
+    async def quiet(self, uid: str) -> None:
+        """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
+        task = self._writing.get(uid)
+        if task is not None:
+            await asyncio.wait([task])
+
+    async def run(self) -> None:
+        """Tells what is due, until it is cancelled."""
+        while True:
+            now = time.monotonic()
+            due = (uid for uid in self._untold if self._due(uid, now))
+            for uid in tuple(islice(due, max(1, round(self._manners.rate * self._manners.every)))):
+                del self._untold[uid]
+                task = self._tasks.create_task(self._tell(uid))
+                self._writing[uid] = task
+            await asyncio.sleep(self._manners.every)
+
+    async def finish(self) -> None:
+        """Waits for what is being written."""
+        while pending := {*self._writing.values(), *self._events}:
+            await asyncio.wait(pending)
+
+    def _due(self, uid: str, now: float) -> bool:
+        if uid in self._writing:
+            return False
+        standing = self._standing[uid]
+        told = self._told.get(uid)
+        if told is not None and told[0].reason is standing.reason:
+            return now - told[1] >= self._manners.rephrased_after
+        return now - standing.since >= self._manners.stands
+
+    async def _tell(self, uid: str) -> None:
+        try:
+            async with self._slots:
+                refusal = self._standing.get(uid)
+                if refusal is not None:
+                    await self._write(uid, refusal)
+        finally:
+            del self._writing[uid]
+
+    async def _write(self, uid: str, refusal: _Refusal) -> None:
+        now = time.time()
+        condition = StatusCondition(
+            type="PodScheduled",
+            status="False",
+            reason=UNSCHEDULABLE,
+            message=refusal.text,
+            last_transition_time=rfc3339(now),
+        )
+        written = await self._writer.pod_conditions(refusal.pod, [condition])
+        if written.verdict is Verdict.RETRYABLE:
+            if uid in self._standing:
+                self._untold[uid] = None
+            return
+        if uid in self._standing:
+            self._told[uid] = refusal, time.monotonic()
+        if not written.ok:
+            # A pod that is gone has nobody to tell.
+            if written.verdict is not Verdict.GONE:
+                self._say("condition refused", warning=True, pod=refusal.pod.key, error=written.error)
+            return
+        if self._manners.events:
+            note = Note(reason="FailedScheduling", action="Scheduling", text=refusal.text, warning=True)
+            await self._post(refusal.pod, note, now)
+
+    async def _event(self, pod: Pod, note: Note) -> None:
+        now = time.time()
+        async with self._slots:
+            await self._post(pod, note, now)
+
+    async def _post(self, pod: Pod, note: Note, now: float) -> None:
+        about = Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+        written = await self._writer.event(about, note, now)
+        if not written.ok and written.verdict is not Verdict.GONE:
+            self._say("event not written", warning=True, pod=pod.key, event=note.reason, error=written.error)

@@ -1,0 +1,367 @@
+"""Writes to the cluster what was decided: bindings, Events, conditions of pods, status of custom resources.
+
+Every method returns what became of it. A binding can't be undone and must not be guessed about: when no
+answer came, or another binding was first, the pod is read back and the answer is what stands there.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.client.errors import INVALID, UNREADABLE, ApiError
+from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
+from closeby.kube.watch.resources import EVENTS, PODS, Resource
+from closeby.objects.decoding.label_keys import is_label_key
+from closeby.objects.pods import Pod
+from closeby.scheduling.outcomes import Bind
+
+#: What the API server takes in an Event's note, in bytes.
+LONGEST_NOTE: Final = 1024
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+#: The namespace of Events about objects without one.
+_EVENTS_OF_THE_CLUSTER: Final = "default"
+
+
+class Verdict(StrEnum):
+    """What became of a write."""
+
+    OK = "ok"
+    #: The object is not as it was thought to be: read it again before anything else.
+    CONFLICT = "conflict"
+    #: The object is not there any more (or another one bears its name).
+    GONE = "gone"
+    #: It was not carried out, and may be tried again.
+    RETRYABLE = "retryable"
+    #: It was refused, and would be again.
+    FATAL = "fatal"
+
+
+class Written(Struct, frozen=True):
+    """``error`` is what the server said, None if it agreed."""
+
+    verdict: Verdict
+    error: ApiError | None = None
+    #: ``resourceVersion`` that a patch led to; empty where that is not known.
+    version: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it stands."""
+        return self.verdict is Verdict.OK
+
+
+DONE: Final = Written(Verdict.OK)
+
+
+class Reference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """What an Event says."""
+
+    #: What the reader may match on: Scheduled, FailedScheduling, ...
+    reason: str
+    #: What was tried: Binding, Scheduling, ...
+    action: str
+    text: str
+    warning: bool = False
+
+
+class StatusCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An entry of ``status.conditions``; the times are RFC 3339."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int | None = None
+
+
+class _BindingMeta(Struct, omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Target(Struct, rename="camel"):
+    name: str
+    api_version: str = "v1"
+    kind: str = "Node"
+
+
+class _Binding(Struct, rename="camel"):
+    metadata: _BindingMeta
+    target: _Target
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+class _EventMeta(Struct):
+    name: str
+    namespace: str
+
+
+class _Event(Struct, rename="camel"):
+    metadata: _EventMeta
+    event_time: str
+    reporting_controller: str
+    reporting_instance: str
+    action: str
+    reason: str
+    regarding: Reference
+    note: str
+    type: str
+    api_version: str = EVENTS.api_version
+    kind: str = EVENTS.kind
+
+
+class _BoundMeta(Struct):
+    uid: str = ""
+
+
+class _BoundSpec(Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Bound(Struct):
+    metadata: _BoundMeta
+    spec: _BoundSpec
+
+
+class _PatchedMeta(Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Patched(Struct):
+    metadata: _PatchedMeta
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_read_patched: Final = msgspec.json.Decoder(_Patched).decode
+_read_bound: Final = msgspec.json.Decoder(_Bound).decode
+
+
+class Writer:
+    """Writes in the name of one component (``controller``, such as ``closeby-scheduler``) and its replica."""
+
+    def __init__(self, transport: Transport, controller: str, instance: str) -> None:
+        self._transport = transport
+        self._controller = controller
+        self._instance = instance
+
+    async def bind(self, bind: Bind) -> Written:
+        """Puts the pod on its node, with its labels and annotations, in one write.
+
+        OK means that this very pod (by uid) is on this node, whoever put it there.
+        """
+        pod = bind.pod
+        wrong = [key for key, value in bind.labels.items() if not is_label(key, value)]
+        if wrong:
+            # The server would take it with the binding, and then refuse every later change of the pod.
+            message = f"{wrong[0]}={bind.labels[wrong[0]]} is no label"
+            return Written(Verdict.FATAL, ApiError(None, INVALID, message, unsent=True))
+        body = _Binding(
+            _BindingMeta(
+                pod.name, pod.namespace, pod.uid, bind.pod_labels or None, bind.pod_annotations or None
+            ),
+            _Target(bind.node),
+        )
+        answer = await self._transport.send(
+            Request(
+                method="POST",
+                path=PODS.item(pod.namespace, pod.name, "binding"),
+                body=_encode(body),
+                # Whoever binds asks before each attempt whether it may still be made.
+                retry=Retry.NEVER,
+            )
+        )
+        if not isinstance(answer, ApiError):
+            return DONE
+        in_doubt = answer.passing and not answer.unsent
+        return await self._read_back(bind, answer) if in_doubt or answer.code == 409 else _judge(answer)
+
+    async def event(self, regarding: Reference, note: Note, now: float) -> Written:
+        """Tells users what happened; ``now`` is in seconds since the epoch."""
+        namespace = regarding.namespace or _EVENTS_OF_THE_CLUSTER
+        body = _Event(
+            metadata=_EventMeta(f"{regarding.name[:230]}.{secrets.token_hex(8)}", namespace),
+            event_time=micro_time(now),
+            reporting_controller=self._controller,
+            reporting_instance=self._instance,
+            action=note.action,
+            reason=note.reason,
+            regarding=regarding,
+            note=shortened(note.text),
+            type="Warning" if note.warning else "Normal",
+        )
+        answer = await self._transport.send(
+            Request(method="POST", path=EVENTS.collection(namespace), body=_encode(body))
+        )
+        if isinstance(answer, ApiError) and answer.reason != "AlreadyExists":
+            return _judge(answer)
+        # The name is ours alone: where it exists, an earlier attempt was carried out.
+        return DONE
+
+    async def pod_conditions(self, pod: Pod, conditions: Sequence[StatusCondition]) -> Written:
+        """Sets these conditions of a pod and leaves its others alone."""
+        # A merge patch would replace the list as a whole; pods, unlike custom resources, know its keys.
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": list(conditions)}}
+        return await self._patch(PODS.item(pod.namespace, pod.name, "status"), body, STRATEGIC_PATCH)
+
+    async def status(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        status: Mapping[str, object],
+        version: str | None = None,
+    ) -> Written:
+        """Merges ``status`` into a custom resource's: lists are replaced, None removes a field.
+
+        With ``version`` (its ``resourceVersion``) only if it did not change since: CONFLICT otherwise.
+        """
+        body: dict[str, object] = {"status": status}
+        if version is not None:
+            body["metadata"] = {"resourceVersion": version}
+        part = "status" if resource.status else ""
+        return await self._patch(resource.item(namespace, name, part), body, MERGE_PATCH)
+
+    async def apply_status(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        status: Mapping[str, object],
+        version: str | None = None,
+    ) -> Written:
+        """Server-side apply: this is all that we say in the status of this very object (by uid).
+
+        What we said before and say no more is removed; what others said is left alone, also in lists of
+        conditions. With ``version`` only if the object did not change since: CONFLICT otherwise.
+        """
+        metadata = {"name": name, "namespace": namespace, "uid": uid}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": metadata,
+            "status": status,
+        }
+        query = {"fieldManager": self._controller, "force": "true"}
+        return await self._patch(resource.item(namespace, name, "status"), body, APPLY_PATCH, query)
+
+    async def annotate(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        annotations: Mapping[str, str | None],
+        version: str | None = None,
+    ) -> Written:
+        """Sets annotations of this very object (by uid), and removes those that are None.
+
+        With ``version`` only if the object did not change since: CONFLICT otherwise.
+        """
+        metadata: dict[str, object] = {"uid": uid, "annotations": annotations}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        return await self._patch(resource.item(namespace, name), {"metadata": metadata}, MERGE_PATCH)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> Written:
+        """Asks that this very pod ends, as far as its disruption budget allows it now."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        answer = await self._transport.send(
+            Request(
+                method="POST",
+                path=PODS.item(namespace, name, "eviction"),
+                body=_encode(body),
+                retry=Retry.NEVER,
+            )
+        )
+        return _judge(answer) if isinstance(answer, ApiError) else DONE
+
+    async def _patch(
+        self, path: str, body: object, content_type: str, query: Mapping[str, str] = {}
+    ) -> Written:
+        answer = await self._transport.send(
+            Request(method="PATCH", path=path, query=query, body=_encode(body), content_type=content_type)
+        )
+        if isinstance(answer, ApiError):
+            return _judge(answer)
+        try:
+            return Written(Verdict.OK, version=_read_patched(answer).metadata.resource_version)
+        except msgspec.DecodeError:
+            return DONE
+
+    async def _read_back(self, bind: Bind, said: ApiError) -> Written:
+        """Where the pod is, after a binding that may or may not have been carried out."""
+        body = await self._transport.get(PODS.item(bind.pod.namespace, bind.pod.name))
+        if isinstance(body, ApiError):
+            # Nobody knows: whoever tries again gets the answer then.
+            return _judge(body)
+        try:
+            found = _read_bound(body)
+        except msgspec.DecodeError as error:
+            return Written(Verdict.RETRYABLE, ApiError(None, UNREADABLE, str(error)))
+        if found.metadata.uid != bind.pod.uid:
+            return Written(Verdict.GONE, said)
+        if not found.spec.node_name:
+            return Written(Verdict.RETRYABLE if said.passing else Verdict.CONFLICT, said)
+        return DONE if found.spec.node_name == bind.node else Written(Verdict.CONFLICT, said)
+
+
+def is_label(key: str, value: str) -> bool:
+    """Whether Kubernetes takes this as a label."""
+    return is_label_key(key) and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def micro_time(seconds: float) -> str:
+    """Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def rfc3339(seconds: float) -> str:
+    """Kubernetes' Time, in whole seconds."""
+    return f"{micro_time(seconds).partition('.')[0]}Z"
+
+
+def shortened(text: str) -> str:
+    """``text`` as far as an Event's note takes it."""
+    encoded = text.encode()
+    if len(encoded) <= LONGEST_NOTE:
+        return text
+    return encoded[: LONGEST_NOTE - 3].decode(errors="ignore") + "..."
+
+
+def _judge(error: ApiError) -> Written:
+    # A patch that names the object's uid meets another object of the same name.
+    another = any(cause.field == "metadata.uid" for cause in error.details.causes)
+    if error.code == 404 or another:
+        return Written(Verdict.GONE, error)
+    if error.code == 409:
+        return Written(Verdict.CONFLICT, error)
+    return Written(Verdict.RETRYABLE if error.passing else Verdict.FATAL, error)
