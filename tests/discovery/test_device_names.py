@@ -39,6 +39,7 @@ def test_switches_that_share_a_name_are_called_by_their_guids() -> None:
         ("node07", "node07"),
         ('"gpu"a02 HCA-1', '"gpu"a02'),
         ("a  b", "a"),
+        ("localhost HCA-1", "localhost"),
     ],
 )
 def test_a_host(description: str, host: str) -> None:
@@ -50,8 +51,6 @@ def test_a_host(description: str, host: str) -> None:
     [
         "MT4129 ConnectX7   Mellanox Technologies",
         "MT25408 ConnectX",
-        "localhost HCA-1",
-        "localhost.localdomain mlx4_0",
         "mlx5_0",
         "HCA-1",
         "",
@@ -60,6 +59,13 @@ def test_a_host(description: str, host: str) -> None:
 def test_nobody_s_name(description: str) -> None:
     drawing = Drawing({"L1": f"{description or ' '}, other a"})
     assert list(findings(drawing).nodes) == ["other"]
+
+
+def test_a_default_name_is_told() -> None:
+    found = findings(Drawing({"L1": "localhost mlx5_0, n2 mlx5_0"}))
+    assert warned(found)["Node/localhost"].startswith(
+        "localhost is what a host is called before it has a name"
+    )
 
 
 def test_an_unnamed_adapter_is_of_the_host_whose_system_it_shares() -> None:
@@ -88,8 +94,8 @@ def test_a_map_names_adapters_systems_and_switches() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("0x1 a\nnode-1", r"names:2: 'node-1' is no GUID with a name; write lines such as"),
-        ("0x1 a\n0x01 b", r"names:2: 0000000000000001 is named a and b; leave one of them out"),
+        ("0x1 a\nnode-1", r"names, line 2: 'node-1' is no GUID with a name; write lines such as"),
+        ("0x1 a\n0x01 b", r"names, line 2: 0000000000000001 is named a and b; leave one of them out"),
         ("0x12345678901234567 a", "is no GUID"),
     ],
 )

@@ -5,7 +5,7 @@ A description is free text that somebody set, or the vendor's default: only what
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final
@@ -20,12 +20,14 @@ from closeby.topology.natural import natural_key
 
 #: A switch's part in in-network reduction (SHARP), which looks like an adapter.
 _AGGREGATION: Final = "aggregation node"
-#: First words that are the vendor's or the kernel's, not a host's.
+#: First words that are the vendor's or the driver's, not a host's.
 _NOBODY: Final = re.compile(
     r"mt[0-9]{4,}\S*|connectx\S*|bluefield\S*|infinihost\S*|mellanox|qlogic|mlx[0-9]+_[0-9]+|hca-?[0-9]*"
-    r"|ib[pos][0-9]\S*|hfi[0-9]*_[0-9]+|localhost\S*|\(none\)",
+    r"|ib[pos][0-9]\S*|hfi[0-9]*_[0-9]+|\(none\)",
     re.IGNORECASE | re.ASCII,
 )
+#: What hosts are called before somebody names them; several may be.
+_DEFAULT: Final = re.compile(r"localhost(?:\..*)?|ubuntu|debian|fedora|rocky", re.IGNORECASE)
 _SWITCH: Final = re.compile(r"[^;]*;([^:;]*)")
 #: ``0x2c5eab0300b87b40 "leaf-1"``, as infiniband-diags read it; the quotes may be left out.
 _MAP_LINE: Final = re.compile(r'(?:0x)?([0-9a-fA-F]{1,16})\s+("?)(\S(?:.*\S)?)\2\s*(?:#.*)?', re.ASCII)
@@ -98,13 +100,24 @@ def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None 
         hosts={guid: name for guid, name in hosts.items() if guid in chosen},
         unnamed=frozenset(chosen - hosts.keys()),
         others=frozenset(one.guid for one in cards) - chosen,
-        warnings=equal,
+        warnings=(*equal, *_defaults({name for guid, name in hosts.items() if guid in chosen})),
     )
 
 
 def is_aggregation(device: Device) -> bool:
     """Whether an adapter is a switch's own, for in-network reduction, and no host's."""
     return _AGGREGATION in device.description.lower()
+
+
+def _defaults(hosts: Iterable[str]) -> Iterator[Condition]:
+    for name in sorted(hosts):
+        if _DEFAULT.fullmatch(name):
+            yield Condition(
+                reason=Reason.INVALID_SPEC,
+                object=f"Node/{name}",
+                message=f"{name} is what a host is called before it has a name, so it may be several",
+                remedy="name the host, or its adapters in a file with --map",
+            )
 
 
 def _matches(device: Device, pattern: str) -> bool:

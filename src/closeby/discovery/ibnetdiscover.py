@@ -20,6 +20,8 @@ MOST_DEVICES: Final = 100_000
 #: Lines that say nothing may be so many more than lines that do, before the file is taken for another thing.
 _PATIENCE: Final = 100
 _IDLE: Final = 10_000
+#: Odd things that are told of one scan.
+_MOST_PROBLEMS: Final = 1000
 
 _GUID = r"[0-9a-fA-F]{1,16}"
 #: ``Switch 8 "S-a1ff"  # "MF0;spine:MQM8700/U1" enhanced port 0 lid 3 lmc 0``
@@ -127,7 +129,7 @@ class _Reader:
             return True
         if (system := _SYSTEM.match(line)) is not None:
             self._own, self._system = None, _guid(system[1])
-            return True
+            return False
         if (pair := _PAIR.match(line)) is not None:
             self._pair(pair)
             return True
@@ -200,7 +202,7 @@ class _Reader:
 
     def _problem(self, subject: str, message: str, remedy: str) -> None:
         problem = Condition(reason=Reason.INVALID_SPEC, object=subject, message=message, remedy=remedy)
-        if problem not in self._problems[-2:]:
+        if len(self._problems) < _MOST_PROBLEMS and problem not in self._problems[-2:]:
             self._problems.append(problem)
 
     def _error(self, message: str, line: int) -> UnreadableError:

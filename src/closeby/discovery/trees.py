@@ -77,6 +77,7 @@ class _Grower:
         for host, on in self._switches_of_hosts().items():
             for switch in on & leaves.keys():
                 leaves[switch].add(host)
+        # A leaf over several racks of another plane is of a network for storage, say, and no rail.
         grouped = alike(leaves, lambda one, other: self._planes[one] != self._planes[other])
         levels: list[Level] = []
         self._wide = set(grouped.wide)
@@ -90,8 +91,7 @@ class _Grower:
             if rank > 2:
                 # Such as a leaf whose hosts are all off: it stands over spines as a core switch would.
                 below = {guid: domains for guid, domains in below.items() if len(domains) > 1}
-            upper = alike(below, lambda one, other: True)
-            self._wide |= upper.wide
+            upper = alike(below, lambda one, other: False)
             levels.append(Level(grouped.domain, self._parents(grouped.domain, upper.domain, below)))
             if not below:
                 return tuple(levels)
