@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from closeby.kube.connection import Connection
-from closeby.kube.credentials import Fixed
-from closeby.kube.reflector import Reflector
-from closeby.kube.resources import NODES
-from closeby.kube.scheduler_meters import SchedulerMeters
-from closeby.kube.transport import Transport
+from closeby.kube.client.connection import Connection
+from closeby.kube.client.credentials import Fixed
+from closeby.kube.client.transport import Transport
+from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.watch.reflector import Reflector
+from closeby.kube.watch.resources import NODES
 from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
 from closeby.scheduling.outcomes import Bind, Report
 from tests.kube.scraping import scrape
