@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from closeby.discovery.exchange import READERS, WRITERS, kind_of
 from closeby.discovery.findings import Findings
 from closeby.discovery.slurm import read_slurm
+from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY
 from closeby.discovery.unreadable import MOST_BYTES, UnreadableError, read_text
 from closeby.report.discovery_view import discovery_views
 from closeby.report.encoding import to_json
@@ -43,6 +45,73 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=5)),
     max_leaves=25,
 )
+
+
+#: Few names, so that they clash: switches in circles, nodes in two places, names that no label takes.
+NAMES = st.sampled_from(["A", "B", "C", "s-1", "n1", "n02", "a b", "x" * 70, "é", "", "\x1b[31m", 'q"#'])
+LISTS = st.sampled_from(["A", "B", "A,B", "C", "n[1-3]", "n1", "n02", "n[1-2]x[0-1]", "s-1", ""])
+LINES = st.one_of(
+    st.builds("SwitchName={} Switches={}".format, NAMES, LISTS),
+    st.builds("SwitchName={} Nodes={}".format, NAMES, LISTS),
+    st.builds("BlockName={} Nodes={}".format, NAMES, LISTS),
+    st.builds("BlockSizes={},{}".format, st.integers(1, 4), st.integers(1, 16)),
+)
+SMI = st.builds("{}: {}, {}".format, st.sampled_from(["a", "b"]), st.sampled_from(["u1", "u2", "N/A"]), LISTS)
+PATHS = st.lists(st.one_of(NAMES, st.none()), max_size=5)
+SWITCHES = st.lists(
+    st.fixed_dictionaries({"switch": NAMES}, optional={"children": LISTS, "nodes": LISTS}), max_size=5
+)
+BLOCKS = st.lists(st.fixed_dictionaries({"block": NAMES}, optional={"nodes": LISTS}), max_size=5)
+HOST = st.fixed_dictionaries(
+    {"instance-id": NAMES},
+    optional={
+        key: st.one_of(NAMES, st.none())
+        for key in ("local-block-id", "network-block-id", "hpc-island-id", "gpu-memory-fabric-id")
+    },
+)
+#: Per kind what is nearly or wholly right.
+PLAUSIBLE: dict[str, st.SearchStrategy[str]] = {
+    "slurm": st.lists(LINES, max_size=8).map("\n".join),
+    "nvidia-smi": st.lists(SMI, max_size=6).map("\n".join),
+    "topograph": st.lists(
+        st.fixed_dictionaries(
+            {"id": NAMES, "network_layers": PATHS},
+            optional={"labels": st.dictionaries(st.sampled_from([DOMAIN_KEY, SUB_DOMAIN_KEY]), NAMES)},
+        )
+    ).map(lambda found: json.dumps({"instances": found})),
+    "aws": st.lists(
+        st.fixed_dictionaries(
+            {"InstanceId": NAMES, "NetworkNodes": PATHS}, optional={"CapacityBlockId": NAMES}
+        )
+    ).map(lambda found: json.dumps({"Instances": found})),
+    "gcp": st.lists(
+        st.builds(
+            lambda name, host: {"name": name, "resourceStatus": {"physicalHostTopology": host}},
+            NAMES,
+            st.dictionaries(st.sampled_from(["subblock", "block", "cluster"]), NAMES),
+        )
+    ).map(json.dumps),
+    "oci": st.lists(HOST).map(lambda found: json.dumps({"data": {"items": found}})),
+}
+MODELS = st.fixed_dictionaries(
+    {},
+    optional={
+        "switches": st.dictionaries(NAMES, st.builds(lambda below: {"switches": below}, st.lists(NAMES))),
+        "blocks": st.lists(st.fixed_dictionaries({"nodes": st.lists(LISTS)}, optional={"switch": NAMES})),
+    },
+).map(lambda model: msgspec.yaml.encode(model).decode())
+UNITS = st.lists(
+    st.fixed_dictionaries(
+        {"topology": NAMES},
+        optional={
+            "cluster_default": st.booleans(),
+            "flat": st.booleans(),
+            "tree": st.builds(lambda found: {"switches": found}, SWITCHES),
+            "block": st.builds(lambda found: {"block_sizes": [1, 2], "blocks": found}, BLOCKS),
+        },
+    ),
+    max_size=3,
+).map(lambda units: msgspec.yaml.encode(units).decode())
 
 
 def outcome(kind: str, text: str, file: str = "file") -> Findings | str:
@@ -90,6 +159,24 @@ def test_any_json(kind: str, value: object) -> None:
     found = outcome(kind, json.dumps(value))
     if isinstance(found, Findings):
         usable(found)
+
+
+@pytest.mark.parametrize("kind", PLAUSIBLE)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_plausible_files(kind: str, data: st.DataObject) -> None:
+    found = outcome(kind, data.draw(PLAUSIBLE[kind]))
+    if isinstance(found, Findings):
+        usable(found)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(UNITS, MODELS)
+def test_plausible_yaml(units: str, model: str) -> None:
+    for kind, text, file in (("slurm", units, "t.yaml"), ("topograph", model, "model.yaml")):
+        found = outcome(kind, text, file)
+        if isinstance(found, Findings):
+            usable(found)
 
 
 @settings(max_examples=200, deadline=None)

@@ -71,6 +71,18 @@ def test_keys_name_the_accelerator_first_where_there_is_one() -> None:
     assert findings.nodes["I22"].labels == {"x.io/leaf": "leaf-b"}
 
 
+def test_levels_beyond_the_default_labels_are_told_with_accelerators_too() -> None:
+    instance = {"id": "i", "network_layers": list("abcd"), "labels": {DOMAIN_KEY: "nvl"}}
+    findings = read_topograph("g", json.dumps({"instances": [instance]}))
+    assert findings.nodes["i"].path == ("nvl", "a", "b", "c")
+    assert "has 5 levels" in findings.warnings[0].message
+
+
+def test_a_model_without_nodes_is_told() -> None:
+    findings = read_topograph("model.yaml", "switches: {a: {switches: []}}")
+    assert [one.message for one in findings.warnings] == ["no switch has a node"]
+
+
 def test_a_switch_under_two_is_told() -> None:
     instances = [{"id": f"i{one}", "network_layers": ["leaf", f"spine-{one}"]} for one in (1, 2)]
     findings = read_topograph("g", json.dumps({"instances": instances}))

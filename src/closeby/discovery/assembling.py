@@ -43,6 +43,7 @@ def assemble(
     if keys is None and not domains:
         findings = find(full, links=sorted_links(links), warnings=problems)
     else:
+        problems += _left_out(full, used) if keys is None else ()
         findings = find(full, used, links=sorted_links(links), warnings=problems)
     nodes = {
         name: msgspec.structs.replace(node, labels={**_legal(labels[name]), **node.labels})
@@ -90,6 +91,18 @@ def several(names: Iterable[str]) -> str:
 def sorted_links(links: Iterable[Link]) -> tuple[Link, ...]:
     """Links in one order, whatever the order of the source."""
     return tuple(sorted(links, key=lambda link: (natural_key(link.a), natural_key(link.b), link.cables)))
+
+
+def _left_out(places: Mapping[str, Place], keys: Sequence[str]) -> Iterable[Condition]:
+    depth = max(map(len, places.values()), default=0)
+    if depth > len(keys):
+        yield warning(
+            "Topology/network",
+            f"the network has {depth} levels, that of the accelerators included, and there are {len(keys)} "
+            "label keys by default, so what is coarser is left out",
+            f"name {depth} keys with --labels KEY,KEY,…, closest first",
+            reason=Reason.UNSUPPORTED,
+        )
 
 
 def _legal(labels: Mapping[str, str]) -> dict[str, str]:

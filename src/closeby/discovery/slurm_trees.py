@@ -1,6 +1,6 @@
 """Places of nodes in what Slurm's files declare: a tree of switches, or blocks in a row."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -70,7 +70,7 @@ def _find_tree(declared: Declared, keys: Sequence[str] | None) -> Findings:
         for switch in declared.switches
         for child in dict.fromkeys(switch.switches)
     ]
-    more = (*_odd_switches(declared.switches), *_apart(places), *_without_nodes(places))
+    more = (*_odd_switches(declared.switches), *_apart(places), *without_nodes(places))
     return assemble(places, keys, links=links, warnings=(*declared.warnings, *warnings, *more))
 
 
@@ -227,9 +227,10 @@ def _apart(places: Mapping[str, Place]) -> Iterator[Condition]:
         yield warning("Network", message, "declare a switch above them if there is one")
 
 
-def _without_nodes(places: Mapping[str, Place]) -> Iterator[Condition]:
-    if not places:
-        yield warning("Network", "no switch has a node", "give the leaves their Nodes=")
+def without_nodes(nodes: Collection[str]) -> Iterator[Condition]:
+    """Says so when switches are declared but not one node."""
+    if not nodes:
+        yield warning("Network", "no switch has a node", "give the leaves their nodes")
 
 
 def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> Findings:
@@ -251,7 +252,7 @@ def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> Findings:
         if len(set(indices)) > 1:
             warnings.append(_on_several(node, "block", [names[index] for index in indices], names[chosen]))
         places[node] = tuple(_row(names, chosen, width) for width in (1, *widths))
-    found = (*declared.warnings, *warnings, *size_warnings, *_without_nodes(places))
+    found = (*declared.warnings, *warnings, *size_warnings, *without_nodes(places))
     return assemble(places, keys, warnings=found)
 
 

@@ -11,7 +11,7 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.hostlists import HostlistError, Room, expand
 from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
-from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, tree_places
+from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, tree_places, without_nodes
 from closeby.discovery.unreadable import (
     MOST_YAML_BYTES,
     UnreadableError,
@@ -162,7 +162,7 @@ class _Model:
                 for node, one in block_of.items()
                 if one.get(_MODEL_DOMAIN) and one.get(_MODEL_SUB_DOMAIN)
             },
-            warnings=warnings,
+            warnings=(*warnings, *without_nodes(block_of)),
         )
 
     def _read_switches(self) -> None:
