@@ -1,8 +1,11 @@
-"""network-topology: nodes near the job's first task score higher (Volcano network-topology proposal, static).
+"""network-topology: nodes near the job's first task score higher (Volcano network-topology proposal).
 
 Score = weight x (K - i) for the first of K label keys on which a node equals the node of the job's first
 placed task. The proposal's drawback (a first task in a domain too small for the rest) is removed by looking
 ahead: a gang without a constraint of its own is offered the domains of the keys that hold it, nearest first.
+
+With the type ``static`` the keys are configured. With ``dynamic`` they are those of the network labels that
+nodes carry at the time, as discovery writes them: no keys need be named, and none before they are there.
 """
 
 from collections.abc import Iterable
@@ -26,15 +29,21 @@ from closeby.scheduling.extension import (
 )
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from closeby.topology.presets import NETWORK_LABELS
 from closeby.topology.tree import ROOT, Domain, Tree
 
 Scores = NDArray[np.float64]
+#: The topology of accelerators' networks that do not nest in racks.
+_ACCELERATORS = f"{NETWORK_LABELS.name}-accelerator"
 #: Running members by age and name, then members placed since in their order.
 Seniority = tuple[int, float, str]
 
 
 class NetworkTopologyArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Names as in the proposal. ``keys`` is a comma-separated list, nearest first."""
+    """Names as in the proposal. ``keys`` is a comma-separated list, nearest first.
+
+    With ``dynamic`` keys are only needed where discovery writes other labels than the standard's.
+    """
 
     type: str = field(default="static", name="network-topology.type")
     keys: str = field(default="", name="network-topology.keys")
@@ -54,22 +63,36 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
 
     def __init__(self, arguments: NetworkTopologyArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
-        self._keys = tuple(key.strip() for key in arguments.keys.split(",") if key.strip())
+        self._configured = tuple(key.strip() for key in arguments.keys.split(",") if key.strip())
+        self._discovered = arguments.type == "dynamic" and not self._configured
         self._weight = arguments.weight
         #: gang -> its placed members' uid -> (seniority, slot)
         self._members: dict[str, dict[str, tuple[Seniority, int]]] = {}
         self._sequence = 0
-        if self._keys:
-            handle.topologies.declare_levels(self.name, tuple(reversed(self._keys)))
+        if self._configured:
+            handle.topologies.declare_levels(self.name, tuple(reversed(self._configured)))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Label keys, nearest first: the configured ones, or those that nodes carry now."""
+        if not self._discovered:
+            return self._configured
+        topologies = (self.handle.topologies.declared(name) for name in (_ACCELERATORS, NETWORK_LABELS.name))
+        return tuple(
+            level.node_label
+            for topology in topologies
+            if topology is not None
+            for level in reversed(topology.levels)
+        )
 
     @property
     def scores_any(self) -> bool:
-        """Only with configured keys."""
-        return bool(self._keys)
+        """Only with keys, or where some may be found."""
+        return not self.idle
 
     def scores(self, pod: Pod) -> bool:
-        """Only with configured keys, and only for members of a gang."""
-        return bool(self._keys) and pod.group is not None
+        """Only with keys, or where some may be found, and only for members of a gang."""
+        return not self.idle and pod.group is not None
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         """Without a first task there is nothing to be near to."""
@@ -83,18 +106,19 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
             return scores
         open_ = np.ones(len(nodes), dtype=np.bool_)
         labels = self.handle.cluster.labels.labels(record)
-        for index, key in enumerate(self._keys):
+        keys = self.keys
+        for index, key in enumerate(keys):
             value = labels.get(key)
             if not value:  # A missing or empty value never matches.
                 continue
             matches = open_ & (nodes.label_codes(key) == nodes.label_column(key).code(value))
-            scores[matches] = self._weight * (len(self._keys) - index)
+            scores[matches] = self._weight * (len(keys) - index)
             open_ &= ~matches
         return scores
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Look-ahead: domains of the nearest key that hold the gang, then of the next, at last all nodes."""
-        tree = self.handle.topologies.tree(self.name) if self._keys else None
+        tree = self.handle.topologies.tree(NETWORK_LABELS.name if self._discovered else self.name)
         constrained = part.group.constraint is not None or part.group.subgroups
         if tree is None or constrained or not part.group.wants_closeness or len(part.anchors):
             return None
@@ -112,11 +136,11 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
     @property
     def idle(self) -> bool:
         """Without keys nobody is near to anybody."""
-        return not self._keys
+        return not self._configured and not self._discovered
 
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         """Note a member; the oldest running one, else the first placed one, is the job's first task."""
-        if not self._keys or pod.group is None:
+        if self.idle or pod.group is None:
             return None
         gang = f"{pod.namespace}/{pod.group}"
         members = self._members.setdefault(gang, {})

@@ -1,0 +1,182 @@
+"""`closeby discover … --apply` on a real API server: nodes get labels and lose them in time, nothing else."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.control_plane.api import Api
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import joined, node
+from tests.discovery.drawing_fabrics import Drawing
+from tests.kube.live import eventually, unique
+
+BLOCK = "network.topology.kubernetes.io/block"
+SPINE = "network.topology.kubernetes.io/datacenter"
+NOTE = "discovery.closeby.dev/ibnetdiscover"
+
+
+class World:
+    """Nodes a, b and c in the cluster, and a file with a scan."""
+
+    def __init__(self, api: Api, kubeconfig: Path, names: list[str], scan: Path) -> None:
+        self.api = api
+        self.names = names
+        self._kubeconfig = kubeconfig
+        self._scan = scan
+
+    def scanned(self, **leaves: str) -> None:
+        """The fabric from now on: names of hosts per leaf; all leaves have a cable to S."""
+        hosts = {
+            leaf: ", ".join(f"{self.names['abc'.index(one)]} mlx5_0" for one in each)
+            for leaf, each in leaves.items()
+        }
+        text = Drawing(hosts, ", ".join(f"{leaf}-S" for leaf in hosts), order="S L1 L2 L3").text()
+        beside = self._scan.with_suffix(".new")
+        beside.write_text(text)
+        beside.replace(self._scan)
+
+    def broken(self) -> None:
+        """The scan failed."""
+        self._scan.write_text("#\n# Topology file: generated\n#\n")
+
+    def arguments(self, *more: str) -> list[str]:
+        program = [sys.executable, "-m", "closeby", "discover", "ibnetdiscover", str(self._scan)]
+        return [*program, "--apply", "--kubeconfig", str(self._kubeconfig), *more]
+
+    async def apply(self, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """The command, once."""
+        done = await asyncio.to_thread(
+            subprocess.run, self.arguments(*more), capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    async def node(self, which: str) -> Any:
+        return (await self.api.get(f"/api/v1/nodes/{self.names['abc'.index(which)]}"))["metadata"]
+
+    async def labels(self, which: str) -> tuple[str | None, str | None]:
+        """Leaf and spine."""
+        labels = (await self.node(which))["labels"]
+        return labels.get(BLOCK), labels.get(SPINE)
+
+
+@asynccontextmanager
+async def world(control_plane: ControlPlane, folder: Path) -> AsyncIterator[World]:
+    names = [unique(name) for name in "abc"]
+    made = [node(name, labels={"example.com/mine": "yes"}) for name in names]
+    async with Api(control_plane.access()) as api, joined(api, made):
+        yield World(api, control_plane.kubeconfig, names, folder / "scan.txt")
+
+
+def test_nodes_get_labels_and_lose_them_after_three_misses(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="ab", L2="c")
+            done = await here.apply("-o", "json")
+            assert len(json.loads(done.stdout)["nodes"]) == 3
+            assert "msg=" in done.stderr and "found=3 changed=3" in done.stderr
+            assert [await here.labels(one) for one in "abc"] == [("L1", "S"), ("L1", "S"), ("L2", "S")]
+            before = await here.node("a")
+            assert before["labels"]["example.com/mine"] == "yes"
+            # Again: nothing changes, so nothing is written.
+            assert "changed=0" in (await here.apply()).stderr
+            assert (await here.node("a"))["resourceVersion"] == before["resourceVersion"]
+            # b is off and c was moved.
+            here.scanned(L1="ac", L2="")
+            assert "changed=2" in (await here.apply()).stderr
+            assert [await here.labels(one) for one in "abc"] == [("L1", "S"), ("L1", "S"), ("L1", "S")]
+            await here.apply()
+            assert await here.labels("b") == ("L1", "S")
+            assert f"cleared={here.names[1]}" in (await here.apply()).stderr
+            assert await here.labels("b") == (None, None)
+            gone = await here.node("b")
+            assert NOTE not in gone.get("annotations", {})
+            assert gone["labels"]["example.com/mine"] == "yes"
+
+    asyncio.run(run())
+
+
+def test_a_dry_run_keeps_nothing(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="abc")
+            done = await here.apply("--dry-run")
+            assert "found=3 changed=3" in done.stderr and "dry_run=True" in done.stderr
+            assert await here.labels("a") == (None, None)
+
+    asyncio.run(run())
+
+
+def test_hosts_that_are_no_nodes_are_told(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.names[2] = "a-stranger"
+            here.scanned(L1="abc")
+            done = await here.apply("--labels", "example.com/leaf")
+            assert 'msg="hosts that are no nodes" number=1 hosts=a-stranger' in done.stderr
+            assert (await here.node("a"))["labels"]["example.com/leaf"] == "L1"
+            assert await here.labels("a") == (None, None)
+
+    asyncio.run(run())
+
+
+def watching(here: World) -> "subprocess.Popen[str]":
+    """The command, with a round every second."""
+    return subprocess.Popen(
+        here.arguments("--watch", "1", "--misses", "2"), stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="ab", L2="c")
+            with watching(here) as process:
+                try:
+
+                    async def moved_to(leaf: str | None) -> None:
+                        async def met() -> bool:
+                            return (await here.labels("b"))[0] == leaf
+
+                        await eventually(met)
+
+                    await moved_to("L1")
+                    here.scanned(L1="a", L2="bc")
+                    await moved_to("L2")
+                    # A scan that fails is no miss: several of them change nothing.
+                    here.broken()
+                    await asyncio.sleep(3.5)
+                    assert await here.labels("b") == ("L2", "S")
+                    here.scanned(L1="a", L2="c")
+                    await moved_to(None)
+                finally:
+                    process.send_signal(signal.SIGTERM)
+                _, said = await asyncio.to_thread(process.communicate, timeout=20)
+                assert process.returncode == 0, said
+                assert 'level=warning msg="the source can\'t be read, so nothing changes"' in said
+
+    asyncio.run(run())
+
+
+def test_who_may_not_label_nodes_is_told(control_plane: ControlPlane, tmp_path: Path) -> None:
+    ordinary = control_plane.ordinary_kubeconfig
+    if ordinary is None:
+        pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")
+
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="abc")
+            done = await here.apply("--kubeconfig", str(ordinary), code=2)
+            assert "Forbidden" in done.stderr
+
+    asyncio.run(run())

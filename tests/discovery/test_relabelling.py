@@ -1,0 +1,134 @@
+"""Which labels a node gets or loses, over several rounds."""
+
+from closeby.discovery.findings import FoundNode
+from closeby.discovery.relabelling import NodeNow, Relabelling, match_hosts, relabel
+
+BLOCK, ZONE = "example.com/block", "example.com/zone"
+OTHER = {"kubernetes.io/hostname": "n1", "example.com/owner": "them"}
+NOTE = "discovery.closeby.dev/ibnetdiscover"
+
+
+def found(block: str | None, zone: str | None = None) -> FoundNode:
+    labels = {key: value for key, value in ((BLOCK, block), (ZONE, zone)) if value is not None}
+    return FoundNode(path=(block, zone), labels=labels)
+
+
+class Rounds:
+    """A node over several rounds, with every change carried out."""
+
+    def __init__(self, **labels: str) -> None:
+        self.node = NodeNow("n1", "uid-1", {**OTHER, **labels})
+        self.last = Relabelling({}, {})
+
+    def round(self, seen: FoundNode | None, misses: int = 3, source: str = "ibnetdiscover") -> dict[str, str]:
+        """One more; the labels after it, without those of others."""
+        self.last = relabel(source, self.node, seen, misses)
+        labels, annotations = dict(self.node.labels), dict(self.node.annotations)
+        for held, changes in ((labels, self.last.labels), (annotations, self.last.annotations)):
+            for key, value in changes.items():
+                if value is None:
+                    del held[key]
+                else:
+                    held[key] = value
+        self.node = NodeNow("n1", "uid-1", labels, annotations)
+        assert OTHER.items() <= labels.items()
+        return {key: value for key, value in labels.items() if key not in OTHER}
+
+
+def test_what_was_found_is_written_once() -> None:
+    rounds = Rounds()
+    assert rounds.round(found("L1", "S1")) == {BLOCK: "L1", ZONE: "S1"}
+    assert rounds.node.annotations[NOTE] == f'{{"{BLOCK}":{{"value":"L1"}},"{ZONE}":{{"value":"S1"}}}}'
+    rounds.round(found("L1", "S1"))
+    assert not rounds.last
+
+
+def test_only_what_changes_is_written() -> None:
+    rounds = Rounds()
+    rounds.round(found("L1", "S1"))
+    rounds.round(found("L2", "S1"))
+    assert rounds.last.labels == {BLOCK: "L2"}
+
+
+def test_a_node_that_was_not_found_keeps_its_labels_until_the_third_time() -> None:
+    rounds = Rounds()
+    rounds.round(found("L1", "S1"))
+    assert rounds.round(None) == rounds.round(None) == {BLOCK: "L1", ZONE: "S1"}
+    assert rounds.round(None) == {}
+    assert rounds.last.labels == {BLOCK: None, ZONE: None}
+    assert rounds.node.annotations == {}
+    # Nothing is left to do, and nothing is written any more.
+    rounds.round(None)
+    assert not rounds.last
+
+
+def test_a_node_that_is_found_again_starts_anew() -> None:
+    rounds = Rounds()
+    rounds.round(found("L1"))
+    for _ in range(4):
+        rounds.round(None)
+        rounds.round(None)
+        assert rounds.round(found("L1")) == {BLOCK: "L1"}
+
+
+def test_a_level_that_is_missing_is_missed_alone() -> None:
+    # The leaf has lost its uplinks: it is there, but nobody knows under which spine.
+    rounds = Rounds()
+    rounds.round(found("L1", "S1"))
+    rounds.round(found("L1"))
+    assert rounds.round(found("L1")) == {BLOCK: "L1", ZONE: "S1"}
+    assert rounds.round(found("L1")) == {BLOCK: "L1"}
+
+
+def test_with_one_miss_it_goes_at_once() -> None:
+    rounds = Rounds()
+    rounds.round(found("L1"), misses=1)
+    assert rounds.round(None, misses=1) == {}
+
+
+def test_labels_of_others_are_never_removed() -> None:
+    rounds = Rounds(**{BLOCK: "theirs"})
+    for _ in range(5):
+        assert rounds.round(None) == {BLOCK: "theirs"}
+        assert not rounds.last
+
+
+def test_a_label_that_somebody_changed_since_is_theirs() -> None:
+    rounds = Rounds()
+    rounds.round(found("L1"))
+    node = rounds.node
+    rounds.node = NodeNow("n1", "uid-1", {**node.labels, BLOCK: "theirs"}, node.annotations)
+    for _ in range(4):
+        assert rounds.round(None) == {BLOCK: "theirs"}
+    assert rounds.node.annotations == {}
+
+
+def test_sources_do_not_miss_what_others_found() -> None:
+    rounds = Rounds()
+    rounds.round(found("L1"))
+    for _ in range(5):
+        assert rounds.round(found(None, "S1"), source="slurm") == {BLOCK: "L1", ZONE: "S1"}
+
+
+def test_a_garbled_note_makes_nothing_ours() -> None:
+    node = NodeNow("n1", "uid-1", {BLOCK: "L1"}, {NOTE: "{not json"})
+    assert relabel("ibnetdiscover", node, None, 1).labels == {}
+
+
+def test_hosts_are_nodes_by_name_hostname_label_or_short_name() -> None:
+    nodes = [
+        NodeNow("n1", "1"),
+        NodeNow("ip-10-0-0-2", "2", {"kubernetes.io/hostname": "n2"}),
+        NodeNow("n3.cluster.example", "3"),
+        NodeNow("twin.a", "4"),
+        NodeNow("twin.b", "5"),
+        NodeNow("n6", "6"),
+    ]
+    hosts = ["n1", "n2", "n3", "twin", "N6", "stranger", "n1.example"]
+    assert match_hosts(hosts, nodes) == {
+        "n1": "n1",
+        "n2": "ip-10-0-0-2",
+        "n3": "n3.cluster.example",
+        "N6": "n6",
+        "n1.example": "n1",
+    }
