@@ -154,3 +154,19 @@ def test_a_topology_object_names_the_accelerator_as_its_finest_level(tmp_path: P
         "accelerator",
         "hostname",
     ]
+
+
+def test_accelerators_that_span_several_blocks_are_a_topology_of_their_own(tmp_path: Path) -> None:
+    instances = [
+        {"InstanceId": f"i-{one}", "NetworkNodes": ["r", f"l{one}"], "CapacityBlockId": "c"} for one in (1, 2)
+    ]
+    (tmp_path / "aws.json").write_text(json.dumps({"Instances": instances}))
+    result = closeby("discover", "aws", tmp_path / "aws.json", "-o", "topology")
+    assert [line.split("/")[-1] for line in result.stdout.splitlines() if "nodeLabel" in line] == [
+        "datacenter",
+        "block",
+        "hostname",
+        "accelerator",
+        "hostname",
+    ]
+    assert "name: network-accelerator" in result.stdout

@@ -7,9 +7,9 @@ import click
 
 from closeby.cli.discover_options import EXCHANGED, Chosen
 from closeby.cli.inputs import Unusable
-from closeby.discovery.assembling import ALL_LEVELS, level_keys
+from closeby.discovery.assembling import ALL_LEVELS, level_keys, topology_manifests
 from closeby.discovery.findings import Findings
-from closeby.discovery.labelling import node_manifests, topology_manifest
+from closeby.discovery.labelling import node_manifests
 from closeby.discovery.unreadable import UnreadableError
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def show(findings: Findings, chosen: Chosen) -> None:
         from closeby.report.discovery_view import manifests_text
 
         keys = level_keys(findings, chosen.keys)
-        shown = [topology_manifest(keys)] if chosen.output == "topology" else node_manifests(findings)
+        shown = (
+            topology_manifests(findings, keys) if chosen.output == "topology" else node_manifests(findings)
+        )
         click.echo(manifests_text(shown), nl=False)
         return
     if chosen.output in EXCHANGED:

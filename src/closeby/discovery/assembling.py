@@ -8,7 +8,7 @@ import msgspec
 
 from closeby.discovery.findings import Findings, FoundNode, Link
 from closeby.discovery.label_values import label_value
-from closeby.discovery.labelling import DEFAULT_KEYS, Place, find
+from closeby.discovery.labelling import DEFAULT_KEYS, TOPOLOGY_NAME, Place, find, topology_manifest
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import and_more, listed
@@ -17,6 +17,10 @@ from closeby.topology.presets import KUBERNETES_NETWORK
 ACCELERATOR_KEY: Final = KUBERNETES_NETWORK + "accelerator"
 #: Keys for as many levels as any network has, where findings are not labels but go to another file.
 ALL_LEVELS: Final = tuple(f"fabric.topograph.run/tier-{level}" for level in range(24))
+#: What levels of accelerator domains are called by the keys of known label families.
+_DOMAIN_LEVELS: Final = frozenset(
+    {"accelerator", "domain", "gpu.clique", "ultraserver-id", "capacity-block-id"}
+)
 _LONGEST_SHOWN: Final = 80
 
 
@@ -73,9 +77,34 @@ def level_keys(findings: Findings, keys: Sequence[str] | None) -> tuple[str, ...
     return tuple(keys)[: len(findings.levels)]
 
 
+def topology_manifests(findings: Findings, keys: Sequence[str]) -> list[dict[str, object]]:
+    """The Topology objects of findings whose levels have these labels.
+
+    One; or two, of which the second is the closest level alone, where that does not nest in the next one, as
+    an accelerator domain over several racks: a domain is known by its whole path, and would fall apart.
+    """
+    if not has_domains(findings) or _nests(findings):
+        return [topology_manifest(keys)]
+    own = topology_manifest(keys[:1])
+    own["metadata"] = {"name": f"{TOPOLOGY_NAME}-{findings.levels[0]}"}
+    return [topology_manifest(keys[1:]), own]
+
+
+def _nests(findings: Findings) -> bool:
+    """Whether each domain of the closest level lies in one of the next farther level that its nodes name."""
+    above: dict[str, set[str | None]] = {}
+    members: dict[str, int] = {}
+    for node in findings.nodes.values():
+        if len(findings.levels) > 1 and node.path and node.path[0] is not None:
+            parent = next((one for one in node.path[1:] if one is not None), None)
+            above.setdefault(node.path[0], set()).add(parent)
+            members[node.path[0]] = members.get(node.path[0], 0) + 1
+    return all(len(one - {None}) == 1 or members[name] == 1 for name, one in above.items())
+
+
 def has_domains(findings: Findings) -> bool:
     """Whether the first level of findings is that of accelerator domains."""
-    return findings.levels[:1] == ("accelerator",)
+    return bool(findings.levels) and findings.levels[0] in _DOMAIN_LEVELS
 
 
 def warning(thing: str, message: str, remedy: str = "", *, reason: Reason = Reason.INVALID_SPEC) -> Condition:
