@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from closeby.objects.nodes import Node
+from closeby.topology.network_labels import read_network_labels
+from closeby.topology.quality import Quality
 from tests.cli.calling import Manifest, closeby, node, pod, report, text
 from tests.discovery.drawing_fabrics import Drawing
 
@@ -17,15 +20,20 @@ FABRIC = Drawing(LEAVES, "L1-S1, L2-S1, L3-S2, L4-S2, S1-C, S2-C")
 DYNAMIC = "- plugins:\n   - name: network-topology\n     arguments:\n       network-topology.type: dynamic\n"
 
 
-def labelled(folder: Path, *arguments: str) -> list[Manifest]:
-    """The eight nodes with the labels that ``-o labels`` gives."""
+def patches(folder: Path, *arguments: str) -> list[Manifest]:
+    """What ``-o labels`` prints."""
     scan = folder / "scan.txt"
     scan.write_text(FABRIC.text())
     printed = closeby("discover", "ibnetdiscover", scan, "-o", "labels", *arguments)
     assert printed.exit_code == 0, printed.stderr
-    patches = list(yaml.safe_load_all(printed.stdout))
-    assert [one["metadata"]["name"] for one in patches] == [f"n{number}" for number in range(1, 9)]
-    return [node(one["metadata"]["name"], one["metadata"]["labels"]) for one in patches]
+    found = list(yaml.safe_load_all(printed.stdout))
+    assert [one["metadata"]["name"] for one in found] == [f"n{number}" for number in range(1, 9)]
+    return found
+
+
+def labelled(folder: Path, *arguments: str) -> list[Manifest]:
+    """The eight nodes with these labels."""
+    return [node(one["metadata"]["name"], one["metadata"]["labels"]) for one in patches(folder, *arguments)]
 
 
 def placed(folder: Path, config: str, manifests: list[Manifest]) -> dict[str, str]:
@@ -68,6 +76,21 @@ def test_the_rest_of_a_job_goes_near_its_first_task(tmp_path: Path) -> None:
     # The leaf is full, so under the same spine.
     full = pod("other", 8, on="n2")
     assert placed(tmp_path, DYNAMIC, [*nodes, running, full, *job(1, 8)])["w-0"] in ("n1", "n5")
+
+
+def test_the_annotation_is_what_network_labels_read(tmp_path: Path) -> None:
+    nodes = [Node(name=one["metadata"]["name"], **_held(one)) for one in patches(tmp_path, "--qos")]
+    read = read_network_labels(nodes)
+    assert read.conditions == ()
+    prefix = "network.topology.kubernetes.io/"
+    assert read.quality == {
+        **{(f"{prefix}block", f"L{number}"): Quality(bandwidth=200 * 10**9) for number in (1, 2, 3, 4)},
+        **{(f"{prefix}datacenter", f"S{number}"): Quality(bandwidth=200 * 10**9) for number in (1, 2)},
+    }
+
+
+def _held(manifest: Manifest) -> Manifest:
+    return {"labels": manifest["metadata"]["labels"], "annotations": manifest["metadata"]["annotations"]}
 
 
 def test_before_anything_is_discovered_it_does_nothing(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_strange_line_is_left_out_and_told() -> None:
         ("hello\n", "scan.txt, line 1: is no scan of a fabric; give what `ibnetdiscover` prints"),
         ('{"levels": []}', "is no scan of a fabric"),
         ('Ca\t : 0x0000000000100015 ports 2 devid 0x0 vendid 0x0 "node08"', "is an inventory (-l)"),
-        ("a" * 5000, "longer than 4096 bytes"),
+        ("a" * 5000, "longer than 1024 bytes"),
         (b"\x00\x01\x02", "is binary and no text; of a cache of ibnetdiscover give what"),
     ],
 )
@@ -226,7 +226,7 @@ GARBAGE = {
     "prose": b"lorem ipsum dolor\n",
     "latin": "ö\n".encode("latin-1"),
     "ports of nobody": b'[1]\t"S-1"[1]\t# "x" lid 1 4xSDR\n',
-    "quotes": b'Switch 8 "S-1" # ' + b'"' * 3000 + b" x\n[" + b"1" * 3000 + b"]\n" * 3,
+    "quotes": b'Switch 8 "S-1" # ' + b'"' * 900 + b" x\n[" + b"1" * 900 + b"]\n" * 3,
     "ends of nobody": b"SW 1 1 0x1 4x SDR - SW 1 1 ( '" + b"' - '" * 700 + b"\n",
 }
 

@@ -1,6 +1,6 @@
 """Which labels a node gets or loses, over several rounds."""
 
-from closeby.discovery.findings import FoundNode
+from closeby.discovery.findings import FoundNode, LinkQuality
 from closeby.discovery.relabelling import NodeNow, Relabelling, match_hosts, relabel
 
 BLOCK, ZONE = "example.com/block", "example.com/zone"
@@ -108,6 +108,23 @@ def test_sources_do_not_miss_what_others_found() -> None:
     rounds.round(found("L1"))
     for _ in range(5):
         assert rounds.round(found(None, "S1"), source="slurm") == {BLOCK: "L1", ZONE: "S1"}
+
+
+def test_the_quality_of_switches_comes_and_goes_with_the_labels() -> None:
+    qos = "network.qos.kubernetes.io/switches"
+    seen = FoundNode(path=("L1",), labels={BLOCK: "L1"}, qos={"L1": LinkQuality(bandwidth=400 * 10**9)})
+    node = NodeNow("n1", "uid-1", OTHER)
+    # Only where it is wanted.
+    assert qos not in relabel("s", node, seen, 3).annotations
+    change = relabel("s", node, seen, 3, with_quality=True)
+    assert change.labels == {BLOCK: "L1"}
+    assert change.annotations[qos] == '{"L1":{"bandwidth":"400Gbps"}}'
+    annotations = {key: value for key, value in change.annotations.items() if value is not None}
+    node = NodeNow("n1", "uid-1", {**OTHER, BLOCK: "L1"}, annotations)
+    assert not relabel("s", node, seen, 3, with_quality=True)
+    gone = relabel("s", node, None, 1, with_quality=True)
+    assert gone.labels == {BLOCK: None}
+    assert gone.annotations == {qos: None, "discovery.closeby.dev/s": None}
 
 
 def test_a_garbled_note_makes_nothing_ours() -> None:

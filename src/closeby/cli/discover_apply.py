@@ -38,7 +38,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         findings = await _beside(lambda: read(lambda: discover(chosen.keys)), stop)
         if findings is None:
             return None
-        done = await label_nodes(transport, source, findings.nodes, chosen.misses)
+        done = await label_nodes(transport, source, findings.nodes, chosen.misses, with_quality=chosen.qos)
         if isinstance(done, ApiError):
             return done
         _tell(done, say, chosen)
@@ -68,7 +68,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
             return
         if findings is None:
             return
-        done = await label_nodes(transport, source, findings.nodes, chosen.misses)
+        done = await label_nodes(transport, source, findings.nodes, chosen.misses, with_quality=chosen.qos)
         if isinstance(done, ApiError):
             say("the nodes can't be read, so nothing changes", warning=True, error=done)
             return

@@ -28,6 +28,8 @@ class Chosen(NamedTuple):
     misses: int
     kubeconfig: str | None
     context: str | None
+    #: Whether nodes get the QoS annotation too.
+    qos: bool = False
 
 
 def label_keys(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
@@ -65,6 +67,12 @@ def discovers(command: Command) -> Command:
         help="Label keys, closest first.  [default: block, datacenter and zone of "
         "network.topology.kubernetes.io, as many as there are levels]",
     )
+    @click.option(
+        "--qos",
+        is_flag=True,
+        help="With -o labels and --apply: also the annotation network.qos.kubernetes.io/switches, with the "
+        "bandwidth of each switch's uplinks.",
+    )
     @click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster.")
     @click.option("--dry-run", is_flag=True, help="With --apply: let the server check it, but keep nothing.")
     @click.option(
@@ -93,11 +101,12 @@ def discovers(command: Command) -> Command:
         misses: int,
         kubeconfig: str | None,
         context: str | None,
+        qos: bool,
         **options: object,
     ) -> None:
         if not apply and (dry_run or watch is not None):
             raise click.UsageError("--dry-run and --watch go with --apply")
-        chosen = Chosen(output, keys, apply, dry_run, watch, misses, kubeconfig, context)
+        chosen = Chosen(output, keys, apply, dry_run, watch, misses, kubeconfig, context, qos)
         command(chosen=chosen, **options)
 
     return with_choice

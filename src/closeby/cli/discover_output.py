@@ -58,7 +58,9 @@ def show(findings: Findings, chosen: Chosen) -> None:
 
         keys = level_keys(findings, chosen.keys)
         shown = (
-            topology_manifests(findings, keys) if chosen.output == "topology" else node_manifests(findings)
+            topology_manifests(findings, keys)
+            if chosen.output == "topology"
+            else node_manifests(findings, with_quality=chosen.qos)
         )
         click.echo(manifests_text(shown), nl=False)
         return

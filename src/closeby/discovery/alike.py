@@ -1,6 +1,6 @@
 """Switches that stand side by side over (nearly) the same things, taken together as one domain."""
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import combinations
 from typing import NamedTuple
 
@@ -29,7 +29,11 @@ def alike(below: Mapping[str, Below], may_span: Callable[[str, str], bool]) -> A
         sets.setdefault(frozenset(below[guid]) or frozenset((f"only {guid}",)), []).append(guid)
     first = {members[0]: content for content, members in sets.items()}
     pairs = list(_overlapping(first))
-    wide = {guid for guid in first if _spans(guid, first, pairs, may_span)}
+    peers: dict[str, list[str]] = {}
+    for one, other in pairs:
+        peers.setdefault(one, []).append(other)
+        peers.setdefault(other, []).append(one)
+    wide = {guid for guid in peers if _spans(guid, first, peers[guid], may_span)}
     parents = {guid: guid for guid in first}
     for one, other in pairs:
         if one not in wide and other not in wide:
@@ -55,14 +59,11 @@ def _overlapping(sets: Mapping[str, Below]) -> Iterator[tuple[str, str]]:
 
 
 def _spans(
-    guid: str,
-    sets: Mapping[str, Below],
-    pairs: list[tuple[str, str]],
-    may_span: Callable[[str, str], bool],
+    guid: str, sets: Mapping[str, Below], peers: Iterable[str], may_span: Callable[[str, str], bool]
 ) -> bool:
-    peers = {one if other == guid else other for one, other in pairs if guid in (one, other)}
-    inside = sorted(peer for peer in peers if sets[peer] < sets[guid] and may_span(guid, peer))
-    return any(not sets[one] & sets[other] for one, other in combinations(inside, 2))
+    inside = sorted(peer for peer in peers if may_span(guid, peer) and sets[peer] < sets[guid])
+    # All that overlap are rails of one rack; so it is enough to compare with one.
+    return any(not sets[inside[0]] & sets[other] for other in inside[1:])
 
 
 def _root(parents: dict[str, str], guid: str) -> str:

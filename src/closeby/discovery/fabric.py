@@ -94,13 +94,20 @@ class FabricBuilder:
         self._cables: dict[tuple[End, End], Cable] = {}
         #: GUID of an adapter's port -> GUID of the adapter; the same for most, but not for all.
         self._ports: dict[str, str] = {}
+        #: GUIDs that are of devices for sure.
+        self._certain: set[str] = set()
 
     def __len__(self) -> int:
         """Devices so far."""
         return len(self._devices)
 
-    def device(self, found: Device) -> None:
-        """A device; what is known of it already is kept where ``found`` does not say."""
+    def device(self, found: Device, *, by_port: bool = False) -> None:
+        """A device; what is known of it already is kept where ``found`` does not say.
+
+        ``by_port``: its identifier may be that of a port of it.
+        """
+        if not by_port:
+            self._certain.add(found.guid)
         known = self._devices.get(found.guid)
         if known is not None:
             found = Device(
@@ -126,7 +133,7 @@ class FabricBuilder:
         aliases = {
             port: guid
             for port, guid in self._ports.items()
-            if port != guid and port in self._devices and guid in self._devices
+            if port in self._devices and port not in self._certain and guid in self._certain
         }
         devices = {guid: one for guid, one in self._devices.items() if guid not in aliases}
         cables: dict[tuple[End, End], Cable] = {}

@@ -14,7 +14,7 @@ from closeby.discovery.unreadable import UnreadableError, shown
 from closeby.objects.reasons import Condition, Reason
 
 #: No line of a scan is longer; descriptions have at most 64 bytes.
-LONGEST_LINE: Final = 4096
+LONGEST_LINE: Final = 1024
 #: A subnet has 49,151 addresses.
 MOST_DEVICES: Final = 100_000
 #: Lines that say nothing may be so many more than lines that do, before the file is taken for another thing.
@@ -41,7 +41,7 @@ _SYSTEM: Final = re.compile(rf"sysimgguid=0x({_GUID})", re.ASCII)
 #: ``SW 3 1 0x…a1ff 4x SDR - SW 1 7 0x…a100 ( 'spine' - 'leaf' )``; a port without a cable has no second half.
 _PAIR: Final = re.compile(
     rf"(SW|CA|RT)\s+\d{{1,5}}\s+(\d{{1,3}})\s+0x({_GUID})\s+(\S+)\s+(\S+)\s+"
-    rf"(?:-\s+(SW|CA|RT)\s+\d{{1,5}}\s+(\d{{1,3}})\s+0x({_GUID})\s+\(\s*'(.*)' - '(.*)'\s*\)|.*)",
+    rf"(?:-\s+(SW|CA|RT)\s+\d{{1,5}}\s+(\d{{1,3}})\s+0x({_GUID})\s+\(\s*'(.*)'\s*\)|.*)",
     re.ASCII,
 )
 #: ``Ca : 0x… ports 2 devid 0x0 vendid 0x0 "node08"``
@@ -168,11 +168,12 @@ class _Reader:
         return True
 
     def _pair(self, found: re.Match[str]) -> None:
-        kind, port, guid, width, speed, peer_kind, peer_port, peer_guid, called, peer_called = found.groups()
-        own = self._device(_SHORT[kind].value, guid, called or "", None)
+        kind, port, guid, width, speed, peer_kind, peer_port, peer_guid, names = found.groups()
+        called, _, peer_called = (names or "").partition("' - '")
+        own = self._device(_SHORT[kind].value, guid, called, None, by_port=True)
         if peer_kind is None:
             return
-        peer = self._device(_SHORT[peer_kind].value, peer_guid, peer_called, None)
+        peer = self._device(_SHORT[peer_kind].value, peer_guid, peer_called, None, by_port=True)
         rate = _RATE.fullmatch(f"{width}{speed}")
         self._cable(
             End(own.guid, int(port)),
@@ -181,11 +182,13 @@ class _Reader:
             None if rate is None else rate[2],
         )
 
-    def _device(self, letter: str, guid: str, description: str, system: str | None) -> Device:
+    def _device(
+        self, letter: str, guid: str, description: str, system: str | None, *, by_port: bool = False
+    ) -> Device:
         kind = DeviceKind(letter)
         self._kinds.add(kind)
         found = Device(guid=_guid(guid), kind=kind, description=description.strip(), system=system)
-        self._builder.device(found)
+        self._builder.device(found, by_port=by_port)
         return found
 
     def _cable(self, one: End, other: End, width: str | None, speed: str | None) -> None:

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from closeby.discovery.findings import Findings, FoundNode, Link, LinkQuality
 from closeby.discovery.label_values import label_value
 from closeby.objects.decoding.label_keys import HOSTNAME
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.natural import natural_key
+from closeby.topology.node_groups import QOS_ANNOTATION
 from closeby.topology.presets import KUBERNETES_NETWORK
+from closeby.topology.quality import format_bandwidth, format_latency
 
 #: Of the Topograph label standard, closest first: switches of racks, spines, and what joins those.
 DEFAULT_KEYS: Final = tuple(KUBERNETES_NETWORK + one for one in ("block", "datacenter", "zone"))
@@ -67,13 +71,34 @@ def topology_manifest(keys: Sequence[str]) -> dict[str, object]:
     }
 
 
-def node_manifests(findings: Findings) -> list[dict[str, object]]:
+def node_manifests(findings: Findings, *, with_quality: bool = False) -> list[dict[str, object]]:
     """A partial Node per node that has labels, fit for server-side apply."""
-    return [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(node.labels)}}
-        for name, node in findings.nodes.items()
-        if node.labels
-    ]
+    manifests: list[dict[str, object]] = []
+    for name, node in findings.nodes.items():
+        metadata: dict[str, object] = {"name": name, "labels": dict(node.labels)}
+        quality = quality_text(node) if with_quality else None
+        if quality is not None:
+            metadata["annotations"] = {QOS_ANNOTATION: quality}
+        if node.labels:
+            manifests.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    return manifests
+
+
+def quality_text(node: FoundNode) -> str | None:
+    """The value of the QoS annotation (Topograph label standard); None where nothing is known.
+
+    A switch has one value on all nodes, as the annotation wants it.
+    """
+    known: dict[str, dict[str, str]] = {}
+    for name, quality in sorted(node.qos.items()):
+        metrics = {}
+        if quality.latency is not None:
+            metrics["latency"] = format_latency(quality.latency)
+        if quality.bandwidth is not None:
+            metrics["bandwidth"] = format_bandwidth(quality.bandwidth)
+        if metrics:
+            known[label_value(name)] = metrics
+    return msgspec.json.encode(known).decode() if known else None
 
 
 def _node(place: Place, keys: Sequence[str], quality: Mapping[str, LinkQuality]) -> FoundNode:

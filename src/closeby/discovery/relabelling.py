@@ -12,14 +12,16 @@ import msgspec
 from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode
+from closeby.discovery.labelling import quality_text
 from closeby.objects.decoding.label_keys import HOSTNAME
+from closeby.topology.node_groups import QOS_ANNOTATION
 
 #: With the name of the source behind it.
 ANNOTATION_PREFIX: Final = "discovery.closeby.dev/"
 
 
 class Wrote(Struct, frozen=True, omit_defaults=True):
-    """A label of ours."""
+    """A label or annotation of ours."""
 
     value: str
     #: Rounds in a row that did not find it.
@@ -49,30 +51,36 @@ class NodeNow(Struct, frozen=True):
 _ours: Final = msgspec.json.Decoder(dict[str, Wrote])
 
 
-def relabel(source: str, node: NodeNow, found: FoundNode | None, misses: int) -> Relabelling:
+def relabel(
+    source: str, node: NodeNow, found: FoundNode | None, misses: int, *, with_quality: bool = False
+) -> Relabelling:
     """What makes ``node`` carry what was found; ``found`` is None where it was not found at all.
 
     Labels that were found are set, whoever wrote them before. Those that this source wrote earlier and did
-    not find for ``misses`` rounds in a row are removed, unless somebody else has changed them since.
+    not find for ``misses`` rounds in a row are removed, unless somebody else has changed them since. The QoS
+    annotation is treated as a label is, where it is wanted.
     """
     key = ANNOTATION_PREFIX + source
     before = _read(node.annotations.get(key, ""))
-    wanted = {} if found is None else found.labels
-    ours = {label: Wrote(value) for label, value in wanted.items()}
-    labels: dict[str, str | None] = {
-        label: value for label, value in wanted.items() if node.labels.get(label) != value
-    }
-    for label, wrote in before.items():
-        if label in wanted or node.labels.get(label) != wrote.value:
+    wanted = {} if found is None else dict(found.labels)
+    quality = quality_text(found) if found is not None and with_quality else None
+    if quality is not None:
+        wanted[QOS_ANNOTATION] = quality
+    now = {**node.labels, QOS_ANNOTATION: node.annotations.get(QOS_ANNOTATION)}
+    ours = {name: Wrote(value) for name, value in wanted.items()}
+    changes: dict[str, str | None] = {name: value for name, value in wanted.items() if now.get(name) != value}
+    for name, wrote in before.items():
+        if name in wanted or now.get(name) != wrote.value:
             continue
         if wrote.missed + 1 < misses:
-            ours[label] = Wrote(wrote.value, wrote.missed + 1)
+            ours[name] = Wrote(wrote.value, wrote.missed + 1)
         else:
-            labels[label] = None
-    if ours == before:
-        return Relabelling(labels, {})
+            changes[name] = None
+    annotations = {QOS_ANNOTATION: changes.pop(QOS_ANNOTATION)} if QOS_ANNOTATION in changes else {}
     text = msgspec.json.encode(dict(sorted(ours.items()))).decode() if ours else None
-    return Relabelling(labels, {key: text} if text is not None or key in node.annotations else {})
+    if ours != before and (text is not None or key in node.annotations):
+        annotations[key] = text
+    return Relabelling(changes, annotations)
 
 
 def match_hosts(hosts: Iterable[str], nodes: Iterable[NodeNow]) -> dict[str, str]:

@@ -58,7 +58,12 @@ _read_list: Final = msgspec.json.Decoder(_List).decode
 
 
 async def label_nodes(
-    transport: Transport, source: str, hosts: Mapping[str, FoundNode], misses: int
+    transport: Transport,
+    source: str,
+    hosts: Mapping[str, FoundNode],
+    misses: int,
+    *,
+    with_quality: bool = False,
 ) -> Labelled | ApiError:
     """One round: labels the nodes that are ``hosts``, and counts misses of the others (see ``relabel``).
 
@@ -72,7 +77,7 @@ async def label_nodes(
     changes = {
         node.name: (node, change)
         for node in nodes
-        if (change := relabel(source, node, found.get(node.name), misses))
+        if (change := relabel(source, node, found.get(node.name), misses, with_quality=with_quality))
     }
     answers = await asyncio.gather(*(_write(transport, *change) for change in changes.values()))
     errors = {name: error for name, error in zip(changes, answers, strict=True) if error is not None}
