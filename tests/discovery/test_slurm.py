@@ -9,7 +9,7 @@ import pytest
 from closeby.discovery.findings import Findings
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.unreadable import UnreadableError
-from tests.cli.calling import closeby
+from tests.cli.calling import closeby, report
 
 #       S1
 #     /    \
@@ -58,12 +58,12 @@ def test_keywords_quotes_and_continued_lines_are_read_as_slurm_does() -> None:
     assert paths(findings) == {"n1": ("L1", "S1"), "n2": ("L1", "S1")}
 
 
-def test_a_leaf_nearer_to_the_root_has_no_switch_of_the_level_between() -> None:
+def test_a_leaf_nearer_to_the_root_misses_the_closest_level() -> None:
     findings = conf(
         "SwitchName=core Switches=S1,L9\nSwitchName=S1 Switches=L1\n"
         "SwitchName=L1 Nodes=n1\nSwitchName=L9 Nodes=n9"
     )
-    assert paths(findings) == {"n1": ("L1", "S1", "core"), "n9": ("L9", None, "core")}
+    assert paths(findings) == {"n1": ("L1", "S1", "core"), "n9": (None, "L9", "core")}
 
 
 def test_nodes_of_a_switch_that_also_has_switches_miss_the_nearer_level() -> None:
@@ -99,7 +99,9 @@ def test_a_node_on_two_leaves_is_a_warning() -> None:
 
 
 def test_trees_without_a_common_root_are_told() -> None:
-    assert "networks apart" in said(conf("SwitchName=L1 Nodes=n1\nSwitchName=L2 Nodes=n2"))[0]
+    findings = conf("SwitchName=S Switches=L1\nSwitchName=L1 Nodes=n1\nSwitchName=L2 Nodes=n2")
+    assert paths(findings) == {"n1": ("L1", "S"), "n2": (None, "L2")}
+    assert "no switch joins L2, S: they are networks apart" in said(findings)[0]
 
 
 @pytest.mark.parametrize(
@@ -262,3 +264,15 @@ def test_standard_input_is_read() -> None:
     result = closeby("discover", "slurm", "-", "-o", "labels", stdin=TREE)
     assert result.exit_code == 0
     assert "name: n3" in result.stdout
+
+
+def test_nodes_of_a_shorter_branch_are_together_to_the_scheduler(tmp_path: Path) -> None:
+    text = (
+        "SwitchName=C Switches=S,L9\nSwitchName=S Switches=L1\n"
+        "SwitchName=L1 Nodes=n1\nSwitchName=L9 Nodes=n[8-9]"
+    )
+    (tmp_path / "nodes.yaml").write_text(closeby("discover", "slurm", "-", "-o", "labels", stdin=text).stdout)
+    (topology,) = report("topology", "-f", tmp_path / "nodes.yaml")["topologies"]
+    nodes = {tuple(one["path"]): one["nodes"] for one in topology["domains"]}
+    assert nodes["C", "L9"] == 2
+    assert nodes["C", "S", "L1"] == 1

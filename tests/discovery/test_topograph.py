@@ -78,6 +78,23 @@ def test_levels_beyond_the_default_labels_are_told_with_accelerators_too() -> No
     assert "has 5 levels" in findings.warnings[0].message
 
 
+def test_shorter_paths_meet_the_others_where_a_switch_is_known_or_else_at_the_root() -> None:
+    layers = {
+        "i1": ["leaf", "spine", "core"],
+        "i2": ["other", "core"],
+        "i3": ["leaf", "spine"],
+        "i4": ["new"],
+    }
+    instances = [{"id": one, "network_layers": path} for one, path in layers.items()]
+    findings = read_topograph("g", json.dumps({"instances": instances}))
+    assert {name: node.path for name, node in findings.nodes.items()} == {
+        "i1": ("leaf", "spine", "core"),
+        "i2": (None, "other", "core"),
+        "i3": ("leaf", "spine"),
+        "i4": (None, None, "new"),
+    }
+
+
 def test_a_model_without_nodes_is_told() -> None:
     findings = read_topograph("model.yaml", "switches: {a: {switches: []}}")
     assert [one.message for one in findings.warnings] == ["no switch has a node"]

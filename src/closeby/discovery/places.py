@@ -49,20 +49,15 @@ class Collected:
             self._labels[node] = labels
 
     def findings(self, file: str, keys: Sequence[str] | None, *, from_above: bool = False) -> Findings:
-        """All that was collected. With ``from_above`` places of unequal depth meet at their coarsest level.
+        """All that was collected. With ``from_above`` places of unequal depth meet at their coarsest level,
+        unless a switch of a shorter one is known from a full one.
 
         Raises:
             UnreadableError: not one node was there.
         """
         if not self._places:
             raise UnreadableError(file, "describes no node", "check that it is the right file and not empty")
-        places = self._places
-        if from_above:
-            depth = max(map(len, places.values()))
-            places = {
-                node: (*(None for _ in range(depth - len(place))), *place) if place else ()
-                for node, place in places.items()
-            }
+        places = _met(self._places) if from_above else self._places
         warnings = [*sorted(self.warnings, key=lambda one: natural_key(one.object)), *self._summaries()]
         return assemble(places, keys, domains=self._domains, labels=self._labels, warnings=warnings)
 
@@ -80,6 +75,25 @@ class Collected:
             message = f"nothing says where {several(lost)} {'lies' if len(lost) == 1 else 'lie'}"
             found.append(warning(f"Node/{min(lost, key=natural_key)}", message, "it gets no labels"))
         return found
+
+
+def _met(places: Mapping[str, Place]) -> dict[str, Place]:
+    """Places of one depth; what is missing is known of no switch."""
+    depth = max(map(len, places.values()))
+    level_of = {
+        name: level
+        for place in places.values()
+        if len(place) == depth
+        for level, name in enumerate(place)
+        if name is not None
+    }
+    found = {}
+    for node, place in places.items():
+        room = depth - len(place)
+        offsets = (level_of[name] - at for at, name in enumerate(place) if name in level_of)
+        offset = next((one for one in offsets if 0 <= one <= room), room)
+        found[node] = (*(None,) * offset, *place) if place else ()
+    return found
 
 
 def read_names(file: str, text: str) -> dict[str, str]:

@@ -77,7 +77,8 @@ def _find_tree(declared: Declared, keys: Sequence[str] | None) -> Findings:
 def tree_places(file: str, declared: Sequence[Switch]) -> tuple[dict[str, Place], list[Condition]]:
     """Where the nodes of all switches lie, and what had to be chosen.
 
-    A switch lies as many levels above the nodes as its farthest leaf below makes it.
+    Trees of unequal depth meet at their roots: what is missing is the level closest to the nodes, so that the
+    nodes of a shorter branch are still together at the levels that it has.
 
     Raises:
         UnreadableError: a name is declared twice, a child is not declared, or switches lie in a circle.
@@ -90,13 +91,17 @@ def tree_places(file: str, declared: Sequence[Switch]) -> tuple[dict[str, Place]
     for switch in declared:
         for node in switch.nodes:
             leaves.setdefault(node, []).append(switch.name)
+    chains: dict[str, Place] = {}
     places: dict[str, Place] = {}
     for node, names in leaves.items():
         leaf = min(names, key=natural_key)
         if len(set(names)) > 1:
             warnings.append(_on_several(node, "leaf", names, leaf))
-        places[node] = _path(leaf, parents, heights)
-    return places, warnings
+        if leaf not in chains:
+            chains[leaf] = _chain(leaf, parents, same)
+        places[node] = chains[leaf]
+    depth = max(map(len, chains.values()), default=0)
+    return {node: (*(None,) * (depth - len(place)), *place) for node, place in places.items()}, warnings
 
 
 def _by_name(file: str, entries: Sequence[Switch]) -> dict[str, Switch]:
@@ -191,14 +196,12 @@ def _parents(
     return {name: parents[one] for name, one in same.items() if one in parents}, warnings
 
 
-def _path(leaf: str, parents: Mapping[str, str], heights: Mapping[str, int]) -> Place:
-    path: list[str | None] = []
-    name: str | None = leaf
-    while name is not None:
-        path += [None] * (heights[name] - 1 - len(path))
-        path.append(name)
-        name = parents.get(name)
-    return tuple(path)
+def _chain(leaf: str, parents: Mapping[str, str], same: Mapping[str, str]) -> Place:
+    """The switches from a leaf to its root."""
+    chain = [same[leaf]]
+    while chain[-1] in parents:
+        chain.append(parents[chain[-1]])
+    return tuple(chain)
 
 
 def _on_several(node: str, what: str, names: Sequence[str], chosen: str) -> Condition:
@@ -212,9 +215,7 @@ def _on_several(node: str, what: str, names: Sequence[str], chosen: str) -> Cond
 def _odd_switches(switches: Sequence[Switch]) -> Iterator[Condition]:
     for switch in switches:
         if switch.nodes and switch.switches:
-            message = (
-                "it has both nodes and switches, which Slurm refuses; its nodes lie a level nearer to it"
-            )
+            message = "it has both nodes and switches, which Slurm refuses; its nodes miss the level between"
             yield warning(f"Switch/{switch.name}", message, "give its nodes a leaf of their own")
         elif not switch.nodes and not switch.switches:
             yield warning(f"Switch/{switch.name}", "it has neither nodes nor switches", "give it some")

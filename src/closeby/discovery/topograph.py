@@ -91,7 +91,7 @@ def _read_graph(
         sub = text_of(file, labels or {}, SUB_DOMAIN_KEY, (*path, "labels"))
         more = {SUB_DOMAIN_KEY: sub} if sub is not None and domain is not None else {}
         collected.add(identifier, place, domain, more)
-    return collected.findings(file, keys)
+    return collected.findings(file, keys, from_above=True)
 
 
 def _layers(file: str, value: object, path: Path) -> Place:
