@@ -32,13 +32,14 @@ class World:
         self._kubeconfig = kubeconfig
         self._scan = scan
 
-    def scanned(self, **leaves: str) -> None:
-        """The fabric from now on: names of hosts per leaf; all leaves have a cable to S."""
+    def scanned(self, uplinks: str | None = None, **leaves: str) -> None:
+        """The fabric from now on: names of hosts per leaf; without ``uplinks`` each leaf has a cable to S."""
         hosts = {
             leaf: ", ".join(f"{self.names['abc'.index(one)]} mlx5_0" for one in each)
             for leaf, each in leaves.items()
         }
-        text = Drawing(hosts, ", ".join(f"{leaf}-S" for leaf in hosts), order="S L1 L2 L3").text()
+        cables = ", ".join(f"{leaf}-S" for leaf in hosts) if uplinks is None else uplinks
+        text = Drawing(hosts, cables, order="S L1 L2 L3").text()
         beside = self._scan.with_suffix(".new")
         beside.write_text(text)
         beside.replace(self._scan)
@@ -151,7 +152,7 @@ def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
                         await eventually(met)
 
                     await moved_to("L1")
-                    here.scanned(L1="a", L2="bc")
+                    here.scanned(L1="a", L2="bc", uplinks="L1-S, L2-S, L2-S")
                     await moved_to("L2")
                     # A scan that fails is no miss: several of them change nothing.
                     here.broken()
@@ -164,6 +165,8 @@ def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
                 _, said = await asyncio.to_thread(process.communicate, timeout=20)
                 assert process.returncode == 0, said
                 assert 'level=warning msg="the source can\'t be read, so nothing changes"' in said
+                # What is odd is told when it is new.
+                assert said.count("the uplinks of L1 are degraded") == 1
 
     asyncio.run(run())
 

@@ -16,6 +16,7 @@ from closeby.kube.client.dry_run import DryTransport
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.node_labels import Labelled, label_nodes
+from closeby.objects.reasons import Condition
 from closeby.topology.node_groups import listed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         Unusable: the source, the cluster or a node can't be read or written (not with ``--watch``).
     """
     say = FORMATS["text"]
+    teller = _Teller(say, chosen)
     connection = reach(chosen.kubeconfig, chosen.context)
     client = DryTransport if chosen.dry_run else Transport
 
@@ -41,7 +43,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         done = await label_nodes(transport, source, findings.nodes, chosen.misses, with_quality=chosen.qos)
         if isinstance(done, ApiError):
             return done
-        _tell(done, say, chosen)
+        teller.done(done)
         if done.refused:
             name, error = next(iter(done.refused.items()))
             raise Unusable(
@@ -72,24 +74,44 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         if isinstance(done, ApiError):
             say("the nodes can't be read, so nothing changes", warning=True, error=done)
             return
-        _tell(done, say, chosen)
+        teller.odd(findings)
+        teller.done(done)
 
     run_until_told(connection, client(connection), once if chosen.watch is None else again, say)
 
 
-def _tell(done: Labelled, say: "Say", chosen: Chosen) -> None:
-    for name, error in done.refused.items():
-        say("a node could not be labelled", warning=True, node=name, error=error)
-    say(
-        "nodes are labelled",
-        found=done.found,
-        changed=len(done.changed),
-        nodes=listed(done.changed) if done.changed else None,
-        cleared=listed(done.cleared) if done.cleared else None,
-        dry_run=chosen.dry_run or None,
-    )
-    if done.strangers:
-        say("hosts that are no nodes", warning=True, number=len(done.strangers), hosts=listed(done.strangers))
+class _Teller:
+    """Tells an operator what a round did, and what is odd when it is new."""
+
+    def __init__(self, say: "Say", chosen: Chosen) -> None:
+        self._say = say
+        self._dry_run = chosen.dry_run
+        self._strangers: tuple[str, ...] = ()
+        self._known: frozenset[Condition] = frozenset()
+
+    def odd(self, findings: Findings) -> None:
+        """What the source noticed and did not in the round before."""
+        for one in findings.warnings:
+            if one not in self._known:
+                self._say("noticed", warning=True, object=one.object, reason=one.reason, why=one.sentence())
+        self._known = frozenset(findings.warnings)
+
+    def done(self, labelled: Labelled) -> None:
+        """What became of the nodes."""
+        for name, error in labelled.refused.items():
+            self._say("a node could not be labelled", warning=True, node=name, error=error)
+        self._say(
+            "nodes are labelled",
+            found=labelled.found,
+            changed=len(labelled.changed),
+            nodes=listed(labelled.changed) if labelled.changed else None,
+            cleared=listed(labelled.cleared) if labelled.cleared else None,
+            dry_run=self._dry_run or None,
+        )
+        strangers = labelled.strangers
+        if strangers and strangers != self._strangers:
+            self._say("hosts that are no nodes", warning=True, number=len(strangers), hosts=listed(strangers))
+        self._strangers = strangers
 
 
 async def _beside(work: Callable[[], Findings], stop: asyncio.Event) -> Findings | None:
