@@ -193,6 +193,10 @@ def test_of_a_topology_yaml_the_default_tree_is_read() -> None:
     assert "flat, racks as well; only fabric was read" in said(findings)[0]
 
 
+def test_a_topology_yaml_without_its_ending_is_known_by_its_beginning() -> None:
+    assert paths(read_slurm("standard input", "# ours\n---\n" + YAML)) == paths(conf(TREE))
+
+
 def test_another_one_can_be_named() -> None:
     findings = read_slurm("t.yml", YAML, topology="racks")
     assert paths(findings) == {"n1": ("b1",), "n2": ("b1",)}

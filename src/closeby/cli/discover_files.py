@@ -8,6 +8,7 @@ from closeby.cli.discover_options import Chosen, discovers
 from closeby.cli.inputs import Unusable
 from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
+from closeby.objects.nodes import Node
 
 _STDIN = "-"
 #: Reads a text, given its name, label keys, and names of nodes by what the source calls them.
@@ -139,7 +140,6 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
     from closeby.cli.discover_output import publish
     from closeby.discovery.labels import PRESETS, family_of, read_labels
     from closeby.objects.decoding.label_keys import is_label_key
-    from closeby.objects.manifests import read_manifests
 
     if preset == "list":
         for one in PRESETS.values():
@@ -161,15 +161,31 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
                 f"--key {own}: give different keys of labels, such as example.com/rack,example.com/row"
             )
         family = family_of(keys)
+    if chosen.watch is not None and _STDIN in paths:
+        raise click.UsageError("standard input can be read once: --watch needs files")
+    nodes = _nodes(paths)
+    own_keys = read_labels(nodes, family).keys if chosen.keys is None else chosen.keys
+
+    def discover(keys: tuple[str, ...] | None) -> Findings:
+        return read_labels(nodes if chosen.watch is None else _nodes(paths), family, keys).findings
+
+    publish(discover, chosen._replace(keys=own_keys))
+
+
+def _nodes(paths: Sequence[str]) -> tuple[Node, ...]:
+    """The nodes in manifests.
+
+    Raises:
+        Unusable: a document can't be read, or there is no node.
+    """
+    from closeby.objects.manifests import read_manifests
+
     manifests = read_manifests(paths)
     if manifests.errors:
         raise Unusable(*(str(error) for error in manifests.errors))
     if not manifests.nodes:
         raise Unusable(f"{', '.join(paths)}: holds no Node; give what `kubectl get nodes -o yaml` prints")
-    own_keys = read_labels(manifests.nodes, family).keys if chosen.keys is None else chosen.keys
-    publish(
-        lambda wanted: read_labels(manifests.nodes, family, wanted).findings, chosen._replace(keys=own_keys)
-    )
+    return manifests.nodes
 
 
 def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen) -> None:

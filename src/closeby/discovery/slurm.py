@@ -12,6 +12,7 @@ from closeby.discovery.unreadable import UnreadableError, lines_of, shown
 
 _COMMENT: Final = re.compile(r"(?<!\\)#.*")
 _PAIR: Final = re.compile(r'\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(?:"([^"]*)"|([^\s"]*))(?=\s|$)')
+_YAML: Final = re.compile(r"\A(?:\s|#[^\n]*\n|---)*-\s+topology\s*:")
 _SWITCH_KEYS: Final = ("switchname", "switches", "nodes", "linkspeed")
 _BLOCK_KEYS: Final = ("blockname", "nodes")
 _SIZES_KEYS: Final = ("blocksizes", "blocklevels")
@@ -31,14 +32,14 @@ _MOST_SIZES: Final = 16
 def read_slurm(
     file: str, text: str, keys: Sequence[str] | None = None, topology: str | None = None
 ) -> Findings:
-    """What a ``topology.conf`` says, or a ``topology.yaml`` if the file's name ends so.
+    """What a ``topology.conf`` says, or a ``topology.yaml`` if the file's name ends so or it begins like one.
 
     ``topology`` names the one of several that a ``topology.yaml`` may hold.
 
     Raises:
         UnreadableError: it can't be read, or makes no sense (see ``slurm_trees.find``).
     """
-    if file.endswith((".yaml", ".yml")):
+    if file.endswith((".yaml", ".yml")) or _YAML.search(text):
         return find(read_topology_yaml(file, text, topology), keys)
     return find(read_topology_conf(file, text), keys)
 
