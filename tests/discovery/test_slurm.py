@@ -120,6 +120,8 @@ def test_trees_without_a_common_root_are_told() -> None:
         ("BlockName=A Nodes=n1\nBlockName=A Nodes=n2", "line 2: block A is declared twice, first on line 1"),
         ("SwitchName=A Nodes=n1\nBlockName=B Nodes=n2", "line 2: declares both switches and blocks"),
         ("", "neither a switch nor a block"),
+        ("SwitchName=S Switches=L\nSwitchName=L\n", "has not one node"),
+        ("BlockName=B\nBlockSizes=4\n", "has not one node"),
         ("# nothing\n\n", "neither a switch nor a block"),
         (
             "SwitchName=A Nodes=n[1-999999999]",

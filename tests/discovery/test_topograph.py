@@ -95,11 +95,6 @@ def test_shorter_paths_meet_the_others_where_a_switch_is_known_or_else_at_the_ro
     }
 
 
-def test_a_model_without_nodes_is_told() -> None:
-    findings = read_topograph("model.yaml", "switches: {a: {switches: []}}")
-    assert [one.message for one in findings.warnings] == ["no switch has a node"]
-
-
 def test_a_switch_under_two_is_told() -> None:
     instances = [{"id": f"i{one}", "network_layers": ["leaf", f"spine-{one}"]} for one in (1, 2)]
     findings = read_topograph("g", json.dumps({"instances": instances}))
@@ -147,7 +142,8 @@ def test_a_model_gives_its_nodes_the_switches_above_and_inherited_domains() -> N
         ("blocks:\n- nodes: []", "has no nodes"),
         ("blocks:\n- nodes: [n]\n- nodes: [n]", "line 3: blocks[1].nodes: node n is in two blocks"),
         ("blocks:\n- nodes: ['n[1-9999999]']", "more than 500,000 names"),
-        ("switches: {}", "neither a switch nor a node"),
+        ("switches: {}", "has not one node"),
+        ("switches: {a: {switches: [b]}}", "has not one node"),
         ("just text", "is no model"),
         ("", "holds 0 YAML documents"),
     ],

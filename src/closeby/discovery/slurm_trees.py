@@ -52,7 +52,7 @@ def find(declared: Declared, keys: Sequence[str] | None = None) -> Findings:
 
     Raises:
         UnreadableError: a name is declared twice, a child is not declared, switches lie in a circle, or there
-            is neither a switch nor a block.
+            is no switch or block, or no node.
     """
     if declared.switches:
         return _find_tree(declared, keys)
@@ -63,6 +63,12 @@ def find(declared: Declared, keys: Sequence[str] | None = None) -> Findings:
     )
 
 
+def some_node(file: str, nodes: Collection[str]) -> None:
+    """Raises UnreadableError when there is not one node."""
+    if not nodes:
+        raise UnreadableError(file, "has not one node", "give the switches or blocks their nodes")
+
+
 def _find_tree(declared: Declared, keys: Sequence[str] | None) -> Findings:
     places, warnings = tree_places(declared.file, declared.switches)
     links = [
@@ -70,7 +76,8 @@ def _find_tree(declared: Declared, keys: Sequence[str] | None) -> Findings:
         for switch in declared.switches
         for child in dict.fromkeys(switch.switches)
     ]
-    more = (*_odd_switches(declared.switches), *_apart(places), *without_nodes(places))
+    some_node(declared.file, places)
+    more = (*_odd_switches(declared.switches), *_apart(places))
     return assemble(places, keys, links=links, warnings=(*declared.warnings, *warnings, *more))
 
 
@@ -228,12 +235,6 @@ def _apart(places: Mapping[str, Place]) -> Iterator[Condition]:
         yield warning("Network", message, "declare a switch above them if there is one")
 
 
-def without_nodes(nodes: Collection[str]) -> Iterator[Condition]:
-    """Says so when switches are declared but not one node."""
-    if not nodes:
-        yield warning("Network", "no switch has a node", "give the leaves their nodes")
-
-
 def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> Findings:
     warnings: list[Condition] = []
     seen: dict[str, Block] = {}
@@ -253,7 +254,8 @@ def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> Findings:
         if len(set(indices)) > 1:
             warnings.append(_on_several(node, "block", [names[index] for index in indices], names[chosen]))
         places[node] = tuple(_row(names, chosen, width) for width in (1, *widths))
-    found = (*declared.warnings, *warnings, *size_warnings, *without_nodes(places))
+    some_node(declared.file, places)
+    found = (*declared.warnings, *warnings, *size_warnings)
     return assemble(places, keys, warnings=found)
 
 

@@ -11,7 +11,7 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.hostlists import HostlistError, Room, expand
 from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
-from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, tree_places, without_nodes
+from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, some_node, tree_places
 from closeby.discovery.unreadable import (
     MOST_YAML_BYTES,
     UnreadableError,
@@ -148,8 +148,7 @@ class _Model:
             for name, below in self._children.items()
         ]
         places, warnings = tree_places(self._file, switches)
-        if not block_of and not switches:
-            raise self._fail((), "has neither a switch nor a node", "check that it is the right file")
+        some_node(self._file, block_of)
         called = {node: _called(node, names) for node in block_of}
         return assemble(
             {called[node]: places.get(node, ()) for node in block_of},
@@ -162,7 +161,7 @@ class _Model:
                 for node, one in block_of.items()
                 if one.get(_MODEL_DOMAIN) and one.get(_MODEL_SUB_DOMAIN)
             },
-            warnings=(*warnings, *without_nodes(block_of)),
+            warnings=warnings,
         )
 
     def _read_switches(self) -> None:
