@@ -90,6 +90,26 @@ def test_findings_and_sources_are_compared_by_what_they_hold(files: Path) -> Non
     ]
 
 
+def test_labels_of_nodes_are_compared_with_what_a_source_says(files: Path) -> None:
+    labels = closeby("discover", "slurm", files / "a.conf", "-o", "labels").stdout
+    (files / "nodes.yaml").write_text(labels)
+    assert closeby("discover", "diff", files / "nodes.yaml", files / "a.conf").stdout == "no difference\n"
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n", "labels": {"nvidia.com/gpu.clique": one}},
+        }
+        for one in ("u.1", "u.2")
+    ]
+    for name, item in zip(("c", "d"), items, strict=True):
+        (files / name).write_text(json.dumps(item))
+    result = closeby(
+        "discover", "diff", files / "c", files / "d", "--from", "labels:gpu-clique", "-o", "json"
+    )
+    assert json.loads(result.stdout)["moved"] == [{"node": "n", "before": ["u.1"], "after": ["u.2"]}]
+
+
 def test_exit_code_3_says_that_there_is_a_difference(files: Path) -> None:
     result = closeby("discover", "diff", files / "a.conf", files / "b.conf", "--exit-code")
     assert result.exit_code == 3

@@ -24,7 +24,7 @@ DIFFERENT = 3
     "--from",
     "kind",
     metavar="KIND",
-    help="What both files are: findings (what -o json prints) or the name of a source.  "
+    help="What both files are: findings (what -o json prints), the name of a source, or labels:PRESET.  "
     "[default: by their contents]",
 )
 @click.option("--labels", "keys", metavar="KEY,KEY", callback=label_keys, help="Label keys, closest first.")

@@ -80,7 +80,10 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 def diff(before: Findings, after: Findings) -> Difference:
-    """Compare two findings; unknown levels at the far end do not count. Lists are in natural order."""
+    """Compare two findings; unknown levels at the far end do not count. Lists are in natural order.
+
+    Links are compared where both know of some: most sources say nothing of cables.
+    """
     old, new = _paths(before.nodes), _paths(after.nodes)
     same_levels = before.levels == after.levels
     lost, gained, slower, faster = _links(before, after)
@@ -143,6 +146,8 @@ class _Links(NamedTuple):
 
 
 def _links(before: Findings, after: Findings) -> _Links:
+    if not before.links or not after.links:
+        return _Links((), (), (), ())
     old, new = _capacities(before.links), _capacities(after.links)
     lists: dict[str, list[LinkChange]] = {"lost": [], "gained": [], "slower": [], "faster": []}
     for a, b in sorted(

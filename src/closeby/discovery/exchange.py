@@ -13,11 +13,15 @@ from closeby.discovery.assembling import has_domains
 from closeby.discovery.clouds import read_aws, read_gcp, read_oci
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
 from closeby.discovery.findings import Findings
+from closeby.discovery.labels import PRESETS, read_labels
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
 from closeby.discovery.topograph import read_topograph, topograph_text
 from closeby.discovery.unreadable import UnreadableError, read_json
 from closeby.objects.decoding.errors import explain, field_path
+from closeby.objects.decoding.sources import STDIN
+from closeby.objects.manifests import read_manifests
+from closeby.topology.presets import NETWORK_LABELS, LabelFamily
 
 #: Reads a file, given its name, its text and label keys (None for the default ones).
 Reader = Callable[[str, str, Sequence[str] | None], Findings]
@@ -27,6 +31,7 @@ _SLURM_LINE: Final = re.compile(r"^\s*(SwitchName|BlockName)\s*=", re.IGNORECASE
 _SLURM_YAML: Final = re.compile(r"^-\s*topology\s*:", re.MULTILINE)
 _MODEL_YAML: Final = re.compile(r"^(switches|blocks)\s*:", re.MULTILINE)
 _SCAN_LINE: Final = re.compile(r"^(switchguid=|caguid=|Switch\t|Ca\t|(SW|CA)\s+\d)", re.MULTILINE)
+_NODE_LINE: Final = re.compile(r"^kind:\s*(Node|List|NodeList)\s*$", re.MULTILINE)
 _SMI_LINE: Final = re.compile(r"^[A-Za-z0-9][\w.-]*:\s*[A-Za-z0-9-]+\s*,\s*\d+\s*$", re.MULTILINE)
 
 
@@ -68,6 +73,19 @@ def _read_scan(file: str, text: str, keys: Sequence[str] | None = None) -> Findi
     return fabric_findings(file, scans, keys=None if keys is None else tuple(keys))
 
 
+def _labels_reader(family: LabelFamily) -> Reader:
+    def read(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
+        manifests = read_manifests([STDIN], lambda: text)
+        if manifests.errors:
+            error = manifests.errors[0]
+            raise UnreadableError(file, error.message, error.remedy, line=error.line, field=error.field)
+        if not manifests.nodes:
+            raise UnreadableError(file, "holds no Node", "give what `kubectl get nodes -o yaml` prints")
+        return read_labels(manifests.nodes, family, keys).findings
+
+    return read
+
+
 #: Readers by the name of the kind, which is that of the source.
 READERS: Final[Mapping[str, Reader]] = MappingProxyType(
     {
@@ -79,6 +97,8 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
         "gcp": read_gcp,
         "oci": read_oci,
         "nvidia-smi": read_nvidia_smi,
+        "labels": _labels_reader(NETWORK_LABELS),
+        **{f"labels:{name}": _labels_reader(family) for name, family in PRESETS.items()},
     }
 )
 
@@ -91,7 +111,7 @@ def kind_of(file: str, text: str) -> str:
     """
     kind = _kind_of_json(file, text) if _JSON_START.match(text) else _kind_of_text(text)
     if kind is None:
-        known = ", ".join(READERS)
+        known = ", ".join(kind for kind in READERS if ":" not in kind)
         raise UnreadableError(file, "is of no known kind", f"name it with --from, one of {known}")
     return kind
 
@@ -102,6 +122,7 @@ def _kind_of_text(text: str) -> str | None:
         ("slurm", _SLURM_YAML),
         ("topograph", _MODEL_YAML),
         ("ibnetdiscover", _SCAN_LINE),
+        ("labels", _NODE_LINE),
         ("nvidia-smi", _SMI_LINE),
     ):
         if pattern.search(text):
@@ -121,6 +142,7 @@ def _kind_of_json(file: str, text: str) -> str | None:
         ("aws", {"Instances"}),
         ("aws", {"InstanceId", "NetworkNodes"}),
         ("gcp", {"resourceStatus"}),
+        ("labels", {"apiVersion", "kind"}),
         ("gcp", {"items", "kind"}),
         ("oci", {"data"}),
         ("oci", {"local-block-id"}),
