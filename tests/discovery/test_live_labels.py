@@ -180,6 +180,7 @@ def test_who_may_not_label_nodes_is_told(control_plane: ControlPlane, tmp_path: 
         async with world(control_plane, tmp_path) as here:
             here.scanned(L1="abc")
             done = await here.apply("--kubeconfig", str(ordinary), code=2)
-            assert "Forbidden" in done.stderr
+            assert done.stderr.startswith("error: nodes can't be listed: ")
+            assert done.stderr.endswith("; let this user list and patch nodes\n")
 
     asyncio.run(run())

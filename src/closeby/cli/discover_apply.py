@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from closeby.cli.discover_options import Chosen
 from closeby.cli.discover_output import Discover, read, show
@@ -21,6 +21,8 @@ from closeby.topology.node_groups import listed
 
 if TYPE_CHECKING:
     from closeby.kube.client.saying import Say
+
+_FORBIDDEN: Final = 403
 
 
 def apply(source: str, discover: Discover, chosen: Chosen) -> None:
@@ -42,7 +44,9 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
             return None
         done = await label_nodes(transport, source, findings.nodes, chosen.misses, with_quality=chosen.qos)
         if isinstance(done, ApiError):
-            return done
+            if done.code != _FORBIDDEN:
+                return done
+            raise Unusable(f"nodes can't be listed: {done}; let this user list and patch nodes")
         teller.done(done)
         if done.refused:
             name, error = next(iter(done.refused.items()))
