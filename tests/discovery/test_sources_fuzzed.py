@@ -205,6 +205,9 @@ HUGE = {
     "digits": b"node-1: " + b"1" * (1 << 20),
     "hashes": b"#" * (1 << 20),
     "equals": b"=" * (1 << 20),
+    "hosts": b"".join(b"h%d: x\n" % one for one in range(100_000)),
+    "chain": b"switches:\n"
+    + b"".join(b"  s%d: {switches: [s%d]}\n" % (one, one + 1) for one in range(20_000)),
     "name": b"SwitchName=" + b"x" * (1 << 20) + b" Nodes=n1",
 }
 

@@ -12,6 +12,7 @@ from closeby.topology.natural import natural_key
 
 QUERY: Final = "nvidia-smi --query-gpu=fabric.clusterUuid,fabric.cliqueId --format=csv,noheader"
 
+_MOST_HOSTS: Final = 200_000
 _PREFIXED: Final = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?):(?:[ \t]+(.*))?")
 _UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _CLIQUE: Final = re.compile(r"[0-9]{1,10}")
@@ -54,6 +55,9 @@ def read_nvidia_smi(
             odd.setdefault(node, f"line {said.line} is {shown(said.text)}")
         else:
             understood = True
+        if len(domains) >= _MOST_HOSTS and node not in domains:
+            message = f"has lines of more than {_MOST_HOSTS:,} hosts"
+            raise UnreadableError(file, message, "check that it is the right file", line=said.line)
         domains.setdefault(node, set()).update({domain} if domain else ())
     if not understood:
         first = next(iter(odd.values()), "it is empty")

@@ -27,6 +27,8 @@ _SPELLED: Final = {
 }
 _FORM: Final = "write it like SwitchName=leaf1 Nodes=n[1-8] or BlockName=b1 Nodes=n[1-8]"
 _MOST_SIZES: Final = 16
+#: Lines that backslashes may join to one.
+_MOST_JOINED: Final = 10_000
 
 
 def read_slurm(
@@ -56,7 +58,7 @@ def read_topology_conf(file: str, text: str) -> Declared:
     switches: list[Switch] = []
     blocks: list[Block] = []
     sizes: tuple[int, ...] = ()
-    for line, content in _lines(text):
+    for line, content in _lines(file, text):
         pairs = _pairs(file, line, content)
         if "switchname" in pairs:
             _only(file, line, pairs, _SWITCH_KEYS)
@@ -82,13 +84,16 @@ def read_topology_conf(file: str, text: str) -> Declared:
     return Declared(file=file, switches=tuple(switches), blocks=tuple(blocks), block_sizes=sizes)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def _lines(file: str, text: str) -> Iterator[tuple[int, str]]:
     """Lines with content, each with the number of its first one; continued ones are joined."""
     begun, first = "", 0
     for number, raw in lines_of(text):
         content = _COMMENT.sub("", raw).rstrip()
         if not begun:
             first = number
+        if number - first > _MOST_JOINED:
+            message = f"goes on over more than {_MOST_JOINED:,} lines"
+            raise UnreadableError(file, message, "check that it is the right file", line=first)
         if content.endswith("\\"):
             begun += content[:-1] + " "
             continue

@@ -21,7 +21,8 @@ class Switch(Struct, frozen=True, kw_only=True):
     """One declared switch."""
 
     name: str
-    line: int
+    #: Where it stands in its file; None where that is not known.
+    line: int | None = None
     switches: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     #: Slurm's LinkSpeed, a word without a unit; None when it is not given.
@@ -115,7 +116,8 @@ def _by_name(file: str, entries: Sequence[Switch]) -> dict[str, Switch]:
     found: dict[str, Switch] = {}
     for entry in entries:
         if entry.name in found:
-            message = f"switch {entry.name} is declared twice, first on line {found[entry.name].line}"
+            first = found[entry.name].line
+            message = f"switch {entry.name} is declared twice" + (f", first on line {first}" if first else "")
             raise UnreadableError(file, message, "keep one of the two", line=entry.line)
         found[entry.name] = entry
     for entry in entries:

@@ -144,7 +144,7 @@ class _Model:
                 block_of[node] = annotations
             (nodes_of.setdefault(switch, []) if isinstance(switch, str) and switch else nowhere).extend(nodes)
         switches = [
-            Switch(name=name, line=self._line(name), switches=below, nodes=tuple(nodes_of.get(name, ())))
+            Switch(name=name, switches=below, nodes=tuple(nodes_of.get(name, ())))
             for name, below in self._children.items()
         ]
         places, warnings = tree_places(self._file, switches)
@@ -230,9 +230,6 @@ class _Model:
         if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
             raise self._fail((*path, key), "must map names to texts", "put the texts in quotes")
         return value
-
-    def _line(self, switch: str) -> int:
-        return self._content.line(("switches", switch))
 
     def _fail(self, path: Path, message: str, remedy: str = "") -> UnreadableError:
         line = self._content.line(path)
