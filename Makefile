@@ -22,7 +22,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test bench cluster lint format lock clean
+.PHONY: help install demo test bench benchlive cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -38,6 +38,9 @@ test: $(PROJECT)  ## Run all tests
 
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 	@$(BIN)/closeby bench --json -
+
+benchlive: $(PROJECT)  ## Measure bindings on a real API server, beside kube-scheduler
+	@$(BIN)/python -m tests.benchmarks.live_cluster
 
 cluster: $(PROJECT)  ## Start a real control plane with made-up nodes to try things on, until Ctrl-C
 	@$(BIN)/python -m tests.control_plane

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,8 +28,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from closeby.kube.client.connection import Connection, connect
-from closeby.kube.client.transport import Request, Retry, Transport
 from tests.control_plane.api import Api, ApiError, Object, create_namespace, delete_namespace
 from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started
@@ -211,27 +210,14 @@ async def watching(api: Api, namespace: str, pods: int) -> AsyncIterator[Watch]:
         task.cancel()
 
 
-async def bind_all(plane: ControlPlane, namespace: str, pods: int, nodes: int = NODES) -> None:
-    """Bindings as closeby sends them, and nothing else: what the server can do."""
-    connection = connect(str(plane.kubeconfig))
-    assert isinstance(connection, Connection)
-    encode = msgspec.json.Encoder().encode
-    async with Transport(connection) as transport:
-
-        async def bind(number: int) -> None:
-            body = {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": f"p-{number}", "namespace": namespace},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": f"n-{number % nodes:04}"},
-            }
-            path = f"/api/v1/namespaces/{namespace}/pods/p-{number}/binding"
-            answer = await transport.send(
-                Request(method="POST", path=path, body=encode(body), retry=Retry.UNSENT)
-            )
-            assert isinstance(answer, bytes), answer
-
-        await asyncio.gather(*(bind(number) for number in range(pods)))
+async def bind_all(plane: ControlPlane, namespace: str, pods: int, nodes: int = NODES) -> float:
+    """Bindings alone, in a process of their own; returns its seconds of CPU."""
+    command = [sys.executable, "-m", "tests.benchmarks.raw_bindings", str(plane.kubeconfig)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = await asyncio.create_subprocess_exec(*command, namespace, str(pods), str(nodes))
+    assert await process.wait() == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 async def measure(plane: ControlPlane, contender: Contender, load: Load, folder: Path) -> Result:
@@ -250,10 +236,8 @@ async def measure(plane: ControlPlane, contender: Contender, load: Load, folder:
                 began = time.perf_counter()
                 used, most = 0.0, 0.0
                 if contender is RAW:
-                    mine = time.process_time()
-                    await bind_all(plane, namespace, load.pods)
+                    used = await bind_all(plane, namespace, load.pods)
                     await asyncio.wait_for(watch.complete.wait(), _PATIENCE)
-                    used = time.process_time() - mine
                 else:
                     with running(contender, plane, folder) as pid:
                         await asyncio.wait_for(watch.complete.wait(), _PATIENCE)
