@@ -1,1 +1,1 @@
-"""Networks as tools of others describe them: scans of fabrics, Slurm's files, what clouds tell of their hosts."""
+"""Networks as others describe them: scans of fabrics, Slurm's files, what clouds tell of their hosts."""
