@@ -233,7 +233,6 @@ STATUSES: dict[str, tuple[Object, Object, dict[str, str]]] = {
         gang(minMember=2),
         {
             "scheduled": 2,
-            "running": 1,
             "domain": "zone-a/rack-1",
             "plan": {
                 "topology": "fabric",
@@ -247,7 +246,6 @@ STATUSES: dict[str, tuple[Object, Object, dict[str, str]]] = {
         {
             "Min": "2",
             "Scheduled": "2",
-            "Running": "1",
             "Domain": "zone-a/rack-1",
             "State": "Placed",
             "Valid": "False",
