@@ -1,8 +1,8 @@
 """How controllers keep the status of custom resources: they write what differs, and only fields of theirs.
 
 Two things must never happen: a write that causes itself, and two writers that overwrite each other as fast as
-they can. So nothing is written that stands there already, a write holds only for the version that was looked
-at, and the very same values are written again only after a pause that gets longer each time.
+they can. So nothing is written that stands there already, a write of conditions holds only for the version
+that was looked at, and the very same values are written again only after a pause that gets longer each time.
 """
 
 import random
@@ -144,7 +144,9 @@ class StatusKeeper:
             self._work.add(key, after=since - self._clock())
             return
         namespace, _, name = it.key.rpartition("/")
-        written = await self._writer.status(it.resource, namespace, name, changes, it.version)
+        # A list is replaced as a whole, with what others said in it; single fields are ours alone.
+        version = it.version if "conditions" in changes else None
+        written = await self._writer.status(it.resource, namespace, name, changes, version)
         match written.verdict:
             case Verdict.OK | Verdict.FATAL:
                 self._written[key] = meant, backoff, self._clock() + backoff.next()
