@@ -2,35 +2,14 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.calling import closeby
+from tests.cli.programs import lines_until, started
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.grouper_world import world
-
-
-def started(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "closeby", "controllers", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def lines_until(process: "subprocess.Popen[str]", part: str) -> str:
-    """The program's first line with ``part``."""
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if part in line:
-            return line
-    raise AssertionError("".join(lines))
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
@@ -42,7 +21,7 @@ def test_it_groups_and_ends_when_it_is_told_to(
             await it.job("train", 3, it.wish())
             arguments = ["--kubeconfig", str(whole_control_plane.kubeconfig), "--only", "pod-grouper"]
             arguments += ["--scheduler-name", it.name, "--lease-namespace", namespace]
-            with started(*arguments) as process:
+            with started("controllers", *arguments) as process:
                 line = await asyncio.to_thread(lines_until, process, "msg=grouped")
                 assert f"owner=Job/{namespace}/train group={namespace}/train pods=3" in line
                 found = await it.api.get(it.path("coordination.k8s.io/v1", "leases", "closeby-controllers"))
@@ -61,7 +40,7 @@ def test_it_groups_and_ends_when_it_is_told_to(
 
 def test_all_of_them_run_unless_somebody_says_which(control_plane: ControlPlane) -> None:
     kubeconfig = ["--kubeconfig", str(control_plane.kubeconfig)]
-    with started(*kubeconfig, "--dry-run") as process:
+    with started("controllers", *kubeconfig, "--dry-run") as process:
         line = lines_until(process, "msg=starting")
         lines_until(process, "msg=ready")
         process.terminate()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from closeby.controllers.statuses import VALID, Wanted, changes_of, rfc3339, validity
-from closeby.kube.writing.writer import StatusCondition
+from closeby.controllers.statuses import VALID, Wanted, changes_of, validity
+from closeby.kube.writing.writer import StatusCondition, rfc3339
 from closeby.objects.reasons import Condition, Reason
 
 NOW = 1_700_000_000.7

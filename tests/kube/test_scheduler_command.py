@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import closeby
+from tests.cli.programs import lines_until, started
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, node
@@ -23,26 +24,6 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
 users: [{name: u, user: {}}]
 """
-
-
-def started(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "closeby", "scheduler", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def lines_until(process: "subprocess.Popen[str]", part: str) -> str:
-    """The program's first line with ``part``."""
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if part in line:
-            return line
-    raise AssertionError("".join(lines))
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
@@ -61,7 +42,7 @@ def test_it_binds_and_ends_when_it_is_told_to(
         async with Api(control_plane.access()) as api, joined(api, [node("n1")]):
             await api.create(f"/api/v1/namespaces/{namespace}/pods", pod)
             arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--config", str(config)]
-            with started(*arguments) as process:
+            with started("scheduler", *arguments) as process:
                 placed = await asyncio.to_thread(lines_until, process, "msg=placed")
                 assert f"level=info msg=placed item=pod/{namespace}/p pods=1 nodes=1 node=n1" in placed
                 await asyncio.to_thread(lines_until, process, "msg=ready")
@@ -80,7 +61,7 @@ def test_it_binds_and_ends_when_it_is_told_to(
 def test_an_ordinary_user_is_told_what_is_not_allowed(control_plane: ControlPlane) -> None:
     if control_plane.ordinary_kubeconfig is None:
         pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")
-    with started("--kubeconfig", str(control_plane.ordinary_kubeconfig)) as process:
+    with started("scheduler", "--kubeconfig", str(control_plane.ordinary_kubeconfig)) as process:
         line = lines_until(process, "not heard")
         process.terminate()
         assert "level=warning" in line and "Forbidden" in line
@@ -107,7 +88,7 @@ def test_it_can_be_stopped_while_a_server_says_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(NOBODY_THERE.replace("127.0.0.1:9", f"127.0.0.1:{silent.getsockname()[1]}"))
-        with started("--kubeconfig", str(kubeconfig)) as process:
+        with started("scheduler", "--kubeconfig", str(kubeconfig)) as process:
             lines_until(process, "msg=starting")
             connection, _ = silent.accept()
             process.terminate()
@@ -156,7 +137,7 @@ def test_an_exec_plugin_without_the_official_client(tmp_path: Path) -> None:
 def test_its_lines_are_json_for_those_who_collect_them(control_plane: ControlPlane, namespace: str) -> None:
     arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--scheduler-name", unique("mine")]
     arguments += ["--lease-namespace", namespace, "--log-format", "json", "--metrics-address", "off"]
-    with started(*arguments) as process:
+    with started("scheduler", *arguments) as process:
         line = json.loads(lines_until(process, "leading"))
         process.terminate()
         process.wait(timeout=20)

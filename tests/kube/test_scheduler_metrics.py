@@ -6,12 +6,12 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.cli.programs import lines_until, started
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, node
 from tests.kube.live import eventually, unique
 from tests.kube.scraping import Scrape
-from tests.kube.test_scheduler_command import lines_until, started
 
 
 def test_numbers_and_probes_of_a_scheduler_at_work(control_plane: ControlPlane, namespace: str) -> None:
@@ -28,7 +28,9 @@ def test_numbers_and_probes_of_a_scheduler_at_work(control_plane: ControlPlane, 
             await api.create(path, pod("fits", "1"))
             await api.create(path, pod("huge", "1000"))
             arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--scheduler-name", name]
-            with started(*arguments, "--metrics-address", "127.0.0.1:0", "--no-leader-elect") as process:
+            with started(
+                "scheduler", *arguments, "--metrics-address", "127.0.0.1:0", "--no-leader-elect"
+            ) as process:
                 line = await asyncio.to_thread(lines_until, process, "serving metrics")
                 (port,) = re.findall(r"port=(\d+)", line)
                 await asyncio.to_thread(lines_until, process, "msg=ready")
@@ -69,7 +71,9 @@ async def probed(session: aiohttp.ClientSession, name: str) -> None:
 
 
 def test_an_address_that_can_not_be_used(tmp_path: Path, control_plane: ControlPlane) -> None:
-    with started("--kubeconfig", str(control_plane.kubeconfig), "--metrics-address", "nonsense") as process:
+    with started(
+        "scheduler", "--kubeconfig", str(control_plane.kubeconfig), "--metrics-address", "nonsense"
+    ) as process:
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 2
     assert "--metrics-address: 'nonsense' is no address to listen on" in stderr

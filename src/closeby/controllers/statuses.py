@@ -7,7 +7,6 @@ that was looked at, and the very same values are written again only after a paus
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -18,7 +17,7 @@ from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.saying import Say
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import StatusCondition, Verdict, Writer, shortened
+from closeby.kube.writing.writer import StatusCondition, Verdict, Writer, rfc3339, shortened
 from closeby.objects.reasons import Condition
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.
@@ -93,7 +92,7 @@ def changes_of(before: Mapping[str, object], wanted: Wanted, now: float) -> dict
 
 def validity(problems: Sequence[Condition], generation: int | None) -> StatusCondition:
     """The condition ``Valid``, from all that is wrong with an object."""
-    text = "; ".join(f"{one.field}: {one.sentence()}" if one.field else one.sentence() for one in problems)
+    text = "; ".join(one.located() for one in problems)
     return StatusCondition(
         type=VALID,
         status="False" if problems else "True",
@@ -101,11 +100,6 @@ def validity(problems: Sequence[Condition], generation: int | None) -> StatusCon
         message=shortened(text),
         observed_generation=generation,
     )
-
-
-def rfc3339(seconds: float) -> str:
-    """Kubernetes' Time, which knows whole seconds only."""
-    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
 
 
 class StatusKeeper:

@@ -13,6 +13,7 @@ from closeby.objects.decoding.errors import ManifestError, field_path
 from closeby.objects.decoding.errors import Path as FieldPath
 from closeby.objects.decoding.sources import STDIN, not_utf8
 from closeby.objects.decoding.yaml_values import ValueBuilder, YamlError
+from closeby.objects.manifests import feed
 
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
 MOST_BYTES: Final = 64 << 20
@@ -109,7 +110,7 @@ def read_yaml(file: str, text: str) -> Yaml:
             elif isinstance(event, yaml.DocumentEndEvent):
                 documents.append(builder)
             else:
-                _feed(builder, event)
+                feed(builder, event)
     except YamlError as error:
         raise UnreadableError(file, error.message, error.remedy, line=1 + error.line) from error
     except yaml.MarkedYAMLError as error:
@@ -181,18 +182,3 @@ def _read_stdin(most: int) -> bytes:
 
 def _read(stream: BinaryIO, most: int) -> bytes:
     return stream.read(most)
-
-
-def _feed(builder: ValueBuilder, event: yaml.Event) -> None:
-    mark = event.start_mark
-    line = mark.line if mark else 0
-    if isinstance(event, yaml.ScalarEvent):
-        builder.scalar(event.value, event.tag, event.implicit[0], event.anchor, line)
-    elif isinstance(event, yaml.MappingStartEvent):
-        builder.open({}, event.anchor, line)
-    elif isinstance(event, yaml.SequenceStartEvent):
-        builder.open([], event.anchor, line)
-    elif isinstance(event, yaml.CollectionEndEvent):
-        builder.close(line)
-    elif isinstance(event, yaml.AliasEvent) and event.anchor is not None:
-        builder.alias(event.anchor, line)

@@ -143,7 +143,7 @@ def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuil
             elif isinstance(event, yaml.DocumentEndEvent):
                 yield builder
             else:
-                _feed(builder, event)
+                feed(builder, event)
     except YamlError as error:
         yield ManifestError(
             file=file, document=number, line=line + error.line, message=error.message, remedy=error.remedy
@@ -174,7 +174,8 @@ def _at_tab(piece: str, mark: yaml.Mark) -> bool:
     )
 
 
-def _feed(builder: ValueBuilder, event: yaml.Event) -> None:
+def feed(builder: ValueBuilder, event: yaml.Event) -> None:
+    """Passes what PyYAML found on to ``builder``."""
     mark = event.start_mark
     line = mark.line if mark else 0
     if isinstance(event, yaml.ScalarEvent):

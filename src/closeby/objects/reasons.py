@@ -44,3 +44,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """The message and its remedy as one line."""
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+    def located(self) -> str:
+        """The sentence, after the field that it is about."""
+        return f"{self.field}: {self.sentence()}" if self.field else self.sentence()

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from closeby.applications.sorts import TopologyOrder, topology_order
-from closeby.controllers.statuses import VALID, Seen, Wanted, rfc3339, validity
-from closeby.kube.writing.writer import StatusCondition
+from closeby.controllers.statuses import VALID, Seen, Wanted, validity
+from closeby.kube.writing.writer import StatusCondition, rfc3339
 from closeby.objects.applications import WORKLOAD_LABEL, AppGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition

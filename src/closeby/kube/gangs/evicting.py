@@ -21,7 +21,7 @@ from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.gangs.status import Standing
 from closeby.kube.watch.resources import PODS
-from closeby.kube.writing.writer import Note, Reference, Verdict, Writer
+from closeby.kube.writing.writer import Note, Verdict, Writer
 from closeby.objects.groups import OnPartial
 
 #: How often is looked (seconds).
@@ -117,19 +117,12 @@ class Evictor:
         found = self._objects.of(group)
         if found is None:
             return
-        about = Reference(
-            api_version=found.resource.api_version,
-            kind=found.resource.kind,
-            name=found.name,
-            namespace=found.namespace,
-            uid=found.uid,
-        )
         text = (
             f"the start did not come to its end within {group.completion_timeout:g} s: "
             f"{len(leaving)} members evicted, so that the gang can start anew"
         )
         note = Note(reason="Evicted", action="Evicting", text=text, warning=True)
-        await self._writer.event(about, note, time.time())
+        await self._writer.event(found.reference, note, time.time())
 
     async def _has_controller(self, namespace: str, name: str, uid: str) -> bool:
         """Whether somebody will make the pod anew."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import StatusCondition
+from closeby.kube.writing.writer import Reference, StatusCondition
 from closeby.objects.decoding.registry import OWN_GROUP
 from closeby.objects.groups import PodGroup
 
@@ -29,6 +29,17 @@ class GangObject(Struct, frozen=True, kw_only=True):
     conditions: dict[str, StatusCondition]
     #: When the plan that stands in its status was made (RFC 3339); empty without one.
     plan_made: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """As Events name it."""
+        return Reference(
+            api_version=self.resource.api_version,
+            kind=self.resource.kind,
+            name=self.name,
+            namespace=self.namespace,
+            uid=self.uid,
+        )
 
     @property
     def ours(self) -> bool:

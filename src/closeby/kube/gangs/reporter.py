@@ -19,7 +19,6 @@ from closeby.kube.writing.notices import UNSCHEDULABLE, Manners
 from closeby.kube.writing.writer import (
     DONE,
     Note,
-    Reference,
     StatusCondition,
     Verdict,
     Writer,
@@ -261,18 +260,10 @@ class GangReporter:
             return
         if told is not None and (told.said[0].true, told.said[0].reason) == (said.true, said.reason):
             return
-        resource = found.resource
-        about = Reference(
-            api_version=resource.api_version,
-            kind=resource.kind,
-            name=found.name,
-            namespace=found.namespace,
-            uid=found.uid,
-        )
         text = said.message if said.true else f"{said.reason}: {said.message}"
         reason = "Scheduled" if said.true else "FailedScheduling"
         note = Note(reason=reason, action="Scheduling", text=text, warning=not said.true)
-        written = await self._writer.event(about, note, time.time())
+        written = await self._writer.event(found.reference, note, time.time())
         if not written.ok and written.verdict is not Verdict.GONE:
             self._say("event not written", warning=True, gang=f"{found.namespace}/{found.name}", event=reason)
 

@@ -103,9 +103,7 @@ def valid(standing: Standing) -> Said | None:
     conditions = standing.group.conditions if outcome is None else outcome.conditions
     if not conditions:
         return None
-    sentences = dict.fromkeys(
-        f"{one.field}: {one.sentence()}" if one.field else one.sentence() for one in conditions
-    )
+    sentences = dict.fromkeys(one.located() for one in conditions)
     return Said(VALID, False, str(conditions[0].reason), "; ".join(sentences))
 
 
