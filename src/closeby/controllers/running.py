@@ -33,13 +33,14 @@ While ``reconcile`` waits for the server, ``heard`` goes on: read what you need 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
+from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.state.decoding import Decoded, Decoder
@@ -54,8 +55,6 @@ from closeby.objects.reasons import Condition
 
 #: What is under way when the end comes gets so many seconds.
 _TO_FINISH: Final = 10.0
-
-T = TypeVar("T")
 
 
 class News(Struct, frozen=True):
@@ -143,7 +142,7 @@ class Runner:
         Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
         the process should end then, and be started anew.
         """
-        error = await _unless(stop, self._following.look)
+        error = await unless(stop, self._following.look)
         if stop.is_set() or error is not None:
             return error
         async with asyncio.TaskGroup() as tasks:
@@ -195,30 +194,16 @@ class Runner:
 
     async def _keep(self, reconciler: Reconciler, news: asyncio.Event) -> None:
         """Calls one reconciler whenever it is time to, until the end is told."""
-        await _unless(self._stopping, self.ready.wait)
-        await _unless(self._stopping, self._lead.held.wait)
+        await unless(self._stopping, self.ready.wait)
+        await unless(self._stopping, self._lead.held.wait)
         while not self._stopping.is_set():
             news.clear()
             due = await reconciler.reconcile()
-            await _unless(self._stopping, lambda: asyncio.sleep(self._running.pause))
-            await _unless(self._stopping, news.wait, None if due is None else max(0.0, due))
+            await unless(self._stopping, lambda: asyncio.sleep(self._running.pause))
+            await unless(self._stopping, news.wait, None if due is None else max(0.0, due))
 
 
 def _hears(reconciler: Reconciler, resource: Resource) -> bool:
     if resource in (NODES, PODS):
         return True
     return any((one.group, one.kind) == (resource.group, resource.kind) for one in reconciler.followed)
-
-
-async def _unless(
-    end: asyncio.Event, work: Callable[[], Awaitable[T]], within: float | None = None
-) -> T | None:
-    """What ``work`` returns, or None if ``end`` is set (or ``within`` seconds are over) before."""
-    doing = asyncio.ensure_future(work())
-    ending = asyncio.ensure_future(end.wait())
-    try:
-        await asyncio.wait([doing, ending], timeout=within, return_when=asyncio.FIRST_COMPLETED)
-        return doing.result() if doing.done() else None
-    finally:
-        for task in (doing, ending):
-            task.cancel()

@@ -1,6 +1,10 @@
 """The end of a long-running part, and pauses that it cuts short."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Stopping:
@@ -26,3 +30,17 @@ class Stopping:
         except TimeoutError:
             return True
         return False
+
+
+async def unless(
+    end: asyncio.Event, work: Callable[[], Awaitable[T]], within: float | None = None
+) -> T | None:
+    """What ``work`` returns, or None if ``end`` is set (or ``within`` seconds are over) before."""
+    doing = asyncio.ensure_future(work())
+    ending = asyncio.ensure_future(end.wait())
+    try:
+        await asyncio.wait([doing, ending], timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        for task in (doing, ending):
+            task.cancel()

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
+from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.hands import Hands
@@ -83,21 +84,18 @@ class LiveScheduler:
         self.engine = Engine(lambda handle: profile_for(configuration, handle))
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._meters.shows(self.engine)
-        self._transport = transport
         self._settings = settings
         self._say = say
         self._feed = Feed(settings.scheduler_name, pod_grouper=settings.pod_grouper)
         self._following = Following(
             transport, say, discover_every=settings.discover_every, meters=self._meters
         )
-        self._writer = Writer(transport, CONTROLLER, settings.instance)
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)
         if settings.lease is not None:
             self._meters.leads(settings.lease.name, lambda: self._lead.certain)
-        self._hands = Hands(
-            self.engine, transport, self._writer, self._objects, self._lead, self._meters, say
-        )
+        writer = Writer(transport, CONTROLLER, settings.instance)
+        self._hands = Hands(self.engine, transport, writer, self._objects, self._lead, self._meters, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
         #: Set once everything was heard that was there at the start.
@@ -118,15 +116,8 @@ class LiveScheduler:
         Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
         the process should end then, and be started anew.
         """
-        look = asyncio.create_task(self._following.look())
-        told = asyncio.create_task(stop.wait())
-        await asyncio.wait([look, told], return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        if not look.done():
-            look.cancel()
-            return None
-        error = look.result()
-        if error is not None:
+        error = await unless(stop, self._following.look)
+        if stop.is_set() or error is not None:
             return error
         lost: ApiError | None = None
         async with asyncio.TaskGroup() as tasks:
