@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import Manifest, closeby, node, pod, report, text
-from tests.metrics.serving import serving
-from tests.metrics.watching import links
+from tests.measurements.serving import serving
+from tests.measurements.watching import links
 
 BANDWIDTH = "network.aware.com/bandwidth"
 #: The example of the proposal: three links of 1 Gbit/s.

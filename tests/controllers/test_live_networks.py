@@ -15,7 +15,7 @@ from tests.control_plane.nodes import joined, node
 from tests.controllers.at_work import GROUP, KEP, WORKLOAD, Site, published, site
 from tests.controllers.prometheus import measuring
 from tests.kube.live import eventually, unique
-from tests.metrics.serving import serving
+from tests.measurements.serving import serving
 
 #: A minute of ``freqUpdate`` lasts a second.
 QUICK = Timing(minute=1.0, retry=0.5, gathered=0.2)

@@ -14,7 +14,7 @@ from closeby.controllers.networks.settings import read_settings
 from closeby.controllers.networks.status import Failure, Measurement, network_status
 from closeby.controllers.networks.weights import Place, Weights, weights_of
 from closeby.controllers.statuses import Wanted
-from closeby.metrics.latencies import Latencies, Latency
+from closeby.measurements.latencies import Latencies, Latency
 from closeby.objects.networks import NetworkTopology
 from closeby.topology.labels import LabelTable
 from closeby.topology.network_costs import choose, locate, network_costs

@@ -26,7 +26,7 @@ from closeby.plugins.check_risk_node_bandwidth import (
 from closeby.plugins.registry import BUILT_IN
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.nodes_view import Nodes
-from tests.metrics.watching import MEASURED, links
+from tests.measurements.watching import MEASURED, links
 from tests.plugins.asking import STATE, allowed, handle_of, place, pod_of, room, why_not
 from tests.worlds import HOSTNAME, gang, pods, spec, world
 

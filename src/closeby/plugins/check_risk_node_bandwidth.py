@@ -25,10 +25,10 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED
-from closeby.metrics.bandwidth import BandwidthProvider, BandwidthReadings, NodeBandwidth, Unavailable
-from closeby.metrics.fetching import TIMEOUT, is_url
-from closeby.metrics.load_watcher import LoadWatcher
-from closeby.metrics.prometheus import STALE_AFTER, Prometheus, Queries
+from closeby.measurements.bandwidth import BandwidthProvider, BandwidthReadings, NodeBandwidth, Unavailable
+from closeby.measurements.fetching import TIMEOUT, is_url
+from closeby.measurements.load_watcher import LoadWatcher
+from closeby.measurements.prometheus import STALE_AFTER, Prometheus, Queries
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason

@@ -25,8 +25,8 @@ from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched
 from closeby.kube.writing.writer import Writer
-from closeby.metrics.bandwidth import Unavailable
-from closeby.metrics.latencies import PrometheusLatencies
+from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition

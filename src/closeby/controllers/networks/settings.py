@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.metrics.fetching import is_url
-from closeby.metrics.latencies import METRICS, is_metric
+from closeby.measurements.fetching import is_url
+from closeby.measurements.latencies import METRICS, is_metric
 from closeby.objects.reasons import Condition, Reason
 
 #: The only type of provider that knows latencies.

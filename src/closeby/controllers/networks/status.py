@@ -13,7 +13,7 @@ from closeby.controllers.networks.settings import SettingsReading
 from closeby.controllers.networks.weights import Place, Weights, weights_of
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
 from closeby.kube.writing.writer import StatusCondition, rfc3339, shortened
-from closeby.metrics.latencies import Latencies
+from closeby.measurements.latencies import Latencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.reasons import Condition
 

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from closeby.metrics.bandwidth import Unavailable
-from closeby.metrics.fetching import fetch
-from closeby.metrics.latencies import (
+from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.fetching import fetch
+from closeby.measurements.latencies import (
     METRICS,
     Latencies,
     Latency,
@@ -22,7 +22,7 @@ from closeby.metrics.latencies import (
     latency_query,
     parse_latencies,
 )
-from tests.metrics.serving import serving
+from tests.measurements.serving import serving
 
 
 def answer(*series: tuple[dict[str, str], str]) -> str:

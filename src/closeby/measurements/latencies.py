@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from closeby.metrics.bandwidth import Unavailable
-from closeby.metrics.fetching import TIMEOUT, address_of, fetch
-from closeby.metrics.prometheus import parse_series, query_address, usable_number
+from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.fetching import TIMEOUT, address_of, fetch
+from closeby.measurements.prometheus import parse_series, query_address, usable_number
 
 #: The KEP's metrics. Any other will do that has the labels ``origin`` and ``destination``, and microseconds.
 METRICS: Final = tuple(f"netperf_{percentile}_latency_microseconds" for percentile in ("p50", "p90", "p99"))

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from closeby.metrics.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
-from closeby.metrics.load_watcher import LoadWatcher, parse_watcher
-from tests.metrics.serving import serving
-from tests.metrics.watching import DROPPED, MEASURED, RECEIVED, document, links, metric
+from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
+from closeby.measurements.load_watcher import LoadWatcher, parse_watcher
+from tests.measurements.serving import serving
+from tests.measurements.watching import DROPPED, MEASURED, RECEIVED, document, links, metric
 
 
 def parsed(text: str) -> BandwidthReadings:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from closeby.metrics.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
-from closeby.metrics.fetching import TIMEOUT, address_of, fetch, is_url, read_file
+from closeby.measurements.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
+from closeby.measurements.fetching import TIMEOUT, address_of, fetch, is_url, read_file
 
 #: Bits/s in one unit of a document.
 BITS = 8 / 100

@@ -1,6 +1,6 @@
 import pytest
 
-from closeby.metrics.bandwidth import BandwidthReadings, NodeBandwidth, Sample, host_part, readings_of
+from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Sample, host_part, readings_of
 
 
 def readings(*hosts: str) -> BandwidthReadings:

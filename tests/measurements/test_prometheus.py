@@ -4,9 +4,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from closeby.metrics.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
-from closeby.metrics.prometheus import Prometheus, Queries, Vector, combine, parse_vector
-from tests.metrics.serving import Answering, serving
+from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
+from closeby.measurements.prometheus import Prometheus, Queries, Vector, combine, parse_vector
+from tests.measurements.serving import Answering, serving
 
 NOW = 1_700_000_000.5
 SOURCE = "http://prometheus/api/v1/query"

@@ -13,8 +13,15 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct, field
 
-from closeby.metrics.bandwidth import BandwidthReadings, Operator, Sample, Unavailable, problem, readings_of
-from closeby.metrics.fetching import TIMEOUT, address_of, fetch
+from closeby.measurements.bandwidth import (
+    BandwidthReadings,
+    Operator,
+    Sample,
+    Unavailable,
+    problem,
+    readings_of,
+)
+from closeby.measurements.fetching import TIMEOUT, address_of, fetch
 
 #: Links whose traffic passes a physical one too (bonds, bridges, VLANs, tunnels, pods' ends), and loopback.
 _NOT_PHYSICAL = (

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from closeby.metrics.bandwidth import Unavailable
+from closeby.measurements.bandwidth import Unavailable
 
 #: Seconds to wait for an answer.
 TIMEOUT = 5.0

@@ -1,0 +1,1 @@
+"""What runs on each node: it measures latencies to its peers and advertises its bandwidth."""

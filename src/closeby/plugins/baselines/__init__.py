@@ -1,0 +1,1 @@
+"""What others do, one policy a file, to compare with."""

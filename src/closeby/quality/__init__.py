@@ -1,0 +1,1 @@
+"""How good placements are: one measure a module, the same for live and simulated clusters."""

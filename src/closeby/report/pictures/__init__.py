@@ -1,0 +1,1 @@
+"""Pictures of clusters and of what happened on them, as SVG, PNG and HTML."""

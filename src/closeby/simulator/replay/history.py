@@ -1,0 +1,57 @@
+"""What happened in a run over time, in columns: measures, tables and pictures are made of this one record."""
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.simulator.workloads.jobs import Jobs
+from closeby.topology.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Counts = NDArray[np.int64]
+
+
+class Samples(Struct, frozen=True, kw_only=True, eq=False):
+    """The state after each moment at which something happened; T moments, all arrays of shape (T,).
+
+    A value holds from its time until the next one.
+    """
+
+    #: Virtual seconds, ascending.
+    times: Floats
+    #: GPUs that pods hold.
+    busy: Counts
+    #: Jobs that wait, and the GPUs they ask for.
+    queued: Counts
+    queued_gpus: Counts
+
+
+class History(Struct, frozen=True, kw_only=True, eq=False):
+    """One workload under one policy. With J jobs and P pods that were placed."""
+
+    jobs: Jobs
+    #: Name of the configuration that was run, and the seed of the workload (None: a trace).
+    policy: str
+    seed: int | None
+    #: The topology in which places are judged; its slots are those of ``nodes``.
+    tree: Tree
+    #: Names and GPUs of the nodes by slot.
+    nodes: tuple[str, ...]
+    node_gpus: Counts
+    #: Virtual seconds at which each job started and ended; nan where it did not; shape (J,).
+    started: Floats
+    ended: Floats
+    #: Slots of the pods in the order of their ranks; job ``i`` has ``slots[offsets[i]:offsets[i + 1]]``, which
+    #: is empty if it was never started. Shapes (J + 1,) and (P,).
+    offsets: Ints
+    slots: Ints
+    #: When the run stopped, in virtual seconds.
+    until: float
+    samples: Samples
+    #: Why each job that never started waits, by index.
+    refusals: dict[int, str]
+
+    def slots_of(self, job: int) -> Ints:
+        """Where the pods of a job lay, in the order of their ranks."""
+        return self.slots[self.offsets[job] : self.offsets[job + 1]]

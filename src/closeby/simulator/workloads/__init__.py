@@ -1,0 +1,1 @@
+"""Jobs to run over time: generators after published distributions, and traces."""
