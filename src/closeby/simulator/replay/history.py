@@ -42,8 +42,8 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     #: Virtual seconds at which each job started and ended; nan where it did not; shape (J,).
     started: Floats
     ended: Floats
-    #: Slots of the pods in the order of their ranks; job ``i`` has ``slots[offsets[i]:offsets[i + 1]]``, which
-    #: is empty if it was never started. Shapes (J + 1,) and (P,).
+    #: Slots of the pods in the order of their ranks; job ``i`` has ``slots[offsets[i]:offsets[i + 1]]``,
+    #: which is empty if it was never started. Shapes (J + 1,) and (P,).
     offsets: Ints
     slots: Ints
     #: When the run stopped, in virtual seconds.
