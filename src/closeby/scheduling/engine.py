@@ -23,6 +23,7 @@ from closeby.scheduling.events import (
     Event,
     GroupChanged,
     GroupRemoved,
+    MeasurementsChanged,
     NetworkTopologyChanged,
     NetworkTopologyRemoved,
     NodeAdded,
@@ -83,6 +84,7 @@ class Engine:
             explain_everything=explain_everything,
             least_cost=least_cost,
         )
+        self._table = tools.table
         self._diagnosis = tools.diagnosis
         self._decider = Decider(tools, self.books)
         self._stories = Stories()
@@ -121,6 +123,8 @@ class Engine:
                     self._application_event(event)
                 case PriorityClassChanged() | PriorityClassRemoved():
                     self._priority_event(event)
+                case MeasurementsChanged():
+                    self._measured(event)
                 case Unheard():
                     self._wake(ANYTHING)
                 case BindFailed():
@@ -376,6 +380,12 @@ class Engine:
     def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
         for key in self.books.regroup(app_key, change):
             self._lost_a_pod(key)
+
+    def _measured(self, event: MeasurementsChanged) -> None:
+        for plugin in self.profile.measured:
+            if plugin.name == event.plugin and plugin.take(event.measurements):
+                self._table.forget_all()
+                self._wake(Stir.MEASURED)
 
     def _consider(self, key: str) -> None:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""

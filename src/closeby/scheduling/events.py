@@ -11,6 +11,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.topologies import Topology
+from closeby.scheduling.measuring import Measurements
 
 
 class NodeAdded(Struct, frozen=True):
@@ -98,6 +99,13 @@ class PriorityClassRemoved(Struct, frozen=True):
     name: str
 
 
+class MeasurementsChanged(Struct, frozen=True, eq=False):
+    """What the plugin of this name decides by was measured anew, or is not known any more."""
+
+    plugin: str
+    measurements: Measurements
+
+
 class BindFailed(Struct, frozen=True):
     """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will.
 
@@ -140,6 +148,7 @@ Event = (
     | NetworkTopologyRemoved
     | PriorityClassChanged
     | PriorityClassRemoved
+    | MeasurementsChanged
     | BindFailed
     | Unheard
     | Tick

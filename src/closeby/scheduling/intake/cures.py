@@ -16,10 +16,12 @@ class Stir(Flag):
     TOPOLOGY = auto()
     #: An application's graph or a network's costs came, changed or went.
     NETWORK = auto()
+    #: What a plugin decides by was measured anew.
+    MEASURED = auto()
 
 
 NOTHING: Final = Stir(0)
-ANYTHING: Final = Stir.ROOM | Stir.TOPOLOGY | Stir.NETWORK
+ANYTHING: Final = Stir.ROOM | Stir.TOPOLOGY | Stir.NETWORK | Stir.MEASURED
 
 #: Reasons that not everything can cure; what is not named here is tried again after anything.
 _CURES: Final[Mapping[Reason, Stir]] = {

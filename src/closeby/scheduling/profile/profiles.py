@@ -32,6 +32,7 @@ from closeby.scheduling.extension import (
     Score,
     TrafficCost,
 )
+from closeby.scheduling.measuring import Measured
 from closeby.scheduling.profile.arguments import decode_arguments, line_about
 from closeby.scheduling.profile.lookup import PluginLookupError, plugin_named
 
@@ -78,6 +79,7 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     pre_binds: tuple[PreBind, ...] = ()
     binds: tuple[Bind, ...] = ()
     post_binds: tuple[PostBind, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
 
 class _Chosen(NamedTuple):
@@ -223,6 +225,7 @@ def _grouped(made: Sequence[tuple[Plugin, PluginEntry | None]]) -> Profile:
         pre_binds=_at(PreBind, plugins),
         binds=_at(Bind, plugins),
         post_binds=_at(PostBind, plugins),
+        measured=_at(Measured, plugins),
     )
 
 
