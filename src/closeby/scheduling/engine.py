@@ -123,10 +123,8 @@ class Engine:
                     self._application_event(event)
                 case PriorityClassChanged() | PriorityClassRemoved():
                     self._priority_event(event)
-                case MeasurementsChanged():
-                    self._measured(event)
-                case Unheard():
-                    self._wake(ANYTHING)
+                case MeasurementsChanged() | Unheard():
+                    self._outer_event(event)
                 case BindFailed():
                     self._bind_failed(event)
                 case Tick(now, limit):
@@ -381,11 +379,15 @@ class Engine:
         for key in self.books.regroup(app_key, change):
             self._lost_a_pod(key)
 
-    def _measured(self, event: MeasurementsChanged) -> None:
-        for plugin in self.profile.measured:
-            if plugin.name == event.plugin and plugin.take(event.measurements):
-                self._table.forget_all()
-                self._wake(Stir.MEASURED)
+    def _outer_event(self, event: MeasurementsChanged | Unheard) -> None:
+        match event:
+            case MeasurementsChanged(name, measurements):
+                for plugin in self.profile.measured:
+                    if plugin.name == name and plugin.take(measurements):
+                        self._table.forget_all()
+                        self._wake(Stir.MEASURED)
+            case Unheard():
+                self._wake(ANYTHING)
 
     def _consider(self, key: str) -> None:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""

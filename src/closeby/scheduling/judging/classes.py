@@ -156,7 +156,7 @@ class ClassTable:
         return found
 
     def forget_all(self) -> None:
-        """A plugin judges by something else than before: nothing that is known of any class is true for sure."""
+        """A plugin judges by something else than before: all that is known of classes may be wrong."""
         self._by_key.clear()
         self._static_answers.clear()
 
