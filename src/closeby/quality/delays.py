@@ -1,0 +1,90 @@
+"""Queueing delay by the size of jobs, and how much of it the topology is to blame for."""
+
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.quality.placements import Bools, Counts, Floats
+
+#: Buckets of job sizes in GPUs: name and greatest size. A pod without GPUs counts as one.
+SIZE_BUCKETS: Final[tuple[tuple[str, float], ...]] = (
+    ("1", 1),
+    ("2-8", 8),
+    ("9-64", 64),
+    (">64", float("inf")),
+)
+#: The bucket that holds all jobs.
+ALL: Final = "all"
+
+
+class Delay(Struct, frozen=True, kw_only=True):
+    """How long the jobs of one size waited. Seconds; None in a bucket without jobs."""
+
+    #: Name of the bucket, in GPUs; ``all`` for jobs of every size.
+    size: str
+    jobs: int
+    #: Jobs among them that had not started when the run stopped: they count with what they had waited by
+    #: then, which is less than what they would have waited in the end.
+    unstarted: int
+    mean: float | None
+    #: Percentiles, linear between neighbours.
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    #: Mean wait caused by topology: what a job waited more than in the same run without constraints. None
+    #: without such a run.
+    topology: float | None = None
+
+
+def sizes(pods: NDArray[Any], gpus: NDArray[Any]) -> Counts:
+    """GPUs of each job; a pod without any counts as one."""
+    found: Counts = (pods * np.maximum(gpus, 1)).astype(np.int64)
+    return found
+
+
+def size_bucket(size: int) -> str:
+    """The bucket of a job of so many GPUs."""
+    return next(name for name, most in SIZE_BUCKETS if size <= most)
+
+
+def waits(submitted: Floats, started: Floats, until: float) -> Floats:
+    """Seconds from submission to start; for a job that has not started, to the end of the run; shape (J,).
+
+    ``started`` is nan where a job did not start, ``until`` is when the run stopped.
+    """
+    return np.maximum(np.where(np.isnan(started), until, started) - submitted, 0.0)
+
+
+def delays(
+    size: NDArray[Any], waited: Floats, unstarted: Bools, unconstrained: Floats | None = None
+) -> tuple[Delay, ...]:
+    """Delays of all jobs, then of each bucket; all arrays of shape (J,).
+
+    ``unconstrained`` is what the same jobs waited in the same run (same seed) without topology constraints.
+    """
+    edges = np.asarray([most for _, most in SIZE_BUCKETS])
+    bucket = np.searchsorted(edges, size)
+    more = None if unconstrained is None else waited - unconstrained
+    found = [_delay(ALL, np.ones(len(size), dtype=np.bool_), waited, unstarted, more)]
+    for index, (name, _) in enumerate(SIZE_BUCKETS):
+        found.append(_delay(name, bucket == index, waited, unstarted, more))
+    return tuple(found)
+
+
+def _delay(size: str, chosen: Bools, waited: Floats, unstarted: Bools, more: Floats | None) -> Delay:
+    mine = waited[chosen]
+    if not len(mine):
+        return Delay(size=size, jobs=0, unstarted=0, mean=None, p50=None, p95=None, p99=None)
+    p50, p95, p99 = np.percentile(mine, (50, 95, 99)).tolist()
+    return Delay(
+        size=size,
+        jobs=len(mine),
+        unstarted=int(np.count_nonzero(unstarted[chosen])),
+        mean=float(mine.mean()),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        topology=None if more is None else float(more[chosen].mean()),
+    )

@@ -1,0 +1,67 @@
+"""Small clusters drawn as text, and jobs on their nodes, in columns."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.quality.columns import RunColumns
+from closeby.quality.placements import Placements, placements
+from tests.topology.drawing import Slots
+from tests.worlds import GPU, draw
+
+#: Two blocks of two racks; the racks of the second hold less.
+FOUR_RACKS = """
+block-1 rack-1 : a=8 b=8
+block-1 rack-2 : c=8 d=8
+block-2 rack-3 : e=8
+block-2 rack-4 : f=8
+"""
+
+
+class Drawn:
+    """A tree, the GPUs of its nodes, and ways to say where jobs lie."""
+
+    def __init__(self, drawing: str, levels: Sequence[str] = ("block", "rack")) -> None:
+        nodes = draw(drawing, levels)
+        self.slots = Slots({node.name: node.labels for node in nodes})
+        self.tree = self.slots.tree(*levels)
+        self.gpus = np.asarray([node.allocatable[GPU] for node in nodes], dtype=np.int64)
+
+    def slot(self, name: str) -> int:
+        """Slot of a node."""
+        return self.slots.names.index(name)
+
+    def slots_of(self, *jobs: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Offsets and slots of jobs, each told as the nodes of its pods by rank: ``"a a b"``."""
+        lines = [job.split() for job in jobs]
+        offsets = np.cumsum([0, *(len(line) for line in lines)])
+        slots = [self.slot(name) for line in lines for name in line]
+        return offsets.astype(np.intp), np.asarray(slots, dtype=np.intp)
+
+    def lying(self, *jobs: str) -> Placements:
+        """Jobs in this tree."""
+        return placements(self.tree, *self.slots_of(*jobs))
+
+    def run(self, jobs: Mapping[str, tuple[str, int, float, float, float]], until: float = 1e9) -> RunColumns:
+        """A run: job -> nodes of its pods by rank, GPUs of each, and when it came, began and ended.
+
+        A job that never started has a number of pods in place of nodes: ``"3"``.
+        """
+        on = ["" if nodes.isdigit() else nodes for nodes, *_ in jobs.values()]
+        offsets, slots = self.slots_of(*on)
+        counts = [int(nodes) if nodes.isdigit() else len(nodes.split()) for nodes, *_ in jobs.values()]
+        times = np.asarray([row[2:] for row in jobs.values()], dtype=np.float64).reshape(-1, 3)
+        return RunColumns(
+            tree=self.tree,
+            node_gpus=self.gpus,
+            pods=np.asarray(counts, dtype=np.int64),
+            gpus=np.asarray([row[1] for row in jobs.values()], dtype=np.int64),
+            priorities=np.zeros(len(jobs), dtype=np.int64),
+            submitted=times[:, 0],
+            started=times[:, 1],
+            ended=times[:, 2],
+            offsets=offsets,
+            slots=slots,
+            until=until,
+        )
