@@ -13,8 +13,8 @@ def test_uplinks_that_are_missing() -> None:
         "2 cables of 400Gbps together; check its cables and ports"
     }
     # What is worse is visible per switch; nothing is above the spine.
-    assert found.nodes["n1"].qos == {"L1": LinkQuality(bandwidth=400_000_000_000)}
-    assert found.nodes["n3"].qos == {"L3": LinkQuality(bandwidth=200_000_000_000)}
+    assert found.nodes["n1"].qos == {"L1": LinkQuality(bandwidth=400_000_000_000, uplinks=2)}
+    assert found.nodes["n3"].qos == {"L3": LinkQuality(bandwidth=200_000_000_000, uplinks=1)}
 
 
 def test_uplinks_that_are_slower() -> None:
@@ -36,7 +36,7 @@ def test_one_with_more_makes_the_others_none_the_worse() -> None:
 def test_without_speeds_cables_are_counted() -> None:
     found = findings(Drawing(HOSTS, "L1-S, L1-S, L2-S, L2-S, L3-S", rate=""))
     assert "L3 are degraded: 1 cable, where its siblings have 2 cables" in warned(found)["Switch/L3"]
-    assert found.nodes["n3"].qos == {"L3": LinkQuality()}
+    assert found.nodes["n3"].qos == {"L3": LinkQuality(uplinks=1)}
 
 
 def test_leaves_of_different_pods_are_no_siblings() -> None:
@@ -48,8 +48,8 @@ def test_a_spine_with_fewer_cables_to_the_cores() -> None:
     found = findings(Drawing(HOSTS, "L1-S, L2-T, L3-U, S-C, S-C, T-C, T-C, U-C"))
     assert list(warned(found)) == ["Switch/U"]
     assert found.nodes["n3"].qos == {
-        "L3": LinkQuality(bandwidth=200_000_000_000),
-        "U": LinkQuality(bandwidth=200_000_000_000),
+        "L3": LinkQuality(bandwidth=200_000_000_000, uplinks=1),
+        "U": LinkQuality(bandwidth=200_000_000_000, uplinks=1),
     }
 
 

@@ -28,7 +28,7 @@ def test_json(scan: Path) -> None:
     assert found["nodes"]["n1"] == {
         "path": ["L1", "S1"],
         "labels": {f"{PREFIX}block": "L1", f"{PREFIX}datacenter": "S1"},
-        "qos": {"L1": {"latency": None, "bandwidth": 400_000_000_000}},
+        "qos": {"L1": {"latency": None, "bandwidth": 400_000_000_000, "uplinks": 2}},
     }
     assert found["links"][0] == {
         "a": "L1",
@@ -47,7 +47,8 @@ def test_standard_input_and_yaml(scan: Path) -> None:
 
 
 def test_labels_are_partial_nodes(scan: Path) -> None:
-    printed = closeby("discover", "ibnetdiscover", scan, "-o", "labels", "--labels", "a.com/leaf,a.com/spine")
+    arguments = ("-o", "labels", "--labels", "a.com/leaf,a.com/spine")
+    printed = closeby("discover", "ibnetdiscover", scan, *arguments, "--no-qos")
     assert next(iter(yaml.safe_load_all(printed.stdout))) == {
         "apiVersion": "v1",
         "kind": "Node",

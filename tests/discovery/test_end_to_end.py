@@ -84,8 +84,14 @@ def test_the_annotation_is_what_network_labels_read(tmp_path: Path) -> None:
     assert read.conditions == ()
     prefix = "network.topology.kubernetes.io/"
     assert read.quality == {
-        **{(f"{prefix}block", f"L{number}"): Quality(bandwidth=200 * 10**9) for number in (1, 2, 3, 4)},
-        **{(f"{prefix}datacenter", f"S{number}"): Quality(bandwidth=200 * 10**9) for number in (1, 2)},
+        **{
+            (f"{prefix}block", f"L{number}"): Quality(bandwidth=200 * 10**9, uplinks=1)
+            for number in (1, 2, 3, 4)
+        },
+        **{
+            (f"{prefix}datacenter", f"S{number}"): Quality(bandwidth=200 * 10**9, uplinks=1)
+            for number in (1, 2)
+        },
     }
 
 

@@ -19,13 +19,13 @@ class Slots:
         for name, labels in (nodes or {}).items():
             self.add(name, labels)
 
-    def add(self, name: str, labels: Mapping[str, str]) -> int:
-        """A node in the first free slot."""
+    def add(self, name: str, labels: Mapping[str, str], qos: str | None = None) -> int:
+        """A node in the first free slot, with the text of its QoS annotation."""
         if None not in self.names:
             self.names.append(None)
         slot = self.names.index(None)
         self.names[slot] = name
-        self.labels.set(slot, labels)
+        self.labels.set(slot, labels, qos)
         return slot
 
     def remove(self, name: str) -> int:

@@ -28,8 +28,8 @@ class Chosen(NamedTuple):
     misses: int
     kubeconfig: str | None
     context: str | None
-    #: Whether nodes get the QoS annotation too.
-    qos: bool = False
+    #: Whether nodes get the QoS annotation too; None: where it is ours, if the source knows of uplinks.
+    qos: bool | None = None
 
 
 def label_keys(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
@@ -68,10 +68,11 @@ def discovers(command: Command) -> Command:
         "network.topology.kubernetes.io, as many as there are levels]",
     )
     @click.option(
-        "--qos",
-        is_flag=True,
+        "--qos/--no-qos",
+        default=None,
         help="With -o labels and --apply: also the annotation network.qos.kubernetes.io/switches, with the "
-        "bandwidth of each switch's uplinks.",
+        "uplinks of each switch and their bandwidth.  [default: of ibnetdiscover, and not where somebody else "
+        "wrote one]",
     )
     @click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster.")
     @click.option("--dry-run", is_flag=True, help="With --apply: let the server check it, but keep nothing.")
@@ -101,7 +102,7 @@ def discovers(command: Command) -> Command:
         misses: int,
         kubeconfig: str | None,
         context: str | None,
-        qos: bool,
+        qos: bool | None,
         **options: object,
     ) -> None:
         if not apply and (dry_run or watch is not None):

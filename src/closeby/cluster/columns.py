@@ -16,6 +16,7 @@ from closeby.cluster.demands import MOST, Demand, conflict, demand_of
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod, PodSpec
 from closeby.topology.labels import LabelTable
+from closeby.topology.node_groups import QOS_ANNOTATION
 
 Ints = NDArray[np.intp]
 Amounts = NDArray[np.int64]
@@ -267,7 +268,7 @@ class Cluster:
         for resource, amount in node.allocatable.items():
             self.allocatable[self.row_of[resource], slot] = min(amount, MOST)
         self.allocatable[self.row_of["pods"], slot] = min(node.allocatable.get("pods", UNLIMITED), UNLIMITED)
-        self.labels.set(slot, node.labels)
+        self.labels.set(slot, node.labels, node.annotations.get(QOS_ANNOTATION))
         self.node_changes.add_one(slot)
 
 

@@ -27,6 +27,8 @@ class LinkQuality(Struct, frozen=True, kw_only=True):
     latency: int | None = None
     #: Bits per second.
     bandwidth: int | None = None
+    #: Cables to the next coarser switches.
+    uplinks: int | None = None
 
 
 class FoundNode(Struct, frozen=True, kw_only=True):

@@ -71,12 +71,21 @@ def topology_manifest(keys: Sequence[str]) -> dict[str, object]:
     }
 
 
-def node_manifests(findings: Findings, *, with_quality: bool = False) -> list[dict[str, object]]:
-    """A partial Node per node that has labels, fit for server-side apply."""
+def uplinks_known(node: FoundNode) -> bool:
+    """Whether the source tells of cables between the node's switches."""
+    return any(quality.uplinks is not None for quality in node.qos.values())
+
+
+def node_manifests(findings: Findings, *, with_quality: bool | None = False) -> list[dict[str, object]]:
+    """A partial Node per node that has labels, fit for server-side apply.
+
+    With the QoS annotation or without; ``with_quality`` None adds it where uplinks are known.
+    """
     manifests: list[dict[str, object]] = []
     for name, node in findings.nodes.items():
         metadata: dict[str, object] = {"name": name, "labels": dict(node.labels)}
-        quality = quality_text(node) if with_quality else None
+        wanted = uplinks_known(node) if with_quality is None else with_quality
+        quality = quality_text(node) if wanted else None
         if quality is not None:
             metadata["annotations"] = {QOS_ANNOTATION: quality}
         if node.labels:
@@ -89,13 +98,15 @@ def quality_text(node: FoundNode) -> str | None:
 
     A switch has one value on all nodes, as the annotation wants it.
     """
-    known: dict[str, dict[str, str]] = {}
+    known: dict[str, dict[str, str | int]] = {}
     for name, quality in sorted(node.qos.items()):
-        metrics = {}
+        metrics: dict[str, str | int] = {}
         if quality.latency is not None:
             metrics["latency"] = format_latency(quality.latency)
         if quality.bandwidth is not None:
             metrics["bandwidth"] = format_bandwidth(quality.bandwidth)
+        if quality.uplinks is not None:
+            metrics["uplinks"] = quality.uplinks
         if metrics:
             known[label_value(name)] = metrics
     return msgspec.json.encode(known).decode() if known else None

@@ -95,8 +95,12 @@ def _node(
     quality = {}
     for label, switch in zip(own, path, strict=True):
         one = None if switch is None else read.quality.get((label, switch))
-        if switch is not None and one is not None and (one.latency, one.bandwidth) != (None, None):
-            quality[switch] = LinkQuality(latency=one.latency, bandwidth=one.bandwidth)
+        if (
+            switch is not None
+            and one is not None
+            and (one.latency, one.bandwidth, one.uplinks) != (None, None, None)
+        ):
+            quality[switch] = LinkQuality(latency=one.latency, bandwidth=one.bandwidth, uplinks=one.uplinks)
     while path and path[-1] is None:
         path = path[:-1]
     labels = {key: label_value(name) for key, name in zip(keys, path, strict=False) if name is not None}

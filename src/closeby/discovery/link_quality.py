@@ -4,7 +4,7 @@ A cable that is down is not in a scan at all: only the comparison with siblings 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from closeby.discovery.ranks import Neighbours
 from closeby.discovery.trees import Trees
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.quality import format_bandwidth
+from closeby.topology.uplinks import usual_amount
 
 #: Switches with as good as the same way up, to compare with each other.
 _Siblings = dict[str, tuple[Cable, ...]]
@@ -43,7 +44,9 @@ def uplinks(trees: Trees, links: Neighbours, names: Names) -> Uplinks:
                 cables[guid] = up
                 together.setdefault(domain, []).extend(up)
         for domain, several in together.items():
-            quality[names.switches[domain]] = LinkQuality(bandwidth=bandwidth_of(several))
+            quality[names.switches[domain]] = LinkQuality(
+                bandwidth=bandwidth_of(several), uplinks=len(several)
+            )
     return Uplinks(cables, quality)
 
 
@@ -66,10 +69,10 @@ def degraded(trees: Trees, links: Neighbours, names: Names, up: Uplinks) -> Iter
 
 
 def _worse(siblings: _Siblings, names: Names) -> Iterator[Condition]:
-    usual = _usual([len(cables) for cables in siblings.values()])
+    usual = usual_amount([len(cables) for cables in siblings.values()])
     rates = {guid: bandwidth_of(cables) for guid, cables in siblings.items()}
     known = [rate for rate in rates.values() if rate is not None]
-    usual_rate = _usual(known) if len(known) == len(rates) else None
+    usual_rate = usual_amount(known) if len(known) == len(rates) else None
     for guid, cables in siblings.items():
         rate = rates[guid]
         slower = rate is not None and usual_rate is not None and rate < usual_rate
@@ -107,12 +110,6 @@ def _slow_adapters(guid: str, links: Neighbours, names: Names) -> Iterator[Condi
                 f"where most on that switch have {format_bandwidth(usual)}",
                 remedy="check the cable and both ports",
             )
-
-
-def _usual(amounts: Sequence[int]) -> int:
-    """The most frequent one, the greatest of several."""
-    counts = Counter(amounts)
-    return max(counts, key=lambda amount: (counts[amount], amount))
 
 
 def _amount(cables: int, rate: int | None) -> str:

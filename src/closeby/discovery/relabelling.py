@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode
-from closeby.discovery.labelling import quality_text
+from closeby.discovery.labelling import quality_text, uplinks_known
 from closeby.objects.decoding.label_keys import HOSTNAME
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -52,21 +52,25 @@ _ours: Final = msgspec.json.Decoder(dict[str, Wrote])
 
 
 def relabel(
-    source: str, node: NodeNow, found: FoundNode | None, misses: int, *, with_quality: bool = False
+    source: str, node: NodeNow, found: FoundNode | None, misses: int, *, with_quality: bool | None = False
 ) -> Relabelling:
     """What makes ``node`` carry what was found; ``found`` is None where it was not found at all.
 
     Labels that were found are set, whoever wrote them before. Those that this source wrote earlier and did
     not find for ``misses`` rounds in a row are removed, unless somebody else has changed them since. The QoS
-    annotation is treated as a label is, where it is wanted.
+    annotation is treated as a label is, where it is wanted; ``with_quality`` None wants it where uplinks are
+    known and nobody else has written one.
     """
     key = ANNOTATION_PREFIX + source
     before = _read(node.annotations.get(key, ""))
     wanted = {} if found is None else dict(found.labels)
-    quality = quality_text(found) if found is not None and with_quality else None
-    if quality is not None:
-        wanted[QOS_ANNOTATION] = quality
-    now = {**node.labels, QOS_ANNOTATION: node.annotations.get(QOS_ANNOTATION)}
+    written = node.annotations.get(QOS_ANNOTATION)
+    free = written is None or (QOS_ANNOTATION in before and before[QOS_ANNOTATION].value == written)
+    if found is not None and (free and uplinks_known(found) if with_quality is None else with_quality):
+        quality = quality_text(found)
+        if quality is not None:
+            wanted[QOS_ANNOTATION] = quality
+    now = {**node.labels, QOS_ANNOTATION: written}
     ours = {name: Wrote(value) for name, value in wanted.items()}
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if now.get(name) != value}
     for name, wrote in before.items():

@@ -28,6 +28,7 @@ from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+from closeby.topology.uplinks import greatest_distance, link_distances
 
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
@@ -71,12 +72,13 @@ class TopologyPlacement(PlacementGenerate, PreScore, Score):
 
 
 def closeness(tree: Tree, slot: int, slots: Ints) -> Scores:
-    """100 x (1 - edges / greatest possible edges) from one node to others."""
+    """100 x (1 - edges / greatest possible edges) from one node to others; degraded links count as more."""
     origin = tree.node_domain(slot)
     if origin is None:
         return np.zeros(len(slots))
-    edges = np.append(tree.distances_from(origin), 2 * (tree.node_level + 1))
-    return 100.0 - 100.0 * edges[tree.position_of[slots]] / (2 * (tree.node_level + 1))
+    most = greatest_distance(tree)
+    edges = np.append(link_distances(tree, origin), most)
+    return 100.0 - 100.0 * edges[tree.position_of[slots]] / most
 
 
 def _candidates(part: PartView, levels: Levels) -> Iterator[Candidate]:
@@ -133,20 +135,27 @@ def _in_order(
     tight = part.group.strategy is Strategy.BINPACK
     holds_all = size >= part.wanted
     order_key = np.where(holds_all & tight, size, -size)
+    # Of equal domains those come first that are connected as well as their siblings.
+    depth = tree.depths[level][first:end][found] if tree.depths and level > ROOT_LEVEL else None
     # The first candidate nearly always succeeds, so the rest is sorted only when it is asked for.
-    best = _first(members[found], holds_all, order_key)
+    best = _first(members[found], holds_all, order_key, depth)
     yield Domain(level, first + int(found[best]))
-    order = np.lexsort((found, order_key, ~holds_all, -members[found]))
+    order = np.lexsort(
+        (found, np.zeros(len(found)) if depth is None else depth, order_key, ~holds_all, -members[found])
+    )
     for index in order[order != best].tolist():
         yield Domain(level, first + int(found[index]))
 
 
-def _first(members: Ints, holds_all: NDArray[np.bool_], order_key: Counts) -> int:
-    """Index of the best domain: most members, then room for all, then the strategy's order."""
+def _first(members: Ints, holds_all: NDArray[np.bool_], order_key: Counts, depth: Scores | None) -> int:
+    """Index of the best domain: most members, then room for all, then the strategy's order, then links."""
     chosen = np.flatnonzero(members == members.max())
     if holds_all[chosen].any():
         chosen = chosen[holds_all[chosen]]
-    return int(chosen[np.argmin(order_key[chosen])])
+    if depth is None:
+        return int(chosen[np.argmin(order_key[chosen])])
+    chosen = chosen[order_key[chosen] == order_key[chosen].min()]
+    return int(chosen[np.argmin(depth[chosen])])
 
 
 def _anchor_positions(tree: Tree, anchors: Iterable[int]) -> Ints:

@@ -13,6 +13,7 @@ from closeby.report.documents import API_VERSION, NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
 from closeby.topology.natural import natural_key
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+from closeby.topology.uplinks import Uplinks
 
 Amounts = NDArray[np.int64]
 
@@ -35,6 +36,20 @@ class TenantEntry(Struct, frozen=True, kw_only=True):
     pods: int
 
 
+class UplinksEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What leads from a domain to the next coarser one, and what most of its siblings have; null: unknown.
+
+    ``cost`` is how many edges that way counts as: 1, more where siblings are connected better.
+    """
+
+    cables: int | None
+    usual_cables: int | None
+    #: Bits per second of all cables together.
+    bandwidth: int | None
+    usual_bandwidth: int | None
+    cost: float
+
+
 class DomainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One domain. Amounts are cores, bytes, devices; ``free`` leaves out nodes that take no new pods.
 
@@ -55,6 +70,8 @@ class DomainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     gangs: tuple[TenantEntry, ...]
     #: Pods that belong to no gang.
     single_pods: int
+    #: None where no node says anything of them.
+    uplinks: UplinksEntry | None = None
 
 
 class UnlabelledEntry(Struct, frozen=True, kw_only=True):
@@ -170,6 +187,7 @@ def _topology(run: Run, tree: Tree, view: _Columns, levels: tuple[int, ...]) -> 
     host = tree.host_level.node_label if tree.host_level is not None else "kubernetes.io/hostname"
     labels = (*(level.node_label for level in tree.levels), host)
     names = level_names(tree)
+    uplinks = run.engine.topologies.uplinks(tree.name)
     return TopologyEntry(
         name=tree.name,
         source="" if declared is None else declared.source,
@@ -177,7 +195,9 @@ def _topology(run: Run, tree: Tree, view: _Columns, levels: tuple[int, ...]) -> 
             LevelEntry(name=name, node_label=label, domains=tree.count(index))
             for index, (name, label) in enumerate(zip(names, labels, strict=True))
         ),
-        domains=tuple(_domain(tree, view, domain, names) for domain in _in_tree_order(tree, levels)),
+        domains=tuple(
+            _domain(tree, view, domain, names, uplinks.get(domain)) for domain in _in_tree_order(tree, levels)
+        ),
         unlabelled=tuple(_unlabelled(run.engine.cluster, tree)),
     )
 
@@ -197,7 +217,9 @@ def _in_tree_order(tree: Tree, levels: tuple[int, ...]) -> Iterator[Domain]:
     yield from (domain for _, _, domain in sorted(domains))
 
 
-def _domain(tree: Tree, view: _Columns, domain: Domain, names: tuple[str, ...]) -> DomainEntry:
+def _domain(
+    tree: Tree, view: _Columns, domain: Domain, names: tuple[str, ...], uplinks: Uplinks | None
+) -> DomainEntry:
     first, end = tree.span(domain)
     slots = tree.slot_at[first:end]
     tenants: Counter[str] = Counter()
@@ -218,6 +240,15 @@ def _domain(tree: Tree, view: _Columns, domain: Domain, names: tuple[str, ...]) 
             for gang, pods in sorted(tenants.items(), key=lambda item: (-item[1], natural_key(item[0])))
         ),
         single_pods=single,
+        uplinks=None
+        if uplinks is None
+        else UplinksEntry(
+            cables=uplinks.cables,
+            usual_cables=uplinks.usual_cables,
+            bandwidth=uplinks.bandwidth,
+            usual_bandwidth=uplinks.usual_bandwidth,
+            cost=round(uplinks.cost, 3),
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from closeby.objects.quantities import format_amount
 from closeby.report.documents import NODE_LEVEL
 from closeby.report.layout import plain_table, worth_knowing
-from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport
+from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
 from closeby.report.words import path_text, plural
 
 #: Single nodes are listed when there are at most this many, unless somebody asks for them.
@@ -18,6 +18,7 @@ NODES_SHOWN = 40
 #: Gangs named per domain.
 GANGS_SHOWN = 3
 BAR_WIDTH = 8
+_GIGABIT = 10**9
 
 
 def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) -> Iterator[RenderableType]:
@@ -75,6 +76,16 @@ def _row(entry: DomainEntry, resources: Sequence[str], nested: bool, style: str 
     return [*cells, Text(_who(entry))]
 
 
+def _degraded(up: UplinksEntry) -> str:
+    """What is wrong with the way up, and how many edges it counts as."""
+    parts = []
+    if up.cables is not None and up.usual_cables is not None and up.cables < up.usual_cables:
+        parts.append(f"{up.cables} of {plural(up.usual_cables, 'uplink')}")
+    if up.bandwidth is not None and up.usual_bandwidth is not None and up.bandwidth < up.usual_bandwidth:
+        parts.append(f"{up.bandwidth / _GIGABIT:,g} of {up.usual_bandwidth / _GIGABIT:,g} Gb/s")
+    return f"{', '.join(parts)}; counts as {up.cost:g} edges"
+
+
 def _use(resource: str, entry: DomainEntry) -> Text:
     """A bar and the numbers behind it."""
     capacity, used = entry.capacity.get(resource, 0), entry.used.get(resource, 0)
@@ -109,7 +120,12 @@ def _who(entry: DomainEntry) -> str:
 
 
 def _flags(topology: TopologyEntry) -> Iterator[RenderableType]:
-    """Nodes without a label, by the labels they lack."""
+    """Degraded uplinks, and nodes without a label, by the labels they lack."""
+    for domain in topology.domains:
+        if domain.uplinks is not None and domain.uplinks.cost > 1:
+            yield Text.assemble(
+                ("  ! ", "yellow"), f"{domain.level} {path_text(domain.path)}: {_degraded(domain.uplinks)}"
+            )
     by_missing: dict[tuple[str, ...], list[str]] = {}
     for entry in topology.unlabelled:
         by_missing.setdefault(entry.missing, []).append(entry.node)

@@ -5,13 +5,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.topology.tree import ROOT_LEVEL, Tree
+from closeby.topology.uplinks import way
 
 Ints = NDArray[np.intp]
 Costs = NDArray[np.float64]
 
 
 class EdgeCosts(Struct, frozen=True, eq=False):
-    """Number of tree edges between nodes. With L groups of nodes.
+    """Number of tree edges between nodes, degraded ones by their cost. With L groups of nodes.
 
     ``group_of`` has shape (slots,); slots that are not in the tree are in group 0, which means nothing.
     ``between`` has shape (L, L); its diagonal holds the edges between different nodes of one group.
@@ -45,4 +46,16 @@ def edge_costs(tree: Tree | None, capacity: int) -> EdgeCosts:
         owners = domain_at[first]
         shared[owners[:, None] == owners[None, :]] = level
     np.fill_diagonal(shared, meet[first])
-    return EdgeCosts(group_of, (2 * (tree.node_level - shared)).astype(np.float64))
+    ways = _ways(tree, first, shared)
+    return EdgeCosts(group_of, ways + ways.T)
+
+
+def _ways(tree: Tree, first: Ints, shared: Ints) -> Costs:
+    """Edges from the first node of each group up to where it meets each other group; shape (L, L)."""
+    if not tree.depths:
+        return (tree.node_level - shared).astype(np.float64)
+    ways: Costs = np.empty(shared.shape)
+    for level in range(ROOT_LEVEL, tree.node_level + 1):
+        meet = shared == level
+        ways[meet] = np.broadcast_to(way(tree, first, level)[:, None], shared.shape)[meet]
+    return ways

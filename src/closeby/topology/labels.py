@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.topology.natural import NaturalRanks
+from closeby.topology.node_groups import QOS_ANNOTATION
 
 Codes = NDArray[np.int32]
 
@@ -83,16 +84,19 @@ class LabelTable:
         self._labels: list[Mapping[str, str] | None] = []
         self._columns: dict[str, LabelColumn] = {}
         self._names = LabelColumn("metadata.name", 0)
+        #: What each node says of its switches: the texts of its QoS annotation.
+        self.quality = LabelColumn(QOS_ANNOTATION, 0)
         #: Grows whenever a label of a known column changes or a slot is filled: trees built before are stale.
         self.version = 0
 
-    def set(self, slot: int, labels: Mapping[str, str]) -> None:
-        """Write the labels of a slot that holds a node (new or changed)."""
+    def set(self, slot: int, labels: Mapping[str, str], quality: str | None = None) -> None:
+        """Write the labels, and the text of the QoS annotation, of a slot that holds a node."""
         if slot >= len(self._labels):
             self._grow(slot + 1)
         fresh = self._labels[slot] is None
         self._labels[slot] = labels
         changed = [column.set(slot, labels.get(key)) for key, column in self._columns.items()]
+        changed.append(self.quality.set(slot, quality))
         if fresh or any(changed):
             self.version += 1
 
@@ -102,7 +106,7 @@ class LabelTable:
         A tree of a column that is dropped does not, since nobody would see that column change any more.
         """
         self._labels[slot] = None
-        for column in self._columns.values():
+        for column in (*self._columns.values(), self.quality):
             column.set(slot, None)
         # Values of former nodes stay in a vocabulary; one that holds little else is made anew when asked for.
         stale = STALE_FACTOR * len(self._labels) + STALE_FLOOR
@@ -112,6 +116,8 @@ class LabelTable:
             self.version += 1
         if len(self._names.values) >= stale:
             self._names = LabelColumn("metadata.name", 0)
+        if len(self.quality.values) >= stale:
+            self._renew_quality()
 
     def column(self, key: str) -> LabelColumn:
         """The column of one label key."""
@@ -135,6 +141,12 @@ class LabelTable:
 
     def _grow(self, needed: int) -> None:
         self._labels.extend(None for _ in range(needed - len(self._labels)))
-        for column in self._columns.values():
+        for column in (*self._columns.values(), self.quality):
             if len(column.codes) < needed:
                 column.grow(max(needed, 2 * len(column.codes)))
+
+    def _renew_quality(self) -> None:
+        before = self.quality
+        self.quality = LabelColumn(before.key, len(before.codes))
+        for slot, code in enumerate(before.codes.tolist()):
+            self.quality.set(slot, before.values[code])

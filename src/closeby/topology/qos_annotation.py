@@ -15,6 +15,7 @@ from closeby.topology.quality import (
     format_bandwidth,
     format_latency,
     parse_bandwidth,
+    parse_count,
     parse_distance,
     parse_latency,
 )
@@ -26,6 +27,8 @@ _READERS: Mapping[str, Callable[[object], int | float]] = {
     "distance": parse_distance,
     "latency": parse_latency,
     "bandwidth": parse_bandwidth,
+    # Not in the label standard, which lets anybody add to it.
+    "uplinks": parse_count,
 }
 
 
@@ -181,11 +184,12 @@ def _nodes(groups: Sequence[NodeGroup]) -> list[str]:
 
 
 def _quality(metrics: Mapping[str, int | float]) -> Quality:
-    latency, bandwidth = metrics.get("latency"), metrics.get("bandwidth")
+    latency, bandwidth, uplinks = metrics.get("latency"), metrics.get("bandwidth"), metrics.get("uplinks")
     return Quality(
         latency=None if latency is None else int(latency),
         bandwidth=None if bandwidth is None else int(bandwidth),
         distance=metrics.get("distance"),
+        uplinks=None if uplinks is None else int(uplinks),
     )
 
 

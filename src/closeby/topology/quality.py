@@ -12,6 +12,7 @@ LATENCY_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 BANDWIDTH_UNITS = {"Kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}
 
 # The limit keeps a hostile text from becoming an expensive number.
+_MOST_CABLES = 10**6
 _AMOUNT = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)([A-Za-z]+)")
 
 
@@ -24,6 +25,8 @@ class Quality(Struct, frozen=True, kw_only=True):
     bandwidth: int | None = None
     #: Greater is farther; says how layers are ordered, not how many edges lie between two nodes.
     distance: int | float | None = None
+    #: Cables to the next coarser switches that are up.
+    uplinks: int | None = None
 
 
 #: A switch about which nothing was said.
@@ -54,6 +57,13 @@ def parse_distance(value: object) -> int | float:
     if not math.isfinite(value) or value <= 0:
         raise ValueError(f"distance {value!r} is not a finite number above zero")
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def parse_count(value: object) -> int:
+    """A whole number above zero. Raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_CABLES:
+        raise ValueError(f"{value!r} is not a whole number of cables above zero")
+    return value
 
 
 def format_latency(nanoseconds: int) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.topology.labels import LabelTable
-from closeby.topology.tree import Tree, build_tree, short_names
+from closeby.topology.tree import Domain, Tree, build_tree, short_names
+from closeby.topology.uplinks import Uplinks, read_uplinks, weigh
 
 Ints = NDArray[np.intp]
 
@@ -75,10 +77,18 @@ class Topologies:
         built = self._trees.get(name)
         if built is None or built[0] != self._labels.version:
             tree = build_tree(name, topology.levels, self._labels, self._node_names, self._slots(name))
+            depths = weigh(tree, read_uplinks(tree, self._labels.quality))
+            if depths:
+                tree = replace(tree, depths=depths)
             # Building may create label columns, which does not count as a change.
             built = (self._labels.version, tree)
             self._trees[name] = built
         return built[1]
+
+    def uplinks(self, name: str) -> Mapping[Domain, Uplinks]:
+        """What is known of the way up from the domains of a usable topology; empty if there is none."""
+        tree = self.tree(name)
+        return {} if tree is None else read_uplinks(tree, self._labels.quality)
 
     def flat(self) -> Tree:
         """All nodes in natural order, without any level above them."""

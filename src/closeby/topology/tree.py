@@ -59,6 +59,9 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
     values: tuple[tuple[str | None, ...], ...]
     #: True when positions ascend with slots
     in_slot_order: bool
+    #: per level, and at last for single nodes: edges from the root to each domain, those of degraded links
+    #: by their cost (see ``uplinks``); empty when no link is degraded
+    depths: tuple[NDArray[np.float64], ...] = ()
 
     @property
     def size(self) -> int:

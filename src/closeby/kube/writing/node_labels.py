@@ -63,7 +63,7 @@ async def label_nodes(
     hosts: Mapping[str, FoundNode],
     misses: int,
     *,
-    with_quality: bool = False,
+    with_quality: bool | None = False,
 ) -> Labelled | ApiError:
     """One round: labels the nodes that are ``hosts``, and counts misses of the others (see ``relabel``).
 

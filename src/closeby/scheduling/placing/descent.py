@@ -2,7 +2,8 @@
 
 At each level the gang goes to one child if one holds it, else to the fewest children; every child but the
 last is then used whole, so that a single path leads down to a partly used node. Binpack prefers the tightest
-child, spread the emptiest; equal ones are ordered by mean score, then by their place in natural order.
+child, spread the emptiest; equal ones are ordered by how well they are connected, by mean score, then by
+their place in natural order.
 """
 
 from bisect import bisect_left
@@ -122,7 +123,8 @@ class _Choice:
         single = self._pick(room, level, first, wanted)
         if single is not None:
             return [(Domain(level, first + single), wanted)]
-        order = np.argsort(-room, kind="stable")
+        depth = self._depths(level, first, end)
+        order = np.argsort(-room, kind="stable") if depth is None else np.lexsort((depth, -room))
         reach = np.cumsum(room[order])
         needed = int(np.searchsorted(reach, wanted)) + 1
         if needed > 2 and level - domain.level > 1:
@@ -165,7 +167,7 @@ class _Choice:
     def _pick(
         self, room: Counts, level: int, offset: int, wanted: int, near: int | None = None
     ) -> int | None:
-        """Index of the preferred domain with room for ``wanted``: by fit, distance, mean score, order."""
+        """Index of the preferred domain with room for ``wanted``: by fit, distance, links, score, order."""
         holds = np.flatnonzero(room >= wanted)
         if not len(holds):
             return None
@@ -175,10 +177,18 @@ class _Choice:
         if len(ties) > 1 and near is not None:
             distance = self._distances(level, offset, len(room), near)[ties]
             ties = ties[distance == distance.min()]
+        depth = self._depths(level, offset, offset + len(room))
+        if len(ties) > 1 and depth is not None:
+            ties = ties[depth[ties] == depth[ties].min()]
         if len(ties) > 1 and self.mean_scores is not None:
             ties = ties[:COMPARED_TIES]
             return int(ties[np.argmax(self.mean_scores(level, ties + offset))])
         return int(ties[0])
+
+    def _depths(self, level: int, first: int, end: int) -> Scores | None:
+        """How degraded the way down to domains of a level is; None where no link is."""
+        depths = self.counts.tree.depths
+        return depths[level][first:end] if depths else None
 
     def _distances(self, level: int, offset: int, length: int, near: int) -> Ints:
         """Edges from one domain of a level to others of the same level; shape (length,)."""
