@@ -121,8 +121,16 @@ def logs(command: Command) -> Command:
 
 def reads_manifests(command: Command) -> Command:
     """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
+    return _reads_files(command, needed=True)
 
-    @click.option("-f", "--filename", "paths", metavar="PATH", multiple=True, required=True, help=_FILES)
+
+def may_read_manifests(command: Command) -> Command:
+    """As ``reads_manifests``, but ``-f`` may be left out: the command says when it needs it."""
+    return _reads_files(command, needed=False)
+
+
+def _reads_files(command: Command, needed: bool) -> Command:
+    @click.option("-f", "--filename", "paths", metavar="PATH", multiple=True, required=needed, help=_FILES)
     @configured
     @_keeps_going
     @wraps(command)

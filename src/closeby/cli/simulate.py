@@ -1,11 +1,12 @@
-"""`closeby simulate`: schedule the pods of manifests and report what went where, and why."""
+"""`closeby simulate`: schedule the pods of manifests, or run a workload over time, and report."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, output_option, reads_manifests
+from closeby.cli.options import Sources, may_read_manifests, output_option
+from closeby.cli.over_time import OverTime, runs_over_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,7 +15,7 @@ STILL_PENDING = 3
 
 
 @click.command(name="simulate")
-@reads_manifests
+@may_read_manifests
 @output_option
 @click.option(
     "--explain",
@@ -30,6 +31,7 @@ STILL_PENDING = 3
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
+@runs_over_time
 def command(
     *,
     sources: Sources,
@@ -38,16 +40,44 @@ def command(
     optimum: bool,
     strict: bool,
     scheduler_name: str | None,
+    over_time: OverTime,
 ) -> None:
-    """Schedule the pods of manifests and say what went where, and why.
+    """Schedule the pods of manifests and say what went where, and why; or run a workload over time.
 
-    Pods with a node run there already; all others are scheduled, until nothing changes.
+    Pods with a node run there already; all others are scheduled, until nothing changes. With --workload or
+    --trace jobs come, wait, run and end in virtual time, and pods that wait are left aside.
 
     \b
-    Example:
+    Examples:
       kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
+      closeby simulate --workload seren --jobs 2000 --load 0.85
     """
+    if over_time.wanted:
+        for option, given in (
+            ("--explain", explain),
+            ("--optimum", optimum or None),
+            ("--scheduler-name", scheduler_name),
+        ):
+            if given is not None:
+                raise click.UsageError(f"{option} is for the pods of manifests, not for a run over time")
+        waiting = _over_time(sources, over_time, output)
+    else:
+        _only_over_time(over_time)
+        if not sources.paths:
+            raise click.UsageError(
+                "Missing option '-f' / '--filename': give manifests, or --workload or --trace to run jobs."
+            )
+        waiting = _once(sources, output, explain, optimum, scheduler_name)
+    if strict and waiting:
+        click.get_current_context().exit(STILL_PENDING)
+
+
+def _once(
+    sources: Sources, output: str, explain: str | None, optimum: bool, scheduler_name: str | None
+) -> bool:
+    """Schedule what the manifests hold; returns whether something still waits."""
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
+    from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
     from closeby.report.documents import scheduling_report
     from closeby.simulator.optimum import solver_is_here
@@ -64,6 +94,7 @@ def command(
             explain=explain is not None,
             explain_everything=explain == "all",
             optimum=optimum,
+            measurements=measure_once(inputs.configuration, live=False),
         )
     report = scheduling_report(run, explain=explain is not None, errors=inputs.errors)
 
@@ -74,5 +105,30 @@ def command(
         return scheduling_views(report, all_parts(run))
 
     emit(report, output, views)
-    if strict and report.waiting:
-        click.get_current_context().exit(STILL_PENDING)
+    return report.waiting
+
+
+def _over_time(sources: Sources, over_time: OverTime, output: str) -> bool:
+    """Run a workload over time; returns whether jobs never started."""
+    from closeby.cli.output import emit
+    from closeby.cli.replaying import run_over_time
+    from closeby.report.simulation_report import simulation_report
+    from closeby.simulator.replay.measuring import measure
+
+    ran = run_over_time(sources, over_time)
+    report = simulation_report(ran.history, measure(ran.history), ran.asked, full=over_time.full)
+
+    def views() -> "Iterable[RenderableType]":
+        from closeby.report.simulation_view import simulation_views
+
+        return simulation_views(report)
+
+    emit(report, output, views)
+    return report.waiting
+
+
+def _only_over_time(over_time: OverTime) -> None:
+    for name, value in over_time._asdict().items():
+        if value is not None and value is not False:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} belongs to a run over time: add --workload or --trace")

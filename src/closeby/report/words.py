@@ -41,6 +41,20 @@ def plural_noun(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
+def time_text(seconds: float) -> str:
+    """A span of time in its two largest units, rounded: ``3 d 4 h``, ``2 min 5 s``, ``12 s``, ``0 s``."""
+    if 0 < seconds < 1:
+        return "< 1 s"
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for index, (name, size) in enumerate(units):
+        if seconds >= size and index + 1 < len(units):
+            finer, step = units[index + 1]
+            whole = round(seconds / step) * step
+            rest = whole % size // step
+            return f"{whole // size:,} {name}" + (f" {rest} {finer}" if rest else "")
+    return f"{round(seconds)} s"
+
+
 def path_text(path: Iterable[str | None]) -> str:
     """``zone-a/rack-1``; a missing label is a dash, and the path of the whole cluster is ``the cluster``."""
     return "/".join(value or "–" for value in path) or "the cluster"

@@ -20,7 +20,7 @@ class Samples(Struct, frozen=True, kw_only=True, eq=False):
 
     #: Virtual seconds, ascending.
     times: Floats
-    #: GPUs that pods hold.
+    #: GPUs that jobs hold.
     busy: Counts
     #: Jobs that wait, and the GPUs they ask for.
     queued: Counts
@@ -36,7 +36,7 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     seed: int | None
     #: The topology in which places are judged; its slots are those of ``nodes``.
     tree: Tree
-    #: Names and GPUs of the nodes by slot.
+    #: Names and GPUs of the nodes by slot, less the GPUs of pods that are no jobs of the workload and stay.
     nodes: tuple[str, ...]
     node_gpus: Counts
     #: Virtual seconds at which each job started and ended; nan where it did not; shape (J,).
@@ -51,6 +51,8 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     samples: Samples
     #: Why each job that never started waits, by index.
     refusals: dict[int, str]
+    #: Jobs that are too large for the cluster even when no other job runs: refused at once, never queued.
+    impossible: tuple[int, ...] = ()
 
     def slots_of(self, job: int) -> Ints:
         """Where the pods of a job lay, in the order of their ranks."""

@@ -1,0 +1,126 @@
+"""The options of `closeby simulate` for a run over time."""
+
+from functools import wraps
+from typing import NamedTuple
+
+import click
+
+from closeby.cli.options import Command
+
+DEFAULT_CLUSTER = "lingjun"
+JOBS = 1_000
+LOAD = 0.85
+SEED = 1
+
+
+class OverTime(NamedTuple):
+    """What the options say; None where they say nothing."""
+
+    workload: str | None = None
+    trace: str | None = None
+    jobs: int | None = None
+    load: float | None = None
+    seed: int | None = None
+    write_trace: str | None = None
+    cluster: str | None = None
+    resource: str | None = None
+    topology: str | None = None
+    required: str | None = None
+    preferred: str | None = None
+    until: float | None = None
+    full: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a run over time was asked for."""
+        return self.workload is not None or self.trace is not None
+
+
+class Seconds(click.ParamType[float]):
+    """Seconds, or a span of time as Kubernetes writes it."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from closeby.objects.durations import parse_duration
+
+        if isinstance(value, float):
+            return value
+        text = str(value)
+        seconds = parse_duration(f"{text}s" if text[-1:].isdigit() else text)
+        if seconds is None or seconds == 0:
+            self.fail(f"{value!r} is no span of time; write seconds, or like 36h or 90m", param, ctx)
+        return seconds
+
+
+def runs_over_time(command: Command) -> Command:
+    """Adds the options; the command gets them as ``over_time``."""
+    options = (
+        click.option(
+            "--workload", metavar="NAME", help="Run a made-up workload over time, such as seren or philly."
+        ),
+        click.option("--trace", metavar="FILE", help="Run the jobs of a CSV file over time."),
+        click.option(
+            "--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of the workload.  [default: {JOBS}]"
+        ),
+        click.option(
+            "--load",
+            type=click.FloatRange(0, 100, min_open=True),
+            help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
+        ),
+        click.option("--seed", type=click.IntRange(0), help=f"Seed of the workload.  [default: {SEED}]"),
+        click.option("--write-trace", metavar="FILE", help="Write the jobs as CSV, for --trace."),
+        click.option(
+            "--cluster",
+            metavar="NAME",
+            help=f"The made-up cluster to run on, if -f gives no nodes.  [default: {DEFAULT_CLUSTER}]",
+        ),
+        click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]"),
+        click.option(
+            "--topology", metavar="NAME", help="Where places are judged and required, if there are several."
+        ),
+        click.option("--required", metavar="LEVEL", help="Jobs of several pods must share such a domain."),
+        click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one."),
+        click.option("--until", type=Seconds(), help="Stop after so much virtual time, such as 36h or 7200."),
+        click.option("--full", is_flag=True, help="Add every job and every sample to JSON and YAML."),
+    )
+
+    @wraps(command)
+    def with_over_time(
+        *,
+        workload: str | None,
+        trace: str | None,
+        jobs: int | None,
+        load: float | None,
+        seed: int | None,
+        write_trace: str | None,
+        cluster: str | None,
+        resource: str | None,
+        topology: str | None,
+        required: str | None,
+        preferred: str | None,
+        until: float | None,
+        full: bool,
+        **options: object,
+    ) -> None:
+        over_time = OverTime(
+            workload=workload,
+            trace=trace,
+            jobs=jobs,
+            load=load,
+            seed=seed,
+            write_trace=write_trace,
+            cluster=cluster,
+            resource=resource,
+            topology=topology,
+            required=required,
+            preferred=preferred,
+            until=until,
+            full=full,
+        )
+        command(over_time=over_time, **options)
+
+    decorated: Command = with_over_time
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

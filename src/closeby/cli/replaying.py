@@ -1,0 +1,163 @@
+"""The run over time that `closeby simulate --workload` and `--trace` ask for."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+from msgspec import Struct
+
+from closeby.cli.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
+from closeby.cli.options import Sources
+from closeby.cli.over_time import DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
+from closeby.simulator.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up, room_of
+from closeby.simulator.replay.driver import Settings, UnrunnableError, engine_of, replay
+from closeby.simulator.replay.history import History
+from closeby.simulator.replay.submitting import Wishes
+from closeby.simulator.synthetic import GPU
+from closeby.simulator.workloads.generating import CPU, WORKLOADS, UnknownWorkloadError, generate
+from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.traces import read_trace, write_trace
+
+if TYPE_CHECKING:
+    from closeby.report.simulation_report import Asked
+
+Value = TypeVar("Value")
+
+#: Runs of so many jobs say how far they are.
+LONG = 5_000
+
+
+class Ran(Struct, frozen=True, kw_only=True, eq=False):
+    """A run and what it was asked to do."""
+
+    history: History
+    asked: "Asked"
+
+
+def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
+    """Read or make the cluster and the jobs, and run them.
+
+    Raises:
+        Unusable: something of it can't be used.
+    """
+    from closeby.report.simulation_report import Asked
+
+    _contradictions(over_time)
+    configuration = read_configuration_file(sources.config_path)
+    cluster = _cluster(sources, over_time)
+    with usable_configuration():
+        room = room_of(engine_of(cluster, configuration), cluster.resource)
+    if not room.total.any():
+        raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
+    jobs, notices = _jobs(over_time, int(room.free.sum()))
+    if over_time.write_trace is not None:
+        _write(over_time.write_trace, jobs)
+    settings = Settings(
+        configuration=configuration,
+        policy="default" if sources.config_path is None else Path(sources.config_path).stem,
+        seed=None if over_time.workload is None else _or(over_time.seed, SEED),
+        wishes=Wishes(
+            required=over_time.required, preferred=over_time.preferred, topology=over_time.topology
+        ),
+        until=over_time.until,
+    )
+    try:
+        with usable_configuration(), _progress(len(jobs)) as progress:
+            history = replay(jobs, cluster, settings, progress)
+    except UnrunnableError as error:
+        raise Unusable(str(error)) from error
+    if cluster.waiting:
+        notices = (*notices, f"{cluster.waiting:,} pods of the files wait for a node; they are left aside")
+    asked = Asked(
+        workload=over_time.workload or Path(over_time.trace or "").name,
+        load=None if over_time.workload is None else _or(over_time.load, LOAD),
+        cluster=cluster.name,
+        held_gpus=int((room.total - room.free).sum()),
+        required=over_time.required,
+        preferred=over_time.preferred,
+        notices=notices,
+    )
+    return Ran(history=history, asked=asked)
+
+
+def _contradictions(over_time: OverTime) -> None:
+    if over_time.workload is not None and over_time.trace is not None:
+        raise click.UsageError("--workload makes jobs, --trace reads them: give one of them")
+    if over_time.trace is not None:
+        for name in ("jobs", "load", "seed"):
+            if getattr(over_time, name) is not None:
+                raise click.UsageError(f"--{name} belongs to --workload: a trace says what its jobs are")
+
+
+def _cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
+    resource = over_time.resource or GPU
+    if not sources.paths:
+        name = over_time.cluster or DEFAULT_CLUSTER
+        if name not in SHAPES:
+            known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
+            raise Unusable(f"there is no cluster {name!r}; there are {known}")
+        return made_up(name, resource)
+    if over_time.cluster is not None:
+        raise click.UsageError("-f reads a cluster, --cluster makes one up: give one of them")
+    manifests = read_inputs(sources).manifests
+    if not manifests.nodes:
+        raise Unusable("the files hold no nodes; add them, or leave -f out to run on a made-up cluster")
+    return cluster_of(manifests, "the cluster of the files", resource)
+
+
+def _jobs(over_time: OverTime, capacity: int) -> tuple[Jobs, tuple[str, ...]]:
+    if over_time.trace is not None:
+        return _read(over_time.trace)
+    name = over_time.workload or ""
+    known = WORKLOADS.get(name)
+    if known is not None and known.resource == CPU:
+        raise Unusable(f"workload {name} asks for no GPUs, and jobs without any are not run over time yet")
+    if not capacity:
+        raise Unusable("other pods hold all GPUs of the cluster, so that there is no load to make")
+    try:
+        jobs = generate(
+            name,
+            jobs=_or(over_time.jobs, JOBS),
+            load=_or(over_time.load, LOAD),
+            capacity=capacity,
+            seed=_or(over_time.seed, SEED),
+        )
+    except UnknownWorkloadError as error:
+        raise Unusable(str(error)) from error
+    return jobs, ()
+
+
+def _read(path: str) -> tuple[Jobs, tuple[str, ...]]:
+    trace = read_trace(path)
+    if trace.jobs is None:
+        raise Unusable(*(fault.sentence(path) for fault in trace.faults))
+    return trace.jobs, trace.notices
+
+
+def _write(path: str, jobs: Jobs) -> None:
+    try:
+        write_trace(path, jobs)
+    except OSError as error:
+        raise Unusable(f"{path}: can't be written: {error.strerror or error}; check the path") from error
+
+
+@contextmanager
+def _progress(jobs: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error, for long runs on a terminal."""
+    if jobs < LONG or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("jobs done"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("jobs", total=jobs)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _or(given: Value | None, default: Value) -> Value:
+    return default if given is None else given

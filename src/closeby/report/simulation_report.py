@@ -1,0 +1,256 @@
+"""The report of a run over time as data, field by field as tools may rely on it (kind SimulationReport)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+
+from closeby.quality.placements import level_names
+from closeby.quality.summary import Measures
+from closeby.report.documents import API_VERSION, DomainPath
+from closeby.report.measures_entry import in_camel_case
+from closeby.simulator.replay.history import History
+from closeby.topology.tree import ROOT, Tree
+
+#: Samples of a report that does not hold all.
+SAMPLES = 200
+
+
+class WorkloadEntry(Struct, frozen=True, kw_only=True):
+    """What was run. ``name`` is a workload's or a trace's; ``load`` and ``seed`` are null for a trace."""
+
+    name: str
+    jobs: int
+    load: float | None
+    seed: int | None
+
+
+class LevelEntry(Struct, frozen=True):
+    """One level of the topology, and how many domains it has."""
+
+    name: str
+    domains: int
+
+
+class ClusterEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What it was run on. ``gpus`` are those that jobs may use, ``held_gpus`` those of pods that stay."""
+
+    name: str
+    nodes: int
+    gpus: int
+    held_gpus: int
+    topology: str | None
+    levels: tuple[LevelEntry, ...]
+
+
+class PolicyEntry(Struct, frozen=True, kw_only=True):
+    """The configuration, and what jobs of several pods asked of the topology."""
+
+    name: str
+    required: str | None
+    preferred: str | None
+
+
+class SummaryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Jobs by what became of them; ``until`` in virtual seconds."""
+
+    until: float
+    jobs: int
+    ended: int
+    running: int
+    waiting: int
+    #: Too large for the cluster even when no other job runs.
+    impossible: int
+    #: Submitted after the run was stopped.
+    to_come: int
+
+
+class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why jobs never started: the last thing that was said of them."""
+
+    message: str
+    jobs: int
+    largest_gpus: int
+    #: The job that asks for most.
+    example: str
+
+
+class JobEntry(Struct, frozen=True, kw_only=True):
+    """What became of one job. Times in virtual seconds; null for what did not happen."""
+
+    name: str
+    kind: str
+    gpus: int
+    pods: int
+    submitted: float
+    start: float | None
+    end: float | None
+    wait: float | None
+    nodes: int
+    #: The tightest domain that holds it; empty when only the whole cluster does.
+    domain: DomainPath
+    span: Mapping[str, int]
+
+
+class SamplesEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The state over time, in columns; a value holds until the next time."""
+
+    times: list[float]
+    busy_gpus: list[int]
+    queued_jobs: list[int]
+    queued_gpus: list[int]
+
+
+class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything that is told of one run over time."""
+
+    api_version: str = API_VERSION
+    kind: str = "SimulationReport"
+    workload: WorkloadEntry
+    cluster: ClusterEntry
+    policy: PolicyEntry
+    summary: SummaryEntry
+    #: ``Measures`` of the quality room, field by field.
+    measures: dict[str, Any]
+    refusals: tuple[RefusalEntry, ...]
+    samples: SamplesEntry
+    #: Only there when it was asked for.
+    jobs: tuple[JobEntry, ...] | UnsetType = UNSET
+    #: What was left aside, as sentences.
+    notices: tuple[str, ...] = ()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether jobs never started that were to."""
+        return bool(self.summary.waiting or self.summary.impossible)
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the run was asked to do, as far as its history does not know."""
+
+    workload: str
+    load: float | None = None
+    cluster: str
+    held_gpus: int = 0
+    required: str | None = None
+    preferred: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+def simulation_report(
+    history: History, measures: Measures, asked: Asked, *, full: bool = False
+) -> SimulationReport:
+    """The report of a run; ``full`` adds every job and every sample."""
+    tree = history.tree
+    names = level_names(tree)
+    return SimulationReport(
+        workload=WorkloadEntry(
+            name=asked.workload, jobs=len(history.jobs), load=asked.load, seed=history.seed
+        ),
+        cluster=ClusterEntry(
+            name=asked.cluster,
+            nodes=tree.size,
+            gpus=int(history.node_gpus.sum()),
+            held_gpus=asked.held_gpus,
+            topology=tree.name or None,
+            levels=tuple(LevelEntry(name, tree.count(level)) for level, name in enumerate(names)),
+        ),
+        policy=PolicyEntry(name=history.policy, required=asked.required, preferred=asked.preferred),
+        summary=_summary(history),
+        measures=in_camel_case(measures),
+        refusals=_refusals(history),
+        samples=_samples(history, full),
+        jobs=tuple(_jobs(history, names)) if full else UNSET,
+        notices=asked.notices,
+    )
+
+
+def _summary(history: History) -> SummaryEntry:
+    started, ended = ~np.isnan(history.started), ~np.isnan(history.ended)
+    impossible = np.zeros(len(started), dtype=np.bool_)
+    impossible[list(history.impossible)] = True
+    to_come = (history.jobs.submitted > history.until) & ~impossible
+    return SummaryEntry(
+        until=history.until,
+        jobs=len(started),
+        ended=int(ended.sum()),
+        running=int((started & ~ended).sum()),
+        waiting=int((~started & ~impossible & ~to_come).sum()),
+        impossible=int(impossible.sum()),
+        to_come=int(to_come.sum()),
+    )
+
+
+def _refusals(history: History) -> tuple[RefusalEntry, ...]:
+    """By message, those of the largest jobs first."""
+    by_message: dict[str, list[int]] = {}
+    for job, message in history.refusals.items():
+        by_message.setdefault(message, []).append(job)
+    sizes = history.jobs.sizes
+    entries = []
+    for message, jobs in by_message.items():
+        largest = max(jobs, key=lambda job: int(sizes[job]))
+        entries.append(
+            RefusalEntry(
+                message=message,
+                jobs=len(jobs),
+                largest_gpus=int(sizes[largest]),
+                example=history.jobs.names[largest],
+            )
+        )
+    return tuple(sorted(entries, key=lambda one: (-one.largest_gpus, one.message)))
+
+
+def _samples(history: History, full: bool) -> SamplesEntry:
+    samples = history.samples
+    times = samples.times
+    if full or len(times) <= SAMPLES:
+        chosen = np.arange(len(times))
+    else:
+        times = np.linspace(times[0], times[-1], SAMPLES)
+        chosen = np.searchsorted(samples.times, times, side="right") - 1
+    return SamplesEntry(
+        times=times.tolist(),
+        busy_gpus=samples.busy[chosen].tolist(),
+        queued_jobs=samples.queued[chosen].tolist(),
+        queued_gpus=samples.queued_gpus[chosen].tolist(),
+    )
+
+
+def _jobs(history: History, names: tuple[str, ...]) -> list[JobEntry]:
+    jobs, tree = history.jobs, history.tree
+    submitted, sizes, pods = jobs.submitted.tolist(), jobs.sizes.tolist(), jobs.pods.tolist()
+    started, ended = history.started.tolist(), history.ended.tolist()
+    return [
+        JobEntry(
+            name=name,
+            kind=jobs.kinds[job],
+            gpus=sizes[job],
+            pods=pods[job],
+            submitted=submitted[job],
+            start=_known(started[job]),
+            end=_known(ended[job]),
+            wait=_known(started[job] - submitted[job]),
+            **_place(history, job, tree, names),
+        )
+        for job, name in enumerate(jobs.names)
+    ]
+
+
+def _place(history: History, job: int, tree: Tree, names: tuple[str, ...]) -> dict[str, Any]:
+    positions = tree.position_of[history.slots_of(job)]
+    if not len(positions):
+        return {"nodes": 0, "domain": (), "span": {}}
+    domain = tree.tightest(positions)
+    owners = [*(at[positions] for at in tree.domain_at), positions]
+    span = {name: len(np.unique(owner)) for name, owner in zip(names, owners, strict=True)}
+    return {
+        "nodes": len(np.unique(positions)),
+        "domain": () if domain == ROOT else tree.path(domain),
+        "span": span,
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -1,0 +1,165 @@
+"""The report of a run over time on a terminal: what ran on what, who waited how long, and where jobs lay."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.report.layout import plain_table, section
+from closeby.report.simulation_report import RefusalEntry, SimulationReport
+from closeby.report.words import plural, time_text
+
+#: Reasons that a table lists.
+_REASONS = 5
+#: Heights of the queue and of use over time.
+_BARS = " ▁▂▃▄▅▆▇█"
+_WIDTH = 64
+
+
+def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
+    """All sections that have something to say."""
+    yield _what_ran(report)
+    yield _what_came_of_it(report)
+    yield section("Waiting, by size of job", _delays(report.measures))
+    yield section("Use of the GPUs", _use(report))
+    levels = report.measures["levels"]
+    if any(level["span"] is not None for level in levels):
+        yield section("Where jobs lay", _places(levels))
+    if report.refusals:
+        yield section("Never started", Group(*_never(report.refusals)))
+    for notice in report.notices:
+        yield Text(f"\nnote: {notice}", style="dim")
+
+
+def _what_ran(report: SimulationReport) -> Text:
+    workload, cluster, policy = report.workload, report.cluster, report.policy
+    text = Text.assemble(
+        f"{plural(workload.jobs, 'job')} of ",
+        (workload.name, "bold"),
+        f" on {cluster.name}: {plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}",
+    )
+    above = [plural(level.domains, level.name) for level in reversed(cluster.levels[:-1])]
+    if above:
+        text.append(f" in {', '.join(above)}")
+    if cluster.held_gpus:
+        text.append(f" (and {cluster.held_gpus:,} that other pods hold)")
+    details = []
+    if workload.load is not None:
+        details.append(f"load {workload.load:g}")
+    if workload.seed is not None:
+        details.append(f"seed {workload.seed}")
+    details.append(f"configuration {policy.name}")
+    asked = [f"{what} {level}" for what in ("required", "preferred") if (level := getattr(policy, what))]
+    if asked:
+        details.append(f"jobs of several pods: {' and '.join(asked)}")
+    return text.append(f"\n{', '.join(details)}", style="dim")
+
+
+def _what_came_of_it(report: SimulationReport) -> Text:
+    summary = report.summary
+    done = summary.ended == summary.jobs
+    text = Text()
+    text.append(
+        f"Ended {summary.ended:,} of {plural(summary.jobs, 'job')}",
+        style=f"bold {'green' if done else 'yellow'}",
+    )
+    text.append(f" in {time_text(summary.until)} of virtual time")
+    rest = (
+        (summary.running, "still running"),
+        (summary.waiting, "waiting"),
+        (summary.impossible, "too large for the cluster"),
+        (summary.to_come, "not submitted yet"),
+    )
+    told = [f"{count:,} {what}" for count, what in rest if count]
+    return text.append(f"; {', '.join(told)}." if told else ".")
+
+
+def _delays(measures: Mapping[str, Any]) -> Table:
+    times = ("mean", "p50", "p95", "p99")
+    table = plain_table("GPUs", "jobs", "not started", *times, right=("jobs", "not started", *times))
+    for delay in measures["delays"]:
+        if delay["jobs"]:
+            values = [time_text(delay[time]) for time in times]
+            table.add_row(delay["size"], f"{delay['jobs']:,}", f"{delay['unstarted'] or ''}", *values)
+    return table
+
+
+def _use(report: SimulationReport) -> RenderableType:
+    measures, samples = report.measures, report.samples
+    window = measures["window"]
+    lines = [
+        Text(
+            f"utilisation {_percent(measures['utilisation'])}, goodput {_percent(measures['goodput'])}, "
+            f"over the {time_text(window['end'] - window['begin'])} in which jobs came or waited"
+        )
+    ]
+    if len(samples.times) > 1 and report.cluster.gpus:
+        use = [busy / report.cluster.gpus for busy in samples.busy_gpus]
+        most = max(samples.queued_gpus)
+        lines.append(_curve("in use", samples.times, use))
+        if most:
+            queue = [queued / most for queued in samples.queued_gpus]
+            lines.append(_curve("asked for", samples.times, queue))
+            lines.append(
+                Text(f"{'':10}at most {plural(most, 'GPU')} asked for by {_deepest(report)}", style="dim")
+            )
+    return Group(*lines)
+
+
+def _deepest(report: SimulationReport) -> str:
+    return f"jobs that wait, {plural(max(report.samples.queued_jobs), 'job')} at most"
+
+
+def _curve(name: str, times: Sequence[float], shares: Sequence[float]) -> Text:
+    """A line of bars: the greatest value in each of equal spans of time."""
+    first, span = times[0], (times[-1] - times[0]) or 1.0
+    heights = [0.0] * _WIDTH
+    last = 0.0
+    column = 0
+    for time, share in zip(times, shares, strict=True):
+        here = min(int((time - first) / span * _WIDTH), _WIDTH - 1)
+        while column < here:
+            column += 1
+            heights[column] = last
+        heights[here] = max(heights[here], share)
+        last = share
+    top = len(_BARS) - 1
+    bars = "".join(_BARS[min(top, max(round(share * top), 1 if share > 0 else 0))] for share in heights)
+    return Text.assemble((f"{name:10}", "dim"), (bars, "cyan"))
+
+
+def _places(levels: Sequence[Mapping[str, Any]]) -> RenderableType:
+    columns = ("span", "excess span", "greatest", "of large jobs")
+    table = plain_table("level", *columns, right=columns)
+    for level in levels:
+        name = "node" if level["level"] == "hostname" else level["level"]
+        keys = ("span", "excessSpan", "greatestExcessSpan", "weightedExcessSpan")
+        table.add_row(name, *("–" if level[key] is None else f"{level[key]:.2f}" for key in keys))
+    note = Text(
+        "span: domains that a job lies in; excess: over the fewest that could hold it, 1 is ideal; "
+        "of large jobs: those larger than a node, weighted by GPU-time",
+        style="dim",
+    )
+    return Group(table, note)
+
+
+def _never(refusals: Sequence[RefusalEntry]) -> Iterator[RenderableType]:
+    for refusal in refusals[:_REASONS]:
+        count = plural(refusal.jobs, "job")
+        size = (
+            f"of up to {plural(refusal.largest_gpus, 'GPU')}"
+            if refusal.jobs > 1
+            else (f"of {plural(refusal.largest_gpus, 'GPU')}")
+        )
+        yield Text.assemble(("✗ ", "red"), (f"{count} {size}", "bold"), (f"  {refusal.example}", "dim"))
+        yield Padding(Text(refusal.message), (0, 0, 0, 4))
+    left = sum(refusal.jobs for refusal in refusals[_REASONS:])
+    if left:
+        yield Text(f"and {plural(left, 'job')} for other reasons (-o json lists them)", style="dim")
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.1f} %"

@@ -1,0 +1,45 @@
+"""From the history of a run to its measures: the one place where the two meet."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.quality.columns import RunColumns
+from closeby.quality.summary import Measures, summarise
+from closeby.simulator.replay.history import Floats, History
+
+
+def measure(history: History, *, unconstrained: Floats | None = None) -> Measures:
+    """All measures of a run. Jobs that no empty cluster of this size could hold do not count.
+
+    ``unconstrained`` is what the same jobs waited in a run without topology constraints, shape (J,).
+    """
+    counted = counted_jobs(history)
+    waited = None if unconstrained is None else unconstrained[counted]
+    return summarise(columns_of(history), unconstrained=waited)
+
+
+def counted_jobs(history: History) -> NDArray[np.bool_]:
+    """Jobs that the measures count; shape (J,)."""
+    counted = np.ones(len(history.jobs), dtype=np.bool_)
+    counted[list(history.impossible)] = False
+    return counted
+
+
+def columns_of(history: History) -> RunColumns:
+    """The jobs that count, in the columns that measures are worked out from."""
+    jobs, counted = history.jobs, counted_jobs(history)
+    # A job that does not count was never started, so that it has no slots to leave out.
+    held = np.diff(history.offsets)[counted]
+    return RunColumns(
+        tree=history.tree,
+        node_gpus=history.node_gpus,
+        pods=jobs.pods[counted],
+        gpus=jobs.gpus[counted],
+        priorities=jobs.priorities[counted],
+        submitted=jobs.submitted[counted],
+        started=history.started[counted],
+        ended=history.ended[counted],
+        offsets=np.concatenate(([0], np.cumsum(held))).astype(np.intp),
+        slots=history.slots,
+        until=history.until,
+    )
