@@ -8,6 +8,29 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+class CallGraph(Struct, frozen=True, kw_only=True):
+    """An application whose workloads call each other. W workloads; equal applications share one graph."""
+
+    #: Unique names, fit for labels; length W.
+    workloads: tuple[str, ...]
+    #: Pods of each workload; length W. A job's pods are those of the first workload, then of the second, ...
+    replicas: tuple[int, ...]
+    #: Who calls whom, by index: caller, callee.
+    calls: tuple[tuple[int, int], ...]
+    #: What each pod asks for, in thousandths of a core; length W.
+    cpu: tuple[int, ...]
+
+    @property
+    def pods(self) -> int:
+        """Pods of the whole application."""
+        return sum(self.replicas)
+
+    @property
+    def cores(self) -> float:
+        """Cores of the whole application."""
+        return sum(count * cpu for count, cpu in zip(self.replicas, self.cpu, strict=True)) / 1000
+
+
 class Jobs(Struct, frozen=True, kw_only=True, eq=False):
     """J jobs. A job is a gang of equal pods that start together, run for a while and end together."""
 
@@ -24,6 +47,8 @@ class Jobs(Struct, frozen=True, kw_only=True, eq=False):
     priorities: Ints
     #: What a job is, such as ``pretrain``; empty where unknown; length J.
     kinds: tuple[str, ...]
+    #: The application that a job is, None for a gang of equal pods; length J, or empty when none is one.
+    graphs: tuple[CallGraph | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)

@@ -1,0 +1,256 @@
+"""Workloads as CSV files: one job a line, with a header.
+
+Columns are ``name``, ``submitted`` and ``duration`` in seconds, ``pods``, ``gpus`` of each pod, ``priority``
+and ``kind``; the last two may be left out, and other columns are ignored with a notice. The job traces of
+AcmeTrace (``trace_seren.csv``, ``trace_kalos.csv``) are read as published too: ``job_id``, ``submit_time``,
+``duration``, ``gpu_num``, ``type``; a job of more than 8 GPUs becomes one pod a host of 8.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.sampling import GPUS_PER_HOST
+
+COLUMNS: Final = ("name", "submitted", "duration", "pods", "gpus", "priority", "kind")
+_OPTIONAL: Final = ("priority", "kind")
+#: AcmeTrace's columns that are read.
+_ACME: Final = ("job_id", "submit_time", "duration", "gpu_num", "type")
+#: Faults that are listed; a file of another kind would have one on every line.
+_MOST_FAULTS: Final = 20
+_MOST_PODS: Final = 1_000_000
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """What is wrong with one line of a trace."""
+
+    #: Line of the file, counted from 1; 0 when the whole file is meant.
+    line: int
+    #: Name of the column, empty when the line is meant.
+    field: str = ""
+    message: str
+    remedy: str = ""
+
+    def sentence(self, path: str) -> str:
+        """``trace.csv:3: duration: must be …; write …``."""
+        place = f"{path}:{self.line}" if self.line else path
+        said = f"{self.message}; {self.remedy}" if self.remedy else self.message
+        return f"{place}: {self.field}: {said}" if self.field else f"{place}: {said}"
+
+
+class Trace(Struct, frozen=True, kw_only=True, eq=False):
+    """What a trace file holds. ``jobs`` is None when it has faults."""
+
+    jobs: Jobs | None
+    faults: tuple[Fault, ...] = ()
+    #: What was left aside, for people.
+    notices: tuple[str, ...] = ()
+
+
+class _Job(Struct, frozen=True):
+    name: str
+    submitted: float
+    duration: float
+    pods: int
+    gpus: int
+    priority: int
+    kind: str
+
+
+class _FieldError(Exception):
+    """A field can't be read."""
+
+    def __init__(self, field: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.field = field
+        self.message = message
+        self.remedy = remedy
+
+
+def read_trace(path: str | Path) -> Trace:
+    """The jobs of a CSV file, in the order in which they were submitted.
+
+    Times are seconds since the workload's beginning. Where they are dates, it begins with the first job.
+    """
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            return _read(csv.reader(file, strict=True))
+    except OSError as error:
+        return _unusable(f"can't be read: {error.strerror or error}", "check the path")
+    except UnicodeDecodeError as error:
+        return _unusable(f"is not UTF-8 (byte {error.start})", "save it as UTF-8")
+
+
+def write_trace(path: str | Path, jobs: Jobs) -> None:
+    """Writes jobs so that ``read_trace`` gives the same ones; applications' graphs are not kept.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    columns = (
+        jobs.names,
+        [repr(time) for time in jobs.submitted.tolist()],
+        [repr(time) for time in jobs.durations.tolist()],
+        jobs.pods.tolist(),
+        jobs.gpus.tolist(),
+        jobs.priorities.tolist(),
+        jobs.kinds,
+    )
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(zip(*columns, strict=True))
+
+
+def _read(rows: Iterator[list[str]]) -> Trace:
+    header = next(rows, [])
+    names = [name.strip() for name in header]
+    if len(set(names)) < len(names):
+        return _unusable("names a column twice", "keep one of them", line=1)
+    if all(name in names for name in _ACME[:-1]):
+        known: tuple[str, ...] = _ACME
+        jobs, faults, skipped = _all(rows, names, _read_acme)
+    elif all(name in names for name in COLUMNS if name not in _OPTIONAL):
+        known = COLUMNS
+        jobs, faults, skipped = _all(rows, names, _read_own)
+    else:
+        lacking = [name for name in COLUMNS if name not in names and name not in _OPTIONAL]
+        return _unusable(f"lacks {', '.join(lacking)}", f"begin the file with {','.join(COLUMNS)}", line=1)
+    extra = [name for name in names if name not in known]
+    notices = []
+    if extra:
+        notices.append(f"columns that are not read: {', '.join(extra)}")
+    if skipped:
+        notices.append(f"{skipped} jobs without GPUs are left out")
+    if not jobs and not faults:
+        return _unusable("has no jobs", "check that it is the right file")
+    if faults:
+        return Trace(jobs=None, faults=tuple(faults), notices=tuple(notices))
+    return Trace(jobs=_in_columns(jobs), notices=tuple(notices))
+
+
+def _all(
+    rows: Iterator[list[str]], names: Sequence[str], read: Callable[[Mapping[str, str]], _Job | None]
+) -> tuple[list[_Job], list[Fault], int]:
+    """Jobs, faults, and how many jobs have no GPUs to ask for."""
+    jobs: list[_Job] = []
+    faults: list[Fault] = []
+    skipped = 0
+    seen: dict[str, int] = {}
+    line = 1
+    while len(faults) < _MOST_FAULTS:
+        line += 1
+        try:
+            row = next(rows, None)
+            if row is None:
+                break
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise _FieldError("", f"has {len(row)} fields, but the header {len(names)}", "quote commas")
+            job = read(dict(zip(names, row, strict=True)))
+            if job is None:
+                skipped += 1
+                continue
+            if seen.setdefault(job.name, line) != line:
+                raise _FieldError("name", f"{job.name} is the job of line {seen[job.name]} too", "rename one")
+        except _FieldError as wrong:
+            faults.append(Fault(line=line, field=wrong.field, message=wrong.message, remedy=wrong.remedy))
+        except csv.Error as error:
+            faults.append(Fault(line=line, message=f"is not CSV: {error}", remedy="check the quotes"))
+            break
+        else:
+            jobs.append(job)
+    return jobs, faults, skipped
+
+
+def _read_own(row: Mapping[str, str]) -> _Job:
+    return _Job(
+        name=_name(row, "name"),
+        submitted=_seconds(row, "submitted"),
+        duration=_seconds(row, "duration"),
+        pods=_whole(row, "pods", least=1, most=_MOST_PODS),
+        gpus=_whole(row, "gpus", least=0, most=_MOST_PODS),
+        priority=_whole(row, "priority", least=-(2**31), most=2**31 - 1) if row.get("priority") else 0,
+        kind=row.get("kind", "").strip(),
+    )
+
+
+def _read_acme(row: Mapping[str, str]) -> _Job | None:
+    gpus = _whole(row, "gpu_num", least=0, most=_MOST_PODS)
+    if not gpus:
+        return None
+    text = row["submit_time"].strip()
+    try:
+        submitted = datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise _FieldError(
+            "submit_time", f"{text!r} is no time", "write it like 2023-03-01 00:18:22+08:00"
+        ) from None
+    return _Job(
+        name=_name(row, "job_id"),
+        submitted=submitted,
+        duration=_seconds(row, "duration"),
+        pods=-(-gpus // GPUS_PER_HOST),
+        gpus=min(gpus, GPUS_PER_HOST),
+        priority=0,
+        kind=row.get("type", "").strip().lower(),
+    )
+
+
+def _name(row: Mapping[str, str], field: str) -> str:
+    name = row[field].strip()
+    if not _NAME.fullmatch(name):
+        remedy = "write up to 52 of a-z, 0-9 and -, as names of Kubernetes objects are"
+        raise _FieldError(field, f"{name!r} is no name", remedy)
+    return name
+
+
+def _seconds(row: Mapping[str, str], field: str) -> float:
+    text = row[field].strip()
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise _FieldError(field, f"{text!r} is no time", "write seconds, 0 or more, like 90 or 1.5")
+    return value
+
+
+def _whole(row: Mapping[str, str], field: str, *, least: int, most: int) -> int:
+    text = row[field].strip()
+    try:
+        value = int(text)
+    except ValueError:
+        value = most + 1
+    if not least <= value <= most:
+        raise _FieldError(field, f"{text!r} is no number of {least} to {most}", "write a whole number")
+    return value
+
+
+def _in_columns(jobs: list[_Job]) -> Jobs:
+    jobs.sort(key=lambda job: job.submitted)
+    submitted = np.array([job.submitted for job in jobs], dtype=np.float64)
+    return Jobs(
+        names=tuple(job.name for job in jobs),
+        # A trace of dates would begin half a century late.
+        submitted=submitted - submitted[0] if submitted[0] > 1e9 else submitted,
+        durations=np.array([job.duration for job in jobs], dtype=np.float64),
+        pods=np.array([job.pods for job in jobs], dtype=np.int64),
+        gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
+        priorities=np.array([job.priority for job in jobs], dtype=np.int64),
+        kinds=tuple(job.kind for job in jobs),
+    )
+
+
+def _unusable(message: str, remedy: str, line: int = 0) -> Trace:
+    return Trace(jobs=None, faults=(Fault(line=line, message=message, remedy=remedy),))

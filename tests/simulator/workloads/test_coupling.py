@@ -1,0 +1,41 @@
+"""Run times by size: both margins are kept, and each size has its share of GPU time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from closeby.simulator.workloads.coupling import Target, coupled, run_time_means
+
+
+def test_two_sizes_and_two_run_times() -> None:
+    """Half the jobs run 1 s, half 1.44 s (2 s at most, log-linear); small and large jobs in equal number.
+
+    The large ones (3 GPUs) take three quarters of the GPU time: so all run equally long.
+    """
+    target = Target(
+        rows=np.array([0.5, 0.5]),
+        gpus=np.array([1.0, 3.0]),
+        gpu_time=np.array([1.0, 3.0]),
+        columns=np.array([0.5, 0.5]),
+    )
+    joint, tilts = coupled(target)
+    assert joint == pytest.approx(np.full((2, 2), 0.25))
+    assert tilts == pytest.approx([0, 0], abs=1e-9)
+
+
+@given(
+    st.lists(st.floats(0.05, 1.0), min_size=2, max_size=6),
+    st.lists(st.floats(0.02, 1.0), min_size=6, max_size=16),
+    st.lists(st.floats(0.7, 1.4), min_size=6, max_size=6),
+)
+def test_margins_and_gpu_time_are_met(rows: list[float], columns: list[float], longer: list[float]) -> None:
+    """For any shares, and sizes whose jobs run 0.7 to 1.4 times as long as others."""
+    share, times = np.array(rows) / sum(rows), np.array(columns) / sum(columns)
+    gpus = np.array([2.0**power for power in range(len(rows))])
+    gpu_time = share * gpus * np.array(longer[: len(rows)])
+    joint, _ = coupled(Target(rows=share, gpus=gpus, gpu_time=gpu_time, columns=times))
+    assert joint.sum(axis=1) == pytest.approx(share, abs=1e-6)
+    assert joint.sum(axis=0) == pytest.approx(times, abs=1e-6)
+    got = joint @ run_time_means(len(columns)) * gpus
+    assert got / got.sum() == pytest.approx(gpu_time / gpu_time.sum(), abs=1e-4)

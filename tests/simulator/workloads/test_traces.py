@@ -1,0 +1,105 @@
+"""Traces are read as they were written; what is wrong is said with its line, field and remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from closeby.simulator.workloads.generating import generate
+from closeby.simulator.workloads.traces import Trace, read_trace, write_trace
+
+HEADER = "name,submitted,duration,pods,gpus,priority,kind\n"
+
+
+def read(tmp_path: Path, text: str) -> Trace:
+    path = tmp_path / "trace.csv"
+    path.write_text(text, encoding="utf-8")
+    return read_trace(path)
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    trace = read(tmp_path, text)
+    assert trace.jobs is None
+    return [fault.sentence("trace.csv") for fault in trace.faults]
+
+
+def test_a_written_trace_is_read_as_it_was(tmp_path: Path) -> None:
+    jobs = generate("seren", jobs=300, load=0.85, capacity=6776, seed=1)
+    write_trace(tmp_path / "trace.csv", jobs)
+    trace = read_trace(tmp_path / "trace.csv")
+    assert trace.jobs is not None and trace.faults == () and trace.notices == ()
+    for field in ("submitted", "durations", "pods", "gpus", "priorities"):
+        assert (getattr(trace.jobs, field) == getattr(jobs, field)).all()
+    assert (trace.jobs.names, trace.jobs.kinds) == (jobs.names, jobs.kinds)
+
+
+def test_jobs_are_put_in_order_and_other_columns_left_aside(tmp_path: Path) -> None:
+    trace = read(
+        tmp_path, "user,pods,name,gpus,submitted,duration\nu1,4,late,8,60,3.5\n\nu2,1,early,1,10.5,60\n"
+    )
+    assert trace.jobs is not None
+    assert trace.notices == ("columns that are not read: user",)
+    assert trace.jobs.names == ("early", "late")
+    assert trace.jobs.submitted.tolist() == [10.5, 60.0]
+    assert trace.jobs.sizes.tolist() == [1, 32]
+    assert trace.jobs.priorities.tolist() == [0, 0]
+    assert trace.jobs.kinds == ("", "")
+
+
+def test_acme_traces_are_read_as_published(tmp_path: Path) -> None:
+    """Columns of trace_seren.csv; jobs without GPUs are left out."""
+    trace = read(
+        tmp_path,
+        "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+        "102,u1,3,20,128,Other,FAILED,2023-03-01 00:18:22+08:00,,,117,32,936.0\n"
+        "103,u1,1,0,16,Eval,COMPLETED,2023-03-01 00:18:22+08:00,,,10,0,0\n"
+        "101,u2,1,4,64,Pretrain,COMPLETED,2023-02-28 16:18:20+00:00,,,2693,13,10772.0\n",
+    )
+    assert trace.jobs is not None
+    assert trace.jobs.names == ("101", "102")
+    assert trace.jobs.submitted.tolist() == [0.0, 2.0]
+    assert (trace.jobs.pods.tolist(), trace.jobs.gpus.tolist()) == ([1, 3], [4, 8])
+    assert trace.jobs.kinds == ("pretrain", "other")
+    assert trace.notices[1] == "1 jobs without GPUs are left out"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("a,x,1,1,1,0,", "trace.csv:3: submitted: 'x' is no time; write seconds, 0 or more, like 90 or 1.5"),
+        ("a,1,-1,1,1,0,", "trace.csv:3: duration: '-1' is no time; write seconds, 0 or more, like 90 or 1.5"),
+        (
+            "a,1,nan,1,1,0,",
+            "trace.csv:3: duration: 'nan' is no time; write seconds, 0 or more, like 90 or 1.5",
+        ),
+        ("a,1,1,0,1,0,", "trace.csv:3: pods: '0' is no number of 1 to 1000000; write a whole number"),
+        ("a,1,1,1,1.5,0,", "trace.csv:3: gpus: '1.5' is no number of 0 to 1000000; write a whole number"),
+        ("a,1,1,1,1,high,", "trace.csv:3: priority: 'high' is no number of"),
+        ("A_b,1,1,1,1,0,", "trace.csv:3: name: 'A_b' is no name; write up to 52 of a-z, 0-9 and -"),
+        ("first,1,1,1,1,0,", "trace.csv:3: name: first is the job of line 2 too; rename one"),
+        ("a,1,1,1", "trace.csv:3: has 4 fields, but the header 7; quote commas"),
+        ('a,"1"x,1,1,1,0,', "trace.csv:3: is not CSV: "),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path: Path, row: str, said: str) -> None:
+    (found,) = faults(tmp_path, f"{HEADER}first,0,1,1,1,0,\n{row}\n")
+    assert found.startswith(said)
+
+
+def test_all_faults_are_named_but_not_without_end(tmp_path: Path) -> None:
+    assert len(faults(tmp_path, HEADER + "a,x,1,1,1,0,\nb,1,y,1,1,0,\n")) == 2
+    assert len(faults(tmp_path, HEADER + "a,x,1,1,1,0,\n" * 1000)) == 20
+
+
+def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
+    (lacking,) = faults(tmp_path, "")
+    assert lacking == (
+        "trace.csv:1: lacks name, submitted, duration, pods, gpus; "
+        "begin the file with name,submitted,duration,pods,gpus,priority,kind"
+    )
+    assert faults(tmp_path, HEADER) == ["trace.csv: has no jobs; check that it is the right file"]
+    assert faults(tmp_path, "name,name\n") == ["trace.csv:1: names a column twice; keep one of them"]
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert read_trace(binary).faults[0].message == "is not UTF-8 (byte 0)"
+    assert "No such file" in read_trace(tmp_path / "none.csv").faults[0].message
+    assert "Is a directory" in read_trace(tmp_path).faults[0].message
