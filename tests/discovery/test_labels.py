@@ -124,3 +124,14 @@ def test_presets_are_listed() -> None:
     result = closeby("discover", "labels", "--preset", "list")
     assert result.exit_code == 0
     assert "fabric.topograph.run/tier-N" in result.stdout
+
+
+def test_files_or_a_cluster(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text(json.dumps(manifest("n", {NET + "block": "b1"})))
+    both = closeby("discover", "labels", "-f", nodes, "--context", "other")
+    assert both.exit_code == 2
+    assert "-f reads files, --kubeconfig and --context a cluster" in both.stderr
+    none = closeby("discover", "labels", "--kubeconfig", tmp_path / "missing")
+    assert none.exit_code == 2
+    assert "or read manifests: -f PATH" in none.stderr

@@ -184,3 +184,33 @@ def test_who_may_not_label_nodes_is_told(control_plane: ControlPlane, tmp_path: 
             assert done.stderr.endswith("; let this user list and patch nodes\n")
 
     asyncio.run(run())
+
+
+def test_labels_of_a_cluster_are_read_and_written_under_other_keys(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """No -f: the nodes as they are now."""
+    layers = [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)]
+
+    async def run() -> None:
+        name = unique("eks")
+        made = node(name, labels={key: f"nn-{place}" for place, key in enumerate(layers)})
+        async with Api(control_plane.access()) as api, joined(api, [made]):
+            program = [sys.executable, "-m", "closeby", "discover", "labels", "--preset", "eks"]
+            more = ["--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]
+
+            async def discover(*arguments: str) -> Any:
+                command = [*program, *more, *arguments]
+                done = await asyncio.to_thread(
+                    subprocess.run, command, capture_output=True, text=True, timeout=60, check=False
+                )
+                assert done.returncode == 0, done.stderr
+                return json.loads(done.stdout)["nodes"][name]
+
+            assert (await discover())["path"] == ["nn-2", "nn-1", "nn-0"]
+            await discover("--apply", "--labels", "example.com/leaf,example.com/spine")
+            labels = (await api.get(f"/api/v1/nodes/{name}"))["metadata"]["labels"]
+            assert (labels["example.com/leaf"], labels["example.com/spine"]) == ("nn-2", "nn-1")
+            assert labels[layers[0]] == "nn-0"
+
+    asyncio.run(run())

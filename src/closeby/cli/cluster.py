@@ -16,10 +16,11 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
 from closeby.kube.scheduler.live import DEFAULT_NAME
-from closeby.kube.state.reading import WholeCluster, read_cluster
+from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
 from closeby.kube.state.recorded import read_recorded
 from closeby.kube.watch.collector import settle
 from closeby.kube.watch.resources import PODS
+from closeby.objects.manifests import Manifests
 from closeby.objects.recorded import Recorded
 from closeby.report.subjects import POD, Subject
 from closeby.report.words import harmless
@@ -92,6 +93,25 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
         scheduler_name=sources.scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
     )
     return inputs, ReadCluster(connection, whole)
+
+
+def read_live_nodes(kubeconfig: str | None, context: str | None) -> Manifests:
+    """The nodes of the cluster that the options name, which takes no right but to list them.
+
+    Raises:
+        Unusable: there is none, or it can't be read.
+    """
+    connection = connect(kubeconfig, context)
+    if isinstance(connection, Fault):
+        raise Unusable(str(connection), "or read manifests: -f PATH")
+    progress = Progress(sys.stderr)
+    try:
+        nodes = _with_transport(connection, lambda transport: read_nodes(transport, progress.tell))
+    finally:
+        progress.clear()
+    if isinstance(nodes, Fault):
+        raise Unusable(str(nodes))
+    return nodes
 
 
 def _with_transport(connection: Connection, ask: Callable[[Transport], Coroutine[Any, Any, T]]) -> T:

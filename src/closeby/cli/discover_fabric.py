@@ -65,7 +65,7 @@ def command(
       closeby discover ibnetdiscover plane-1.txt plane-2.txt --map names.txt -o labels
       closeby discover ibnetdiscover --apply --watch 300
     """
-    from closeby.cli.discover_output import publish
+    from closeby.cli.discover_publish import publish
     from closeby.discovery.fabric_findings import fabric_findings, read_scans
 
     if chosen.watch is not None and _STDIN in files:

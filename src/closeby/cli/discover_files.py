@@ -117,7 +117,8 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
     "paths",
     metavar="PATH",
     multiple=True,
-    help="A file or folder of manifests with nodes, or - for standard input. May be repeated.",
+    help="A file or folder of manifests with nodes, or - for standard input. May be repeated.  "
+    "[default: the live cluster]",
 )
 @click.option(
     "--preset",
@@ -127,17 +128,18 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
 @click.option("--key", "own", metavar="KEY,KEY", help="Labels of no known family, closest first.")
 @discovers
 def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chosen: Chosen) -> None:
-    """Find out where nodes lie from labels of one family.
+    """Find out where nodes lie from labels of one family, of the nodes of the live cluster or of manifests.
 
     Families are never mixed, since some use one word for different things. Labels keep their keys; with
     --labels they are written under others.
 
     \b
     Examples:
+      closeby discover labels --preset eks
       kubectl get nodes -o yaml | closeby discover labels -f - --preset eks
       closeby discover labels -f nodes.yaml --key example.com/rack,example.com/row -o topology
     """
-    from closeby.cli.discover_output import publish
+    from closeby.cli.discover_publish import publish
     from closeby.discovery.labels import PRESETS, family_of, read_labels
     from closeby.objects.decoding.label_keys import is_label_key
 
@@ -146,8 +148,8 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
             tiers = (f"{one.tiers}N",) if one.tiers else ()
             click.echo(f"{one.name}: {', '.join((*one.labels, *tiers))}")
         return
-    if not paths:
-        raise click.UsageError("give the nodes with -f PATH, as `kubectl get nodes -o yaml` prints them")
+    if paths and not chosen.apply and (chosen.kubeconfig is not None or chosen.context is not None):
+        raise click.UsageError("-f reads files, --kubeconfig and --context a cluster: give one of them")
     if preset is not None and own is not None:
         raise click.UsageError("--preset and --key both say which labels: give one of them")
     if preset is not None and preset not in PRESETS:
@@ -163,21 +165,30 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
         family = family_of(keys)
     if chosen.watch is not None and _STDIN in paths:
         raise click.UsageError("standard input can be read once: --watch needs files")
-    nodes = _nodes(paths)
+    nodes = _nodes(paths, chosen)
     own_keys = read_labels(nodes, family).keys if chosen.keys is None else chosen.keys
 
     def discover(keys: tuple[str, ...] | None) -> Findings:
-        return read_labels(nodes if chosen.watch is None else _nodes(paths), family, keys).findings
+        return read_labels(nodes if chosen.watch is None else _nodes(paths, chosen), family, keys).findings
 
     publish(discover, chosen._replace(keys=own_keys))
 
 
-def _nodes(paths: Sequence[str]) -> tuple[Node, ...]:
-    """The nodes in manifests.
+def _nodes(paths: Sequence[str], chosen: Chosen) -> tuple[Node, ...]:
+    """The nodes in manifests; without paths those of the live cluster.
 
     Raises:
-        Unusable: a document can't be read, or there is no node.
+        Unusable: a document or the cluster can't be read, or there is no node.
     """
+    if not paths:
+        from closeby.cli.cluster import read_live_nodes
+
+        live = read_live_nodes(chosen.kubeconfig, chosen.context)
+        for notice in live.notices:
+            click.echo(f"note: {notice.object}: {notice.sentence()}", err=True)
+        if not live.nodes:
+            raise Unusable("the cluster has no node")
+        return live.nodes
     from closeby.objects.manifests import read_manifests
 
     manifests = read_manifests(paths)
@@ -189,7 +200,7 @@ def _nodes(paths: Sequence[str]) -> tuple[Node, ...]:
 
 
 def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen) -> None:
-    from closeby.cli.discover_output import publish
+    from closeby.cli.discover_publish import publish
     from closeby.discovery.places import read_names
 
     if chosen.watch is not None and file == _STDIN:

@@ -1,4 +1,4 @@
-"""What becomes of findings: they are printed, or written to the nodes of the cluster."""
+"""Reading a source of `closeby discover`, and printing what it found."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
@@ -7,7 +7,7 @@ import click
 
 from closeby.cli.discover_options import EXCHANGED, Chosen
 from closeby.cli.inputs import Unusable
-from closeby.discovery.assembling import ALL_LEVELS, level_keys, topology_manifests
+from closeby.discovery.assembling import level_keys, topology_manifests
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import node_manifests
 from closeby.discovery.unreadable import UnreadableError
@@ -19,22 +19,6 @@ T = TypeVar("T")
 
 #: Reads a source. It is given the label keys that somebody chose, closest first, or None.
 Discover = Callable[[tuple[str, ...] | None], Findings]
-
-
-def publish(discover: Discover, chosen: Chosen) -> None:
-    """Does with a source's findings what the options say. ``discover`` is called once, or in every round.
-
-    Raises:
-        Unusable: the source can't be read, holds no node, or the cluster can't be written to.
-    """
-    if chosen.apply:
-        from closeby.cli.discover_apply import apply
-
-        apply(click.get_current_context().info_name or "", discover, chosen)
-        return
-    # A file of another tool takes all levels, whatever nodes can be labelled with.
-    keys = ALL_LEVELS if chosen.output in EXCHANGED else chosen.keys
-    show(read(lambda: discover(keys)), chosen)
 
 
 def read(source: Callable[[], T]) -> T:

@@ -77,6 +77,19 @@ async def read_cluster(
     return reader.whole(kinds, tuple(skipped))
 
 
+async def read_nodes(
+    transport: Transport, progress: Callable[[int], None] = lambda objects: None
+) -> Manifests | Fault:
+    """All nodes and nothing else."""
+    reader = _Reader(transport, progress)
+    error = await reader.read(NODES)
+    if error is None:
+        return reader.whole((NODES,), ()).manifests
+    if error.code == _FORBIDDEN:
+        return Fault(f"{NODES.plural} can't be listed: {error}", "let this user list nodes")
+    return _unreachable(transport, error)
+
+
 class _Reader:
     """What was read so far, by kind and key."""
 
