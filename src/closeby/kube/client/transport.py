@@ -35,6 +35,7 @@ from closeby.kube.client.faults import Fault
 from closeby.kube.client.sockets import Sockets
 
 JSON: Final = "application/json"
+JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"

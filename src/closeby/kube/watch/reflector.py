@@ -44,6 +44,8 @@ class Watching(Struct, frozen=True, kw_only=True):
     #: Which objects, as in ``kubectl get --selector`` and ``--field-selector``; empty for all.
     labels: str = ""
     fields: str = ""
+    #: Where; empty for everywhere.
+    namespace: str = ""
     #: The server is asked to end a watch after a time between these, so that not all watches end at once.
     lifetime: tuple[float, float] = (300.0, 600.0)
     #: A watch on which nothing comes for so long is dead: the server sends a bookmark every minute or so.
@@ -80,6 +82,7 @@ class Reflector:
         self._known: dict[str, tuple[str, str]] = {}
         self._version = ""
         self._troubled = False
+        self._path = resource.collection(watching.namespace)
         selectors = (("labelSelector", watching.labels), ("fieldSelector", watching.fields))
         self._selection = {key: value for key, value in selectors if value}
 
@@ -130,7 +133,7 @@ class Reflector:
         limit = {"limit": str(self._watching.page)}
         query = self._selection | limit
         while True:
-            body = await self._transport.get(self.resource.collection(), query)
+            body = await self._transport.get(self._path, query)
             if isinstance(body, ApiError):
                 if body.expired and "continue" in query:
                     # The server has forgotten the version that the pages are of: all at once, then.
@@ -196,9 +199,8 @@ class Reflector:
             "timeoutSeconds": str(round(self._chance.uniform(*self._watching.lifetime))),
         }
         splitter = LineSplitter()
-        path = self.resource.collection()
         self.watches += 1
-        async with aclosing(self._transport.stream(path, query, self._watching.idle)) as chunks:
+        async with aclosing(self._transport.stream(self._path, query, self._watching.idle)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, ApiError):
                     yield chunk

@@ -50,6 +50,14 @@ LEASES: Final = Resource(
 EVENTS: Final = Resource(
     group="events.k8s.io", version="v1", kind="Event", plural="events", namespaced=True, status=False
 )
+ENDPOINT_SLICES: Final = Resource(
+    group="discovery.k8s.io",
+    version="v1",
+    kind="EndpointSlice",
+    plural="endpointslices",
+    namespaced=True,
+    status=False,
+)
 
 
 class Watched(Struct, frozen=True):

@@ -1,0 +1,88 @@
+"""Asks one peer: one connection, a few questions to warm it up, then many whose answers are timed."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from threading import Lock
+
+from closeby.agents.latency.credentials import Credentials
+from closeby.agents.latency.delays import Delays
+from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.results import Latency, latency_of
+from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, introduce, why
+from closeby.agents.troubles import Trouble
+
+#: Asks a peer how long it takes to answer.
+Probe = Callable[[Peer], Latency | Trouble]
+
+
+class TcpProbe:
+    """The agents' own way. One question at a time, one peer at a time."""
+
+    def __init__(self, name: str, credentials: Credentials, delays: Delays, limits: Limits) -> None:
+        """``name`` is the own node's."""
+        self._name = name
+        self._credentials = credentials
+        self._delays = delays
+        self._limits = limits
+        self._lock = Lock()
+        self._connected: socket.socket | None = None
+        self._closed = False
+
+    @property
+    def bytes(self) -> int:
+        """What one probe sends and receives, at most."""
+        return (self._limits.trips + self._limits.warm + 1) * TRIP
+
+    def __call__(self, peer: Peer) -> Latency | Trouble:
+        """How long the peer takes, or why that is not known."""
+        until = time.monotonic() + self._limits.within
+        try:
+            connected = socket.create_connection((peer.host, peer.port), timeout=self._limits.within)
+            self._hold(connected)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected = self._credentials.asking(connected)
+            self._hold(connected)
+            channel = Channel(connected, until)
+            introduce(channel, self._name, peer.name, self._credentials.keys()[0])
+            return self._timed(channel, peer)
+        except (OSError, EOFError, ValueError, WireError) as error:
+            return why(error)
+        finally:
+            self._let_go()
+
+    def close(self) -> None:
+        """Breaks off what is being asked, and asks nobody any more."""
+        with self._lock:
+            self._closed = True
+            if self._connected is not None:
+                with contextlib.suppress(OSError):
+                    self._connected.shutdown(socket.SHUT_RDWR)
+
+    def _timed(self, channel: Channel, peer: Peer) -> Latency | Trouble:
+        times: list[float] = []
+        try:
+            for number in range(self._limits.warm + self._limits.trips):
+                began = time.perf_counter_ns()
+                self._delays.pause(peer.zone)
+                ask(channel, number)
+                times.append((time.perf_counter_ns() - began) / 1000)
+        except TimeoutError:
+            # A far peer may not answer all of them in time; a few will do.
+            if len(times) < self._limits.warm + self._limits.least:
+                raise
+        return latency_of(times[self._limits.warm :])
+
+    def _hold(self, connected: socket.socket) -> None:
+        with self._lock:
+            self._connected = connected
+            if self._closed:
+                raise ConnectionAbortedError
+
+    def _let_go(self) -> None:
+        with self._lock:
+            if self._connected is not None:
+                self._connected.close()
+                self._connected = None

@@ -1,0 +1,201 @@
+"""How peers know each other: a shared token, certificates of one authority, both, or, told so, not at all.
+
+Files are looked at for every connection, so that a new token or certificate takes effect at once. One that
+can't be used is told, and what was there before stays in use.
+"""
+
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from closeby.agents.troubles import Say, Trouble
+
+#: The token, where it is not in a file.
+VARIABLE: Final = "CLOSEBY_AGENT_TOKEN"
+#: Characters: a shorter one could be guessed by trying.
+SHORTEST_TOKEN: Final = 16
+#: Tokens in use at the same time, while one takes the place of another.
+_MOST_TOKENS: Final = 4
+#: The name that the certificate of every agent must have (a DNS name in subjectAltName).
+PEER_NAME: Final = "closeby-agent"
+
+T = TypeVar("T")
+
+
+class TlsFiles(Struct, frozen=True, kw_only=True):
+    """PEM files: our certificate and its key, and the authority of all peers' certificates."""
+
+    certificate: str
+    key: str
+    authority: str
+    #: See ``PEER_NAME``.
+    peer_name: str = PEER_NAME
+
+
+class _Contexts(Struct, frozen=True):
+    asking: ssl.SSLContext
+    answering: ssl.SSLContext
+
+
+class Credentials:
+    """What an agent shows its peers, and what it asks of them."""
+
+    def __init__(
+        self,
+        *,
+        token_file: str | None = None,
+        token: str | None = None,
+        tls: TlsFiles | None = None,
+        say: Say,
+    ) -> None:
+        """Without token and TLS any peer is taken."""
+        self._fixed = None if token is None else parse_tokens(token, f"${VARIABLE}")
+        self._tokens = (
+            None if token_file is None else _Kept((token_file,), lambda: _read_tokens(token_file), say)
+        )
+        self._tls = tls
+        self._contexts = (
+            None
+            if tls is None
+            else _Kept((tls.certificate, tls.key, tls.authority), lambda: _contexts(tls), say)
+        )
+
+    def trouble(self) -> Trouble | None:
+        """Why they can't be used at all; None if they can."""
+        for one in (
+            self._fixed,
+            None if self._tokens is None else self._tokens.now(),
+            None if self._contexts is None else self._contexts.now(),
+        ):
+            if isinstance(one, Trouble):
+                return one
+        return None
+
+    def keys(self) -> Sequence[bytes]:
+        """The first is shown to peers, all are taken from them. One that is empty proves nothing."""
+        found = self._fixed if self._tokens is None else self._tokens.now()
+        return (b"",) if found is None or isinstance(found, Trouble) else found
+
+    def asking(self, connected: socket.socket) -> socket.socket:
+        """The asker's end, under TLS if there is any.
+
+        Raises:
+            OSError: no TLS comes about.
+        """
+        contexts = self._usable()
+        if contexts is None or self._tls is None:
+            return connected
+        return contexts.asking.wrap_socket(connected, server_hostname=self._tls.peer_name)
+
+    def answering(self, connected: socket.socket) -> socket.socket:
+        """The answerer's end, under TLS if there is any.
+
+        Raises:
+            OSError: no TLS comes about, or the asker's certificate is not an agent's.
+        """
+        contexts = self._usable()
+        if contexts is None or self._tls is None:
+            return connected
+        wrapped = contexts.answering.wrap_socket(connected, server_side=True)
+        names = (wrapped.getpeercert() or {}).get("subjectAltName", ())
+        if ("DNS", self._tls.peer_name) not in names:
+            wrapped.close()
+            raise ssl.SSLError(f"the asker's certificate has not the name {self._tls.peer_name}")
+        return wrapped
+
+    def _usable(self) -> _Contexts | None:
+        found = None if self._contexts is None else self._contexts.now()
+        if isinstance(found, Trouble):
+            raise ssl.SSLError(str(found))
+        return found
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The token in the environment; None without one."""
+    return environment.get(VARIABLE) or None
+
+
+def parse_tokens(text: str, source: str) -> tuple[bytes, ...] | Trouble:
+    """One token a line, the one to show first."""
+    found = tuple(line.strip().encode() for line in text.splitlines() if line.strip())
+    if not found:
+        return Trouble("NoToken", f"{source} holds no token; make one: openssl rand -hex 32")
+    if len(found) > _MOST_TOKENS:
+        return Trouble("NoToken", f"{source} holds {len(found)} tokens; keep at most {_MOST_TOKENS}")
+    if any(len(one) < SHORTEST_TOKEN for one in found):
+        least = f"shorter than {SHORTEST_TOKEN} characters"
+        return Trouble("NoToken", f"{source} holds a token {least}; make one: openssl rand -hex 32")
+    return found
+
+
+class _Kept(Generic[T]):
+    """What was read of files, read again when one of them has changed."""
+
+    def __init__(self, paths: Sequence[str], read: Callable[[], T | Trouble], say: Say) -> None:
+        self._paths = paths
+        self._read = read
+        self._say = say
+        # Connections are handled by threads.
+        self._lock = Lock()
+        self._stamp: object = None
+        self._value: T | Trouble = Trouble("NotRead", "nothing was read yet")
+
+    def now(self) -> T | Trouble:
+        """What is in use; a trouble only if it could never be read."""
+        with self._lock:
+            stamp = tuple(_stamp_of(path) for path in self._paths)
+            if stamp != self._stamp:
+                first, self._stamp = self._stamp is None, stamp
+                self._take(self._read(), first)
+            return self._value
+
+    def _take(self, read: T | Trouble, first: bool) -> None:
+        if not isinstance(read, Trouble):
+            self._value = read
+            if not first:
+                self._say("credentials were read anew", files=", ".join(self._paths))
+        elif isinstance(self._value, Trouble):
+            self._value = read
+        else:
+            self._say("new credentials can't be used", warning=True, error=read)
+
+
+def _stamp_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        about = Path(path).stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+def _read_tokens(path: str) -> tuple[bytes, ...] | Trouble:
+    try:
+        return parse_tokens(Path(path).read_text(), path)
+    except OSError as error:
+        return Trouble("NoToken", f"{path} can't be read: {error.strerror or error}")
+    except UnicodeDecodeError:
+        return Trouble("NoToken", f"{path} is no text; make a token: openssl rand -hex 32")
+
+
+def _contexts(files: TlsFiles) -> _Contexts | Trouble:
+    made = []
+    for role in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+        context = ssl.SSLContext(role)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(cafile=files.authority)
+            # A password would be asked for on the terminal.
+            context.load_cert_chain(files.certificate, files.key, password="")
+        except (OSError, ValueError) as error:
+            named = f"{files.certificate}, {files.key} and {files.authority}"
+            remedy = "give a certificate, its unencrypted key, and the CA's certificate, all in PEM"
+            return Trouble("TlsFailed", f"{named} can't be used: {error}; {remedy}")
+        made.append(context)
+    return _Contexts(*made)

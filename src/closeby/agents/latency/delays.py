@@ -1,0 +1,74 @@
+"""Delays that an agent adds to what it measures, for trials where the network itself can't be slowed down."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from closeby.agents.troubles import Say, Trouble
+
+_REMEDY: Final = "give ZONE=MILLISECONDS, from 0 to 10000"
+_MOST: Final = 10_000.0
+
+
+class Delays:
+    """Seconds by the peer's zone; what a file says goes before what was given otherwise."""
+
+    def __init__(self, given: Mapping[str, float], path: str | None, say: Say) -> None:
+        """``given`` in milliseconds; the file is read again with every round."""
+        self._given = given
+        self._path = path
+        self._say = say
+        self._known: Mapping[str, float] = given
+        self._told = ""
+
+    def __bool__(self) -> bool:
+        """Whether there may be any."""
+        return bool(self._given) or self._path is not None
+
+    def read(self) -> Trouble | None:
+        """Looks at the file. One that can't be used changes nothing."""
+        if self._path is None:
+            return None
+        try:
+            content = Path(self._path).read_text()
+            found = parse_delays(tuple(f"{key}={value}" for key, value in _pairs(content).items()))
+        except OSError as error:
+            found = Trouble("InvalidDelays", f"{self._path} can't be read: {error.strerror or error}")
+        except (msgspec.MsgspecError, ValueError) as error:
+            found = Trouble("InvalidDelays", f"{self._path}: {' '.join(str(error).split())}; {_REMEDY}")
+        if isinstance(found, Trouble):
+            if self._told != found.message:
+                self._say("delays can't be used", warning=True, error=found)
+            self._told = found.message
+            return found
+        self._known = {**self._given, **found}
+        return None
+
+    def pause(self, zone: str) -> None:
+        """Waits as long as an answer of this zone is to take longer."""
+        milliseconds = self._known.get(zone, 0.0)
+        if milliseconds > 0:
+            time.sleep(milliseconds / 1000)
+
+
+def parse_delays(given: Sequence[str]) -> dict[str, float] | Trouble:
+    """Milliseconds by zone, of texts such as ``zone-b=5``."""
+    found = {}
+    for text in given:
+        zone, equals, number = text.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not zone or not equals or not 0 <= value <= _MOST:
+            return Trouble("InvalidDelays", f"{text!r} is no delay of a zone; {_REMEDY}")
+        found[zone] = value
+    return found
+
+
+def _pairs(content: str) -> dict[str, float]:
+    return msgspec.yaml.decode(content, type=dict[str, float]) if content.strip() else {}

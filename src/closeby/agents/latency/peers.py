@@ -1,0 +1,84 @@
+"""Who the peers are: the nodes on which an agent answers, and where they lie."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.agents.troubles import Trouble
+
+#: A region and a zone in it; either is empty where nothing is known.
+Area = tuple[str, str]
+
+#: Where agents answer, unless something else is said.
+PROBE_PORT: Final = 9471
+#: A longer file of peers is not read.
+LONGEST_FILE: Final = 16 * 1024 * 1024
+#: A node's name is a DNS subdomain, which is no longer.
+LONGEST_NAME: Final = 253
+
+
+class Peer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One node with an agent."""
+
+    #: The node's.
+    name: str
+    #: An address or a name, and the port of the agent.
+    host: str
+    port: int = PROBE_PORT
+    zone: str = ""
+    region: str = ""
+
+    @property
+    def area(self) -> Area:
+        """Region and zone."""
+        return self.region, self.zone
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    peers: tuple[Peer, ...]
+
+
+class PeerFile:
+    """The peers that a YAML or JSON file lists; it is read again whenever it has changed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._stamp: tuple[int, int, int] | None = None
+        self._read: tuple[Peer, ...] | Trouble = ()
+
+    def read(self) -> tuple[Peer, ...] | Trouble:
+        """The peers now."""
+        try:
+            about = self._path.stat()
+            stamp = about.st_mtime_ns, about.st_size, about.st_ino
+            if stamp != self._stamp:
+                if about.st_size > LONGEST_FILE:
+                    return Trouble("InvalidPeers", f"{self._path} is longer than {LONGEST_FILE:,} bytes")
+                content = self._path.read_bytes()
+                self._stamp, self._read = stamp, parse_peers(content, str(self._path))
+        except OSError as error:
+            return Trouble("InvalidPeers", f"{self._path} can't be read: {error.strerror or error}")
+        return self._read
+
+
+def parse_peers(content: bytes, source: str) -> tuple[Peer, ...] | Trouble:
+    """The peers in the text of a file; ``source`` is its name for messages."""
+    remedy = "give peers: [{name: node-1, host: 192.0.2.1, zone: a}, ...]"
+    try:
+        peers = msgspec.yaml.decode(content, type=_File).peers
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        return Trouble("InvalidPeers", f"{source}: {' '.join(str(error).split())}; {remedy}")
+    seen: set[str] = set()
+    for peer in peers:
+        if not peer.name or not peer.host or len(peer.name.encode()) > LONGEST_NAME:
+            return Trouble("InvalidPeers", f"{source}: {peer.name!r} is no peer; {remedy}")
+        if peer.name in seen:
+            return Trouble("InvalidPeers", f"{source}: {peer.name!r} is there twice; name each peer once")
+        if not 0 < peer.port < 65_536:
+            return Trouble(
+                "InvalidPeers", f"{source}: {peer.name!r} has no port {peer.port}; give 1 to 65535"
+            )
+        seen.add(peer.name)
+    return peers

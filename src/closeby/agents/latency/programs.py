@@ -1,0 +1,213 @@
+"""Other programs that measure, for those who trust them more: qperf and netperf latency, iperf3 bandwidth.
+
+Each needs its own server on the peer, which an agent runs beside itself (see ``companions``). They know no
+authentication. What they print is read as far as it is needed, and they are ended when they take too long.
+"""
+
+import math
+import shutil
+import subprocess
+from collections.abc import Sequence
+from threading import Lock
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.results import Latency
+from closeby.agents.troubles import Trouble
+
+#: Seconds that a program measures, and until it is ended.
+MEASURED: Final = 1
+PATIENCE: Final = 8.0
+#: Of what a program prints; more is no figure.
+LONGEST_OUTPUT: Final = 1_000_000
+#: What iperf3 sends unless something else is said, in bytes.
+SENT: Final = 10_000_000
+
+_MISSING: Final = "ProgramMissing"
+_FAILED: Final = "ProgramFailed"
+_UNREADABLE: Final = "UnreadableOutput"
+_MICROSECONDS: Final = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6}
+
+
+class Runner:
+    """Runs one program at a time, and ends it when it takes too long or nobody waits any more."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def run(self, *command: str) -> bytes | Trouble:
+        """What the program prints when all went well."""
+        if shutil.which(command[0]) is None:
+            return Trouble(_MISSING, f"there is no {command[0]}: install it, or choose --probe tcp")
+        with self._lock:
+            if self._closed:
+                return Trouble(_FAILED, "it is stopping")
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            self._process = process
+        with process:
+            try:
+                output, _ = process.communicate(timeout=self._patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return Trouble("NoAnswerInTime", f"{command[0]} was ended after {self._patience:g} s")
+            finally:
+                self._process = None
+        if len(output) > LONGEST_OUTPUT:
+            return Trouble(_UNREADABLE, f"{command[0]} prints {len(output):,} bytes")
+        if process.returncode:
+            said = output.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+            return Trouble(_FAILED, f"{command[0]} ends with {process.returncode} and says {said[0][:200]!r}")
+        return output
+
+    def close(self) -> None:
+        """Ends what runs, and runs nothing any more."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+
+
+class QperfProbe:
+    """``qperf tcp_lat``: the mean of one way, so half of what a request and its response take."""
+
+    def __init__(self, runner: Runner, port: int) -> None:
+        self._runner = runner
+        self._port = port
+
+    def __call__(self, peer: Peer) -> Latency | Trouble:
+        """How long the peer takes, or why that is not known."""
+        output = self._runner.run(
+            "qperf",
+            peer.host,
+            "-lp",
+            str(self._port),
+            "-t",
+            str(MEASURED),
+            "-m",
+            "32",
+            "-uu",
+            "-vvs",
+            "tcp_lat",
+        )
+        return output if isinstance(output, Trouble) else parse_qperf(output)
+
+
+class NetperfProbe:
+    """``netperf`` with TCP_RR, as in the network-aware scheduling KEP: 32 bytes asked, 1,024 answered."""
+
+    def __init__(self, runner: Runner, port: int) -> None:
+        self._runner = runner
+        self._port = port
+
+    def __call__(self, peer: Peer) -> Latency | Trouble:
+        """How long the peer takes, or why that is not known."""
+        output = self._runner.run(
+            *(
+                "netperf",
+                "-H",
+                peer.host,
+                "-p",
+                str(self._port),
+                "-t",
+                "TCP_RR",
+                "-l",
+                str(MEASURED),
+                "-P",
+                "0",
+            ),
+            *("--", "-r", "32,1024", "-k", "P50_LATENCY,P90_LATENCY,P99_LATENCY,TRANSACTION_RATE"),
+        )
+        return output if isinstance(output, Trouble) else parse_netperf(output)
+
+
+class Iperf3:
+    """``iperf3``: bits/s that a peer receives of a fixed number of bytes."""
+
+    def __init__(self, runner: Runner, port: int, sent: int = SENT) -> None:
+        """``sent`` in bytes."""
+        self._runner = runner
+        self._port = port
+        self._sent = sent
+
+    def __call__(self, peer: Peer) -> float | Trouble:
+        """How much the peer can be sent, or why that is not known."""
+        output = self._runner.run(
+            *("iperf3", "-c", peer.host, "-p", str(self._port), "-n", str(self._sent), "-J"),
+            *("--connect-timeout", "2000"),
+        )
+        return output if isinstance(output, Trouble) else parse_iperf3(output)
+
+
+def parse_qperf(output: bytes) -> Latency | Trouble:
+    """``latency = 9274 ns`` and ``loc_send_msgs = 53,916``, in any unit."""
+    found = dict(_pairs(output))
+    value, unit = _figure(found.get("latency", ""))
+    if value is None or unit not in _MICROSECONDS:
+        return _unreadable("qperf", output)
+    count, _ = _figure(found.get("loc_send_msgs", ""))
+    return Latency(p50=2 * value * _MICROSECONDS[unit], samples=int(count or 1))
+
+
+def parse_netperf(output: bytes) -> Latency | Trouble:
+    """``P50_LATENCY=302`` and so on, in microseconds."""
+    found = {key: _figure(text)[0] for key, text in _pairs(output)}
+    p50, p90, p99 = (found.get(f"P{share}_LATENCY") for share in (50, 90, 99))
+    if p50 is None:
+        return _unreadable("netperf", output)
+    # A second long, so many transactions a second.
+    count = MEASURED * (found.get("TRANSACTION_RATE") or 0)
+    return Latency(p50=p50, p90=p90, p99=p99, samples=max(1, int(count)))
+
+
+class _Sum(Struct):
+    bits_per_second: float
+
+
+class _End(Struct):
+    sum_received: _Sum | None = None
+
+
+class _Report(Struct):
+    end: _End
+    error: str = ""
+
+
+def parse_iperf3(output: bytes) -> float | Trouble:
+    """Bits/s of iperf3's JSON."""
+    try:
+        report = msgspec.json.decode(output, type=_Report)
+    except (msgspec.DecodeError, RecursionError):
+        return _unreadable("iperf3", output)
+    if report.error:
+        return Trouble(_FAILED, f"iperf3 says {report.error[:200]!r}")
+    if report.end.sum_received is None or not 0 < report.end.sum_received.bits_per_second < math.inf:
+        return _unreadable("iperf3", output)
+    return report.end.sum_received.bits_per_second
+
+
+def _pairs(output: bytes) -> Sequence[tuple[str, str]]:
+    split = (line.partition("=") for line in output.decode(errors="replace").splitlines())
+    return [(key.strip(), text.strip()) for key, equals, text in split if equals]
+
+
+def _figure(text: str) -> tuple[float | None, str]:
+    """A number that is not negative, and its unit."""
+    number, _, unit = text.partition(" ")
+    try:
+        value = float(number.replace(",", ""))
+    except ValueError:
+        return None, ""
+    return (value if 0 <= value < math.inf else None), unit.strip()
+
+
+def _unreadable(program: str, output: bytes) -> Trouble:
+    shown = " ".join(output[:200].decode(errors="replace").split())
+    return Trouble(_UNREADABLE, f"{program} prints no figure but {shown!r}")

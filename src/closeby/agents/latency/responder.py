@@ -1,0 +1,156 @@
+"""Answers the questions of peers, on one port, and gives no more than it must to anybody else.
+
+Every connection has a thread of its own, since a thread that waits in the kernel answers sooner than an event
+loop with other work does. Who does not prove within a second that it is a peer is cut off, as is whoever
+sends what no agent sends; connections are counted, all together and by address, and none lasts long.
+"""
+
+import contextlib
+import socket
+import time
+from collections import Counter
+from threading import Lock, Thread
+from typing import Final
+
+from closeby.agents.latency.credentials import Credentials
+from closeby.agents.latency.limits import Bucket, Limits
+from closeby.agents.latency.wire import Channel, WireError, admit, answer, why
+from closeby.agents.troubles import Say, Trouble
+
+#: Connections that the kernel holds until they are looked at.
+_BACKLOG: Final = 64
+#: Seconds until the same kind of trouble is told again.
+_SAID_AGAIN: Final = 60.0
+
+
+class Responder:
+    """From ``open`` to ``close``."""
+
+    def __init__(self, name: str, credentials: Credentials, say: Say, limits: Limits) -> None:
+        """``name`` is the node's."""
+        self._name = name
+        self._credentials = credentials
+        self._say = say
+        self._limits = limits
+        self._arrivals = Bucket(limits.arrivals)
+        self._lock = Lock()
+        self._visits: dict[int, _Visit] = {}
+        self._count = 0
+        self._listening: socket.socket | None = None
+        self._told: dict[str, float] = {}
+        #: Conversations by how they ended: ``Answered``, ``TooMany``, or a reason as of failed probes.
+        self.outcomes: Counter[str] = Counter()
+
+    @property
+    def connections(self) -> int:
+        """Connections at the moment."""
+        return len(self._visits)
+
+    def open(self, host: str, port: int) -> int | Trouble:
+        """Begins to listen (an empty ``host``: on all addresses; port 0: any); the port."""
+        try:
+            if host:
+                family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+                listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+            else:
+                both = socket.has_dualstack_ipv6()
+                family = socket.AF_INET6 if both else socket.AF_INET
+                listening = socket.create_server(
+                    ("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+                )
+        except OSError as error:
+            message = f"{host}:{port} can't be listened on: {error.strerror or error}"
+            return Trouble("CantListen", f"{message}; give another one with --listen")
+        self._listening = listening
+        Thread(target=self._accept, args=(listening,), name="responder", daemon=True).start()
+        return int(listening.getsockname()[1])
+
+    def close(self) -> None:
+        """Listens no more, and cuts all conversations short."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            # Wakes the thread that waits for connections.
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
+        with self._lock:
+            left = [one.connected for one in self._visits.values()]
+        for one in left:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self, listening: socket.socket) -> None:
+        while self._listening is listening:
+            try:
+                connected, address = listening.accept()
+            except OSError as error:
+                if self._listening is listening:
+                    # Out of file descriptors, say: that passes, and must not be tried as fast as possible.
+                    self._tell(Trouble("CantAccept", error.strerror or str(error)), "")
+                    time.sleep(0.1)
+                continue
+            # IPv4 on a socket that takes both.
+            host = str(address[0]).removeprefix("::ffff:")
+            visit = self._enter(_Visit(connected, host))
+            if visit is None:
+                connected.close()
+            else:
+                Thread(target=self._serve, args=(visit,), name="answer", daemon=True).start()
+
+    def _enter(self, visit: "_Visit") -> int | None:
+        """The visit's number; None if it is one too many."""
+        granted = self._arrivals.take()
+        with self._lock:
+            here = sum(1 for one in self._visits.values() if one.host == visit.host)
+            few = len(self._visits) < self._limits.connections and here < self._limits.per_address
+            if not granted or not few:
+                self.outcomes["TooMany"] += 1
+                return None
+            self._count += 1
+            self._visits[self._count] = visit
+            return self._count
+
+    def _serve(self, number: int) -> None:
+        visit = self._visits[number]
+        outcome = "Answered"
+        try:
+            self._converse(visit)
+        except (OSError, EOFError, ValueError, WireError) as error:
+            trouble = why(error)
+            outcome = trouble.reason
+            self._tell(trouble, visit.host)
+        finally:
+            visit.connected.close()
+            with self._lock:
+                del self._visits[number]
+                self.outcomes[outcome] += 1
+
+    def _converse(self, visit: "_Visit") -> None:
+        until = time.monotonic() + self._limits.proof_within
+        visit.connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        visit.connected.settimeout(self._limits.proof_within)
+        visit.connected = self._credentials.answering(visit.connected)
+        channel = Channel(visit.connected, until)
+        admit(channel, self._name, self._credentials.keys())
+        channel.deadline = time.monotonic() + self._limits.served_within
+        # It goes when it has asked all it wanted to.
+        with contextlib.suppress(EOFError):
+            for _ in range(self._limits.questions):
+                answer(channel)
+
+    def _tell(self, trouble: Trouble, host: str) -> None:
+        """Says it, but not with every connection of somebody who knocks all the time."""
+        now = time.monotonic()
+        if self._listening is None or now - self._told.get(trouble.reason, -_SAID_AGAIN) < _SAID_AGAIN:
+            return
+        self._told[trouble.reason] = now
+        self._say("a conversation came to nothing", warning=True, address=host or None, error=trouble)
+
+
+class _Visit:
+    """One connection."""
+
+    def __init__(self, connected: socket.socket, host: str) -> None:
+        #: Another one once there is TLS.
+        self.connected = connected
+        self.host = host

@@ -1,0 +1,169 @@
+"""Asks peers, round after round, in a thread of its own: the plan of each round, within the limits.
+
+The number of a round is the time divided by how long a round lasts, so that all agents are in the same one as
+far as their clocks agree. They do not all begin at once: each waits for a share of the round that its name
+says.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.agents.latency.asking import Probe
+from closeby.agents.latency.limits import Bucket, Limits
+from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.plan import MOST, asked
+from closeby.agents.latency.results import Results
+from closeby.agents.troubles import Say, Trouble
+
+#: The peers now, or why they are not known.
+Peers = Callable[[], Sequence[Peer] | Trouble]
+#: Bits/s that a peer can be sent.
+Throughput = Callable[[Peer], float | Trouble]
+
+#: In which a round's first questions are spread.
+_SPREAD: Final = 0.5
+#: Of probes that were not begun before the round was over.
+LATE: Final = "RoundOver"
+
+
+class Course(Struct, frozen=True, kw_only=True):
+    """How rounds go."""
+
+    #: The own node's.
+    name: str
+    #: Seconds that a round lasts.
+    seconds: float = 60.0
+    #: See ``plan``.
+    most: int = MOST
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """What a round calls."""
+
+    peers: Peers
+    probe: Probe
+    #: What one call of ``probe`` sends and receives, in bytes.
+    bytes: int = 0
+    throughput: Throughput | None = None
+    #: At the beginning of each round.
+    before: Callable[[], object] = lambda: None
+
+
+class Rounds:
+    """From ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        course: Course,
+        asking: Asking,
+        results: Results,
+        say: Say,
+        limits: Limits,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``now`` is in seconds since the epoch."""
+        self._course = course
+        self._asking = asking
+        self._results = results
+        self._say = say
+        self._now = now
+        self._probes = Bucket(limits.probes)
+        self._bytes = Bucket(limits.bytes)
+        self._end = Event()
+        self._thread = Thread(target=self._run, name="rounds", daemon=True)
+        self._failing: dict[str, str] = {}
+        self._unknown = ""
+        #: Rounds that are over, and peers there were in the last one, this node among them.
+        self.rounds = 0
+        self.known = 0
+        #: What ended the thread, for who waits for it.
+        self.broken: BaseException | None = None
+
+    def start(self) -> None:
+        """Begins with the round that it is."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begins nothing any more."""
+        self._end.set()
+
+    def join(self, within: float) -> None:
+        """Waits for the end of what was begun."""
+        self._thread.join(within)
+
+    def _run(self) -> None:
+        try:
+            while not self._end.is_set():
+                number = int(self._now() // self._course.seconds)
+                self.one_round(number)
+                self._end.wait(self._until(number + 1))
+        except BaseException as error:
+            self.broken = error
+            raise
+
+    def _until(self, number: int) -> float:
+        """Seconds until this node's part of a round."""
+        share = _SPREAD * zlib.crc32(self._course.name.encode()) / 2**32
+        return max(0.0, (number + share) * self._course.seconds - self._now())
+
+    def one_round(self, number: int) -> None:
+        """Asks all that are to be asked in it."""
+        self._asking.before()
+        peers = self._asking.peers()
+        if isinstance(peers, Trouble):
+            self._unknown_peers(peers.message)
+            return
+        self._unknown = ""
+        names = {peer.name for peer in peers}
+        self._results.keep(names - {self._course.name})
+        self._failing = {name: why for name, why in self._failing.items() if name in names}
+        self.known = len(peers)
+        if peers and self._course.name not in names:
+            self._unknown_peers(f"{self._course.name} is not among the {len(peers)} peers, so it asks nobody")
+        targets = asked(peers, self._course.name, number, self._course.most)
+        for place, peer in enumerate(targets):
+            self._end.wait(max(self._probes.wait(), self._bytes.wait(self._asking.bytes)))
+            if self._end.is_set():
+                return
+            if place and self._now() >= (number + 1 + _SPREAD) * self._course.seconds:
+                for _ in targets[place:]:
+                    self._results.failed(LATE)
+                break
+            self._ask(peer)
+        if self._asking.throughput is not None and targets:
+            self._carry(targets[number % len(targets)], self._asking.throughput)
+        self.rounds += 1
+
+    def _ask(self, peer: Peer) -> None:
+        found = self._asking.probe(peer)
+        if self._end.is_set():
+            return
+        if isinstance(found, Trouble):
+            self._results.failed(found.reason)
+            if self._failing.get(peer.name) != found.reason:
+                self._say("no latency", warning=True, peer=peer.name, address=peer.host, error=found)
+            self._failing[peer.name] = found.reason
+            return
+        self._results.measured(peer.name, found)
+        if self._failing.pop(peer.name, None) is not None:
+            self._say("latency again", peer=peer.name)
+
+    def _carry(self, peer: Peer, throughput: Throughput) -> None:
+        found = throughput(peer)
+        if self._end.is_set():
+            return
+        if isinstance(found, Trouble):
+            self._results.failed(found.reason)
+            self._say("no bandwidth", warning=True, peer=peer.name, address=peer.host, error=found)
+        else:
+            self._results.carries(peer.name, found)
+
+    def _unknown_peers(self, message: str) -> None:
+        if self._unknown != message:
+            self._say("peers are not known", warning=True, error=message)
+        self._unknown = message

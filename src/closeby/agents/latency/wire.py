@@ -1,0 +1,193 @@
+"""What two agents say to each other over TCP: who they are, that they belong together, and small questions.
+
+Every frame is a byte that says what it is, two bytes with the length, and that many bytes::
+
+    asker                                answerer
+                   <-  HELLO             magic, nonce (32), name
+    PROOF          ->                    nonce (32), HMAC (32), name
+                   <-  WELCOME           HMAC (32)            or REFUSED
+    ASK            ->                    32 bytes, the first four a number
+                   <-  ANSWER            1,024 bytes, the first four the same number
+    (ASK and ANSWER as often as the asker likes, up to a limit)
+
+Both HMACs (SHA-256, with the shared token as key) are over both nonces and both names, and each over a word
+of its own, so that no proof serves a second time, for somebody else, or as the answer to itself. The token
+itself never travels. What follows the proofs is not signed: whoever can change packets on the way can change
+what is measured, as he can by holding them back. Under TLS it is.
+
+The sizes are those of the network-aware scheduling KEP's netperf runs (TCP_RR, 32 and 1,024 bytes).
+"""
+
+import hmac
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from closeby.agents.latency.peers import LONGEST_NAME
+from closeby.agents.troubles import Trouble
+
+MAGIC: Final = b"closeby1"
+NONCE: Final = 32
+PROOF: Final = 32
+QUESTION: Final = 32
+ANSWER: Final = 1024
+_HEADER: Final = Struct("!BH")
+#: Bytes of one question and its answer with their frames, without those of TCP.
+TRIP: Final = 2 * _HEADER.size + QUESTION + ANSWER
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    HELLO = 1
+    PROOF = 2
+    WELCOME = 3
+    REFUSED = 4
+    ASK = 5
+    ANSWER = 6
+
+
+class WireError(Exception):
+    """A conversation came to nothing; ``trouble`` says why."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.trouble = Trouble(reason, message)
+
+
+class Channel:
+    """Frames over one socket, all of them before ``deadline`` (of ``time.monotonic``)."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        self._socket = connected
+        self.deadline = deadline
+        self._rest = b""
+
+    def send(self, kind: Kind, content: bytes) -> None:
+        """One frame.
+
+        Raises:
+            OSError: it can't be sent, or not in time.
+        """
+        self._in_time()
+        self._socket.sendall(_HEADER.pack(kind, len(content)) + content)
+
+    def receive(self, wanted: Kind, longest: int) -> bytes:
+        """The next frame's content; never more than about ``longest`` bytes are kept.
+
+        Raises:
+            WireError: it is another kind of frame, or too long.
+            EOFError: the other side ended the conversation.
+            OSError: the connection broke, or nothing came in time.
+        """
+        kind, length = _HEADER.unpack(self._exactly(_HEADER.size, longest))
+        if kind == Kind.REFUSED and wanted != Kind.REFUSED:
+            raise WireError("Refused", "the peer does not take our proof: do both have the same token?")
+        if kind != wanted:
+            raise WireError("NotAnAgent", f"a frame of kind {kind} came instead of {wanted.name}")
+        if length > longest:
+            raise WireError("NotAnAgent", f"{wanted.name} of {length:,} bytes is longer than {longest:,}")
+        return self._exactly(length, longest)
+
+    def _exactly(self, size: int, longest: int) -> bytes:
+        while len(self._rest) < size:
+            self._in_time()
+            more = self._socket.recv(_HEADER.size + longest)
+            if not more:
+                raise EOFError
+            self._rest += more
+        found, self._rest = self._rest[:size], self._rest[size:]
+        return found
+
+    def _in_time(self) -> None:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+
+
+def introduce(channel: Channel, name: str, peer: str, key: bytes) -> None:
+    """The asker's part: shows the peer that we have the key, and sees that it has it and is who we mean.
+
+    Raises:
+        WireError: it has not, or is not. Else as ``Channel``.
+    """
+    hello = channel.receive(Kind.HELLO, len(MAGIC) + NONCE + LONGEST_NAME)
+    magic, theirs = hello[: len(MAGIC)], hello[len(MAGIC) : len(MAGIC) + NONCE]
+    found = hello[len(MAGIC) + NONCE :]
+    if magic != MAGIC or len(theirs) != NONCE:
+        raise WireError("NotAnAgent", "what answers there is no agent of this version")
+    if found != peer.encode():
+        shown = found.decode(errors="replace")
+        raise WireError("WrongPeer", f"{shown!r} answers where {peer!r} should be")
+    ours = secrets.token_bytes(NONCE)
+    told = (theirs, ours, name.encode(), found)
+    channel.send(Kind.PROOF, ours + _proof(key, b"asks", told) + name.encode())
+    welcome = channel.receive(Kind.WELCOME, PROOF)
+    if not hmac.compare_digest(welcome, _proof(key, b"answers", told)):
+        raise WireError("Impostor", "the peer does not prove that it has the token")
+
+
+def admit(channel: Channel, name: str, keys: Sequence[bytes]) -> str:
+    """The answerer's part: the name of the asker, who has one of our keys.
+
+    Raises:
+        WireError: it has none of them, or does not speak as agents do. Else as ``Channel``.
+    """
+    ours = secrets.token_bytes(NONCE)
+    channel.send(Kind.HELLO, MAGIC + ours + name.encode())
+    said = channel.receive(Kind.PROOF, NONCE + PROOF + LONGEST_NAME)
+    theirs, proof, asker = said[:NONCE], said[NONCE : NONCE + PROOF], said[NONCE + PROOF :]
+    told = (ours, theirs, asker, name.encode())
+    # All keys are tried whichever fits, so that the time tells nothing.
+    fitting = [key for key in keys if hmac.compare_digest(proof, _proof(key, b"asks", told))]
+    if not fitting:
+        channel.send(Kind.REFUSED, b"")
+        raise WireError("Refused", "the asker does not prove that it has the token")
+    channel.send(Kind.WELCOME, _proof(fitting[0], b"answers", told))
+    return asker.decode(errors="replace")
+
+
+def ask(channel: Channel, number: int) -> None:
+    """One question and its answer.
+
+    Raises:
+        WireError: the answer is to another question. Else as ``Channel``.
+    """
+    head = number.to_bytes(4, "big")
+    channel.send(Kind.ASK, head.ljust(QUESTION, b"\0"))
+    if not channel.receive(Kind.ANSWER, ANSWER).startswith(head):
+        raise WireError("NotAnAgent", "the answer is to another question")
+
+
+def answer(channel: Channel) -> None:
+    """Waits for one question and answers it. Raises as ``Channel``."""
+    asked = channel.receive(Kind.ASK, QUESTION)
+    channel.send(Kind.ANSWER, asked[:4].ljust(ANSWER, b"\0"))
+
+
+def why(error: Exception) -> Trouble:
+    """What an exception says about a conversation."""
+    match error:
+        case WireError():
+            return error.trouble
+        case ssl.SSLError():
+            return Trouble("TlsFailed", f"{error.reason or error}; check both sides' certificates and CA")
+        case TimeoutError():
+            return Trouble("NoAnswerInTime", "no answer came in time")
+        case EOFError() | ConnectionError() if not isinstance(error, ConnectionRefusedError):
+            return Trouble("ConnectionCut", "the connection was cut")
+        case OSError():
+            return Trouble("Unreachable", error.strerror or str(error))
+    return Trouble("ConnectionCut", str(error) or type(error).__name__)
+
+
+def _proof(key: bytes, role: bytes, told: Sequence[bytes]) -> bytes:
+    # Each with its length, so that no two sets of fields look alike.
+    message = b"".join(len(one).to_bytes(4, "big") + one for one in (MAGIC, role, *told))
+    return hmac.digest(key, message, "sha256")
