@@ -69,13 +69,17 @@ class Release:
 
 
 @contextlib.asynccontextmanager
-async def installed(helm: Path, api: Api, namespace: str) -> AsyncIterator[Release]:
-    """The definitions and the rights of a release, with a scheduler name of its own, inside the context."""
+async def installed(helm: Path, api: Api, namespace: str, *more: str) -> AsyncIterator[Release]:
+    """The definitions and the rights of a release, with a scheduler name of its own, inside the context.
+
+    ``more`` are arguments of helm.
+    """
     text = rendered(
         helm,
         f"--namespace={namespace}",
         "--set",
         f"fullnameOverride={namespace},configuration.schedulerName={namespace}",
+        *more,
     )
     release = Release(namespace, objects(text))
     await define(api)

@@ -71,8 +71,8 @@ def discovers(command: Command) -> Command:
         "--qos/--no-qos",
         default=None,
         help="With -o labels and --apply: also the annotation network.qos.kubernetes.io/switches, with the "
-        "uplinks of each switch and their bandwidth.  [default: where uplinks are known and nobody else wrote "
-        "one]",
+        "uplinks of each switch and their bandwidth.  [default: where uplinks are known and nobody else "
+        "wrote one]",
     )
     @click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster.")
     @click.option("--dry-run", is_flag=True, help="With --apply: let the server check it, but keep nothing.")
