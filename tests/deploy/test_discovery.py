@@ -1,4 +1,4 @@
-"""`closeby discover … --apply --watch` as the chart runs it: with a source of one's choice, and few rights."""
+"""`closeby discover … --apply --watch` as the chart runs it: with a source of choice, and few rights."""
 
 import asyncio
 from pathlib import Path
