@@ -9,12 +9,16 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES
+from closeby.measurements.ageing import Known
+from closeby.objects.configuration import PluginEntry
 from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
 from closeby.scheduling.outcomes import Bind, Report
 from tests.kube.scraping import scrape
 from tests.worlds import gang, pods, spec, world
 
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "metrics.md").read_text()
+WATCHER = DOCS / "examples" / "bandwidth" / "watcher.json"
 ROW = re.compile(r"^\| (`[a-z]+_[^|]+) \|([^|]*)\|", re.MULTILINE)
 
 
@@ -23,6 +27,13 @@ def told() -> dict[str, set[str]]:
     meters = SchedulerMeters("closeby")
     drawn = world("zone-a rack-1 : a1=2 a2=2")
     meters.shows(drawn.engine)
+    entry = PluginEntry(name="CheckRiskNodeBandwidth", arguments={"watcherAddress": str(WATCHER)})
+    (plugin,) = world("zone-a rack-1 : a1=2", plugins=[entry]).engine.profile.measured
+    assert plugin.source is not None
+    # However long ago the example was measured.
+    known = Known(plugin.source, epoch=lambda: 0.0)
+    plugin.take(known.take(plugin.source.read()))
+    meters.measures({plugin: known})
     meters.requests("host")("GET", 200, 0.1)
     meters.leads("lease", lambda: True)
     meters.follows(Reflector(Transport(Connection(url="http://host", credentials=Fixed(), source="")), NODES))

@@ -148,7 +148,7 @@ def test_the_default_queries() -> None:
     with serving(answer) as address:
         found = Prometheus(f"{address}/").read()
     assert isinstance(found, BandwidthReadings)
-    assert found.hosts == {"n1": NodeBandwidth(average=7e8, deviation=6e8, measured=NOW)}
+    assert found.hosts == {"n1": NodeBandwidth(average=7e8, deviation=6e8, measured=NOW - 10)}
     assert (found.source, found.problems) == (f"{address}/api/v1/query", ())
 
 

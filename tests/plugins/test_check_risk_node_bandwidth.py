@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from closeby.cli.measuring import measure_once
 from closeby.cluster.columns import UNLIMITED
-from closeby.objects.configuration import PluginEntry
+from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
@@ -25,10 +26,11 @@ from closeby.plugins.check_risk_node_bandwidth import (
 )
 from closeby.plugins.registry import BUILT_IN
 from closeby.scheduling.extension import Handle
+from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.nodes_view import Nodes
-from tests.measurements.watching import MEASURED, links
+from tests.measurements.watching import MEASURED, WINDOW, links
 from tests.plugins.asking import STATE, allowed, handle_of, place, pod_of, room, why_not
-from tests.worlds import HOSTNAME, gang, pods, spec, world
+from tests.worlds import HOSTNAME, World, gang, pods, spec, world
 
 MBIT = 1_000_000
 EXAMPLE = """
@@ -67,9 +69,25 @@ def plugin_on(
     handle: Handle, watcher: Path | None = None, measured: str = "", **arguments: Any
 ) -> CheckRiskNodeBandwidth:
     if watcher is not None:
-        watcher.write_text(links(measured))
         arguments["watcherAddress"] = str(watcher)
-    return CheckRiskNodeBandwidth(msgspec.convert(arguments, BandwidthArguments), handle)
+    plugin = CheckRiskNodeBandwidth(msgspec.convert(arguments, BandwidthArguments), handle)
+    if watcher is not None:
+        measure(plugin, watcher, measured)
+    return plugin
+
+
+def reading_of(plugin: CheckRiskNodeBandwidth) -> Reading:
+    """What its source says now."""
+    assert plugin.source is not None
+    reading = plugin.source.read()
+    assert isinstance(reading, Reading), reading
+    return reading
+
+
+def measure(plugin: CheckRiskNodeBandwidth, watcher: Path, measured: str, end: float = MEASURED) -> None:
+    """The load-watcher says something else, and the plugin hears of it."""
+    watcher.write_text(links(measured, end))
+    assert plugin.take(Measurements(reading=reading_of(plugin), age=0.0))
 
 
 def test_the_proposals_example(watcher: Path) -> None:
@@ -168,10 +186,10 @@ def test_without_measurements_the_requests_count_once() -> None:
 
 
 def test_pods_that_came_since_are_added_to_the_measurement(watcher: Path) -> None:
-    """Of the pods that run, `old` is in the measured 400; `young` was created after its window."""
+    """Of the pods that run, `old` is in the measured 400; `young` was created after it was taken."""
     handle = handle_of(
         nodes("n=1000"),
-        [running(300, "old", "n", MEASURED - 1.0), running(100, "young", "n", MEASURED + 1.0)],
+        [running(300, "old", "n", MEASURED - WINDOW), running(100, "young", "n", MEASURED + 1.0)],
     )
     plugin = plugin_on(handle, watcher, "n: 400 360")
     assert room(plugin, asking(100)) == {"n": 4}
@@ -259,10 +277,12 @@ def test_where_nothing_is_known_it_costs_nothing() -> None:
             {"watcherAddress": "a", "prometheusAddress": "http://b"},
             "watcherAddress and prometheusAddress are both given; keep one",
         ),
-        (
-            {"watcherAddress": "/none/such.json"},
-            "watcherAddress: /none/such.json can't be read: No such file or directory",
-        ),
+        ({"refreshSeconds": 0.5}, "refreshSeconds must lie between 1 and 3600, not 0.5"),
+        ({"refreshSeconds": 4000}, "refreshSeconds must lie between 1 and 3600, not 4000"),
+        ({"maxAgeSeconds": 20}, "maxAgeSeconds must be refreshSeconds (30) or more, not 20"),
+        ({"windowSeconds": float("nan")}, "windowSeconds must be a number above 0, not nan"),
+        ({"prometheusNodeLabel": "a-b"}, "prometheusNodeLabel must be the name of a label, not 'a-b'"),
+        ({"keyFile": "tls.key"}, "keyFile is given without certFile; name the certificate too"),
         ({"prometheusAddress": "prometheus:9090"}, "prometheusAddress must begin with http:// or https://"),
     ],
 )
@@ -275,17 +295,23 @@ def test_both_names_of_the_proposal_are_known() -> None:
     assert BUILT_IN["CheckRiskNodebandwidth"] is BUILT_IN["CheckRiskNodeBandwidth"] is CheckRiskNodeBandwidth
 
 
+def measured_world(entry: PluginEntry) -> World:
+    """Three links of 1000, measured as the entry says."""
+    (event,) = measure_once(Configuration(plugins=(entry,)), live=False)
+    return world(nodes("n1=1000 n2=1000 n3=1000"), plugins=[entry]).tell(event)
+
+
 def test_a_gang_never_exceeds_the_threshold(watcher: Path) -> None:
     """Up to 900 of 1000 are fine: 4 + 2 + 0 pods of 100 fit, and 7 do not."""
     watcher.write_text(links("n1: 500 360\nn2: 700 360\nn3: 850 360"))
     entry = PluginEntry(name="CheckRiskNodeBandwidth", arguments={"watcherAddress": str(watcher)})
     needs = spec(**{BANDWIDTH: 100 * MBIT})
 
-    here = world(nodes("n1=1000 n2=1000 n3=1000"), plugins=[entry])
+    here = measured_world(entry)
     here.run(gang("six", 6), members=pods("six", 6, needs))
     assert here.used() == {"n1": 4, "n2": 2}
 
-    here = world(nodes("n1=1000 n2=1000 n3=1000"), plugins=[entry])
+    here = measured_world(entry)
     here.run(gang("seven", 7), members=pods("seven", 7, needs))
     assert here.used() == {}
     assert here.reason("seven") is Reason.GANG_DOES_NOT_FIT
@@ -361,3 +387,109 @@ def test_it_answers_for_many_nodes_at_once_as_for_each() -> None:
         offered = handle.cluster.node_at(slot).allocatable[BANDWIDTH]
         used = int(handle.cluster.requested[handle.cluster.row_of[BANDWIDTH], slot])
         assert count == max((6 * offered // 10 - used) // (200 * MBIT), 0) if offered else count == 0
+
+
+def test_what_was_measured_anew_counts_from_then_on(watcher: Path) -> None:
+    plugin = plugin_on(handle_of(nodes("n1=1000 n2=1000")), watcher, "n1: 300 100\nn2: 700 600")
+    assert allowed(plugin, asking(100)) == "n1"
+    measure(plugin, watcher, "n1: 700 600\nn2: 300 100", MEASURED + 30)
+    assert allowed(plugin, asking(100)) == "n2"
+    assert plugin.measured_nodes == 2
+    measure(plugin, watcher, "n2: 700 600", MEASURED + 60)
+    assert allowed(plugin, asking(100)) == "n1"
+    assert plugin.measured_nodes == 1
+
+
+def test_a_new_measurement_makes_no_room_before_it_can_have_seen_a_pod(watcher: Path) -> None:
+    """A pod of 500 was placed; after 30 s of its 900 the average has hardly seen any of it."""
+    handle = handle_of(nodes("n=1000"))
+    plugin = plugin_on(handle, watcher, "n: 0 360")
+    assert room(plugin, asking(500)) == {"n": 1}
+    # It was made long ago, and waited.
+    place(handle.cluster, asking(500, "p", node_name="n", created=MEASURED - 9000.0), "n")
+    assert room(plugin, asking(500)) == {"n": 0}
+    measure(plugin, watcher, "n: 0 360", MEASURED + 30)
+    assert room(plugin, asking(500)) == {"n": 0}
+    assert why_not(plugin, asking(500), "n").message.startswith("risk 0.800 above 0.75: average 500M + 500M")
+    # Half of the window later half of it is in the average, and after all of it everything is.
+    measure(plugin, watcher, "n: 250 360", MEASURED + 30 + WINDOW / 2)
+    assert why_not(plugin, asking(500), "n").message.startswith("risk 0.800 above 0.75: average 500M + 500M")
+    measure(plugin, watcher, "n: 400 360", MEASURED + 30 + WINDOW)
+    assert room(plugin, asking(500)) == {"n": 1}
+
+
+def test_a_pod_whose_binding_is_on_the_way_is_not_covered(watcher: Path) -> None:
+    handle = handle_of(nodes("n=1000"))
+    plugin = plugin_on(handle, watcher, "n: 0 360")
+    place(handle.cluster, asking(500, "assumed"), "n")
+    measure(plugin, watcher, "n: 0 360", MEASURED + 10 * WINDOW)
+    assert room(plugin, asking(500)) == {"n": 0}
+
+
+def test_without_measurements_any_more_requests_count(watcher: Path) -> None:
+    """As if nothing had ever been measured, and somebody says so."""
+    handle = handle_of(nodes("n=1000"), [running(200, "r", "n")])
+    plugin = plugin_on(handle, watcher, "n: 900 600")
+    assert plugin.concerns(asking(0)) and allowed(plugin, asking(0)) == ""
+    assert plugin.take(Measurements(trouble="w can't be reached: Connection refused"))
+    assert not plugin.concerns(asking(0))
+    assert allowed(plugin, asking(100)) == "n"
+    assert plugin.measured_nodes == 0
+    (told,) = plugin.conditions()
+    assert told.sentence() == (
+        "w can't be reached: Connection refused; until then nodes count as using what their pods request, "
+        "without swings"
+    )
+
+
+def test_old_measurements_are_used_and_their_age_is_told(watcher: Path) -> None:
+    plugin = plugin_on(handle_of(nodes("n=1000")), watcher, "n: 700 600")
+    known = Measurements(reading=reading_of(plugin), age=0.0)
+    assert plugin.take(known)
+    assert plugin.conditions() == ()
+    assert not plugin.take(msgspec.structs.replace(known, age=95.2, trouble="w does not answer within 5 s"))
+    (told,) = plugin.conditions()
+    assert told.sentence() == (
+        "measurements are 95 s old: w does not answer within 5 s; from 300 s on nodes count as using what "
+        "their pods request, without swings"
+    )
+    assert why_not(plugin, asking(100), "n").message == (
+        "risk 0.787 above 0.75: average 700M + 100M of 1G bits/s, deviation 600M, of 22:28:20Z"
+    )
+
+
+def test_a_source_that_nobody_has_asked_is_told(watcher: Path) -> None:
+    arguments = msgspec.convert({"watcherAddress": str(watcher)}, BandwidthArguments)
+    plugin = CheckRiskNodeBandwidth(arguments, handle_of(nodes("n=1000")))
+    assert [one.message for one in plugin.conditions()] == ["nothing was read yet"]
+
+
+def test_what_is_unsafe_is_told() -> None:
+    plugin = plugin_on(handle_of([]), prometheusAddress="https://p:9090", insecureSkipVerify=True)
+    assert plugin.conditions()[0].sentence() == (
+        "its certificate is not checked, so anybody may answer in its place"
+    )
+    plain = plugin_on(handle_of([]), prometheusAddress="http://p:9090", tokenFile="/token")
+    assert plain.conditions()[0].message == "the token is sent without encryption"
+
+
+def test_a_host_is_called_by_any_address_of_its_node(watcher: Path) -> None:
+    node = Node(name="n", addresses=("10.0.0.7", "n.example"), allocatable={BANDWIDTH: 1000 * MBIT})
+    for host in ("10.0.0.7:9100", "n.example"):
+        plugin = plugin_on(handle_of([node]), watcher, f"{host}: 900 900")
+        assert allowed(plugin, asking(0)) == ""
+
+
+def test_a_refusal_ends_when_measurements_allow_it(watcher: Path) -> None:
+    """Classes of pods that were judged before are judged anew, and what waits is looked at again."""
+    watcher.write_text(links("n1: 900 500\nn2: 900 500\nn3: 900 500"))
+    entry = PluginEntry(name="CheckRiskNodeBandwidth", arguments={"watcherAddress": str(watcher)})
+    here = measured_world(entry)
+    here.run(members=pods(None, 1, spec(**{BANDWIDTH: 100 * MBIT})))
+    assert here.used() == {}
+    assert here.engine.waiting
+    here.run()
+    assert here.used() == {}
+    watcher.write_text(links("n1: 900 500\nn2: 100 50\nn3: 900 500"))
+    here.tell(*measure_once(Configuration(plugins=(entry,)), live=False)).run()
+    assert here.used() == {"n2": 1}

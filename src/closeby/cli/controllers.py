@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from closeby.cli.latency_options import knows_prometheus
 from closeby.cli.options import Election, connects, elects, logs, serves
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from closeby.controllers.grouping.pod_grouper import Grouping
+    from closeby.controllers.networks.controller import NetworkTopologyController
+    from closeby.controllers.networks.settings import Acquaintance
     from closeby.controllers.running import Reconciler
     from closeby.kube.client.errors import ApiError
     from closeby.kube.client.saying import Say
@@ -40,6 +43,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
     show_default=True,
     help="The pod-grouper groups pods whose spec.schedulerName is this.",
 )
+@knows_prometheus
 @elects(CONTROLLER)
 @serves
 @logs
@@ -52,6 +56,8 @@ def command(
     context: str | None,
     only: tuple[str, ...],
     scheduler_name: str,
+    prometheus: "Acquaintance",
+    max_age: float,
     election: Election,
     metrics_address: str | None,
     say: "Say",
@@ -72,11 +78,13 @@ def command(
     from closeby.cli.long_running import lease_of, reach, run_until_told
     from closeby.cli.serving import serving
     from closeby.controllers.grouping.pod_grouper import Grouping
+    from closeby.controllers.networks.controller import NetworkTopologyController, Timing
     from closeby.controllers.running import Runner, Running
     from closeby.kube.client.dry_run import DryTransport
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
     from closeby.kube.metrics.meters import Meters
+    from closeby.kube.writing.writer import Writer
 
     connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
@@ -86,8 +94,16 @@ def command(
     async def work(transport: "Transport", stop: "asyncio.Event") -> "ApiError | None":
         names = only or NAMES
         say("starting", cluster=transport.source, controllers=",".join(names), dry_run=dry_run or None)
+        for warning in prometheus.access.warnings(prometheus.address):
+            say("measured unsafely", warning=True, source=prometheus.address, why=warning)
+        networks = NetworkTopologyController(
+            Writer(transport, CONTROLLER, instance),
+            say,
+            timing=Timing(max_age=max_age * 3600),
+            acquaintance=prometheus,
+        )
         reconcilers = _reconcilers(
-            transport, names, Grouping(scheduler_name=scheduler_name, instance=instance), say
+            transport, names, Grouping(scheduler_name=scheduler_name, instance=instance), networks, say
         )
         runner = Runner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
@@ -101,17 +117,20 @@ def command(
 
 
 def _reconcilers(
-    transport: "Transport", names: "Sequence[str]", grouping: "Grouping", say: "Say"
+    transport: "Transport",
+    names: "Sequence[str]",
+    grouping: "Grouping",
+    networks: "NetworkTopologyController",
+    say: "Say",
 ) -> "list[Reconciler]":
     from closeby.controllers.applications.controller import AppGroupController
     from closeby.controllers.grouping.pod_grouper import PodGrouper
-    from closeby.controllers.networks.controller import NetworkTopologyController
     from closeby.kube.writing.writer import Writer
 
     writer = Writer(transport, CONTROLLER, grouping.instance)
     made: dict[str, Reconciler] = {
         POD_GROUPER: PodGrouper(transport, grouping, say),
         APP_GROUPS: AppGroupController(writer, say),
-        NETWORK_TOPOLOGIES: NetworkTopologyController(writer, say),
+        NETWORK_TOPOLOGIES: networks,
     }
     return [made[name] for name in dict.fromkeys(names)]

@@ -35,6 +35,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
       closeby explain podgroup/train -f my-cluster.yaml -f my-job.yaml
     """
     from closeby.cli.inputs import Unusable, read_cluster_or_files, usable_configuration
+    from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
     from closeby.report.explanations import explain
     from closeby.report.subjects import Unclear, find_subject
@@ -43,6 +44,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace
     with usable_configuration():
+        measurements = measure_once(inputs.configuration, live=cluster is not None)
         before = simulate(
             inputs.manifests, inputs.configuration, scheduler_name=inputs.scheduler_name, schedule=False
         )
@@ -56,6 +58,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
             scheduler_name=inputs.scheduler_name,
             explain=[found.item],
             explain_everything=True,
+            measurements=measurements,
         )
     explanation = explain(run, found, None if cluster is None else cluster.recorded(found))
 

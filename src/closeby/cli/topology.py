@@ -43,14 +43,19 @@ def command(
       kubectl get nodes,pods,topologies -A -o yaml | closeby topology -f - --level rack
     """
     from closeby.cli.inputs import read_cluster_or_files, usable_configuration
+    from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
     from closeby.report.topologies import topology_report
     from closeby.simulator.runs import simulate
 
-    inputs, _ = read_cluster_or_files(sources)
+    inputs, cluster = read_cluster_or_files(sources)
     with usable_configuration():
         run = simulate(
-            inputs.manifests, inputs.configuration, scheduler_name=inputs.scheduler_name, schedule=after
+            inputs.manifests,
+            inputs.configuration,
+            scheduler_name=inputs.scheduler_name,
+            schedule=after,
+            measurements=measure_once(inputs.configuration, live=cluster is not None),
         )
     names = _names(run, name, level)
     report = topology_report(

@@ -51,16 +51,27 @@ class BandwidthReadings:
     """Measurements by host, as the source names hosts: ``node-1``, ``10.0.0.7:9100``, ``[fd00::7]:9100``."""
 
     def __init__(
-        self, source: str, hosts: Mapping[str, NodeBandwidth], problems: tuple[Condition, ...] = ()
+        self,
+        source: str,
+        hosts: Mapping[str, NodeBandwidth],
+        problems: tuple[Condition, ...] = (),
+        window: float = 0.0,
     ) -> None:
         #: Where they come from, for messages.
         self.source = source
         self.hosts = hosts
+        #: Seconds that averages are taken over; 0 where that is not known.
+        self.window = window
         #: What is odd about them, whatever nodes there are.
         self.problems = problems
         self._by_part: dict[str, str] = {}
         for host in sorted(hosts, reverse=True):
             self._by_part[host_part(host)] = host
+
+    @property
+    def measured(self) -> float | None:
+        """When the newest of them was measured; None when the source does not say, or knows no host."""
+        return max((one.measured for one in self.hosts.values() if one.measured is not None), default=None)
 
     def host_of(self, names: Iterable[str]) -> str | None:
         """The host of a node that goes by these names, the best one first; None when there is none.
@@ -123,10 +134,14 @@ def readings_of(
     samples: Iterable[Sample],
     measured: float | None,
     problems: Iterable[Condition] = (),
+    *,
+    window: float = 0.0,
+    sampled: Mapping[str, float] | None = None,
 ) -> BandwidthReadings:
     """Samples by host: per operator the greater direction counts.
 
     A host without an average is left out, one without a deviation counts as steady; both are reported.
+    ``measured`` is when all were measured, but for hosts of which ``sampled`` knows better.
     """
     figures: dict[Operator, dict[str, float]] = {"average": {}, "deviation": {}}
     for host, operator, bits in samples:
@@ -134,7 +149,11 @@ def readings_of(
         known[host] = max(known.get(host, 0.0), bits)
     average, deviation = figures["average"], figures["deviation"]
     hosts = {
-        host: NodeBandwidth(average=average[host], deviation=deviation.get(host, 0.0), measured=measured)
+        host: NodeBandwidth(
+            average=average[host],
+            deviation=deviation.get(host, 0.0),
+            measured=measured if sampled is None else sampled.get(host, measured),
+        )
         for host in sorted(average)
     }
     missing = (
@@ -151,7 +170,7 @@ def readings_of(
             "they count as steady",
         ),
     )
-    return BandwidthReadings(source, hosts, (*problems, *missing))
+    return BandwidthReadings(source, hosts, (*problems, *missing), window)
 
 
 def problem(source: str, names: Iterable[str], message: str, remedy: str) -> tuple[Condition, ...]:

@@ -1,6 +1,7 @@
 """Reads one document from a file or over HTTP, with every failure told as data."""
 
 import http.client
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -43,18 +44,24 @@ def read_file(path: str) -> bytes | Unavailable:
 
 
 def fetch(
-    url: str, timeout: float = TIMEOUT, *, token: str = "", longest: int = LONGEST_ANSWER
+    url: str,
+    timeout: float = TIMEOUT,
+    *,
+    token: str = "",
+    longest: int = LONGEST_ANSWER,
+    context: ssl.SSLContext | None = None,
 ) -> Answer | Unavailable:
     """The answer to a GET, whatever its status, of at most ``longest`` bytes.
 
     ``token`` is shown to the server as a bearer token; one to which it sends us on does not get it.
+    ``context`` says how servers with TLS are known; without one the system's authorities do.
     """
     place = address_of(url)
     try:
         request = urllib.request.Request(url)
         if token:
             request.add_unredirected_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, timeout=timeout) as reply:
+        with urllib.request.urlopen(request, timeout=timeout, context=context) as reply:
             body = _body(reply, place, timeout, longest)
             if isinstance(body, Unavailable):
                 return body
@@ -70,12 +77,22 @@ def fetch(
     except urllib.error.URLError as error:
         if isinstance(error.reason, TimeoutError):
             return _no_answer(place, timeout)
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            why = error.reason.verify_message
+            return Unavailable(f"{place} shows a certificate that can't be trusted: {why}", "name its caFile")
         why = getattr(error.reason, "strerror", None) or str(error.reason)
         return Unavailable(f"{place} can't be reached: {why}")
     except (ValueError, http.client.InvalidURL) as error:
         return Unavailable(f"{place} is no usable address: {error}")
     except (OSError, http.client.HTTPException) as error:
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}")
+
+
+def refusal(answer: Answer, place: str) -> Unavailable | None:
+    """Why a server does not let us in, if that is so; ``place`` is for messages."""
+    if answer.code not in (401, 403):
+        return None
+    return Unavailable(f"{place} does not let us in: {answer.status}", "give a token or certificate it takes")
 
 
 def address_of(url: str) -> str:

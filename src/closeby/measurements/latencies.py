@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from closeby.measurements.access import ANYBODY, Access, Client
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import TIMEOUT, address_of, fetch
+from closeby.measurements.fetching import TIMEOUT, address_of, refusal
 from closeby.measurements.prometheus import parse_series, query_address, usable_number
 
 #: The KEP's metrics. Any other will do that has the labels ``origin`` and ``destination``, and microseconds.
@@ -55,7 +56,7 @@ class PrometheusLatencies:
         *,
         minutes: int,
         metric: str = METRICS[0],
-        token: str = "",
+        access: Access = ANYBODY,
         timeout: float = TIMEOUT,
     ) -> None:
         """``address`` such as ``http://prometheus:9090``; ``metric`` a name that ``is_metric`` takes;
@@ -63,15 +64,16 @@ class PrometheusLatencies:
         """
         self._url = query_address(address)
         self.query = latency_query(metric, minutes)
-        self._token = token
-        self._timeout = timeout
+        self._client = Client(access, timeout)
 
     def read(self) -> Latencies | Unavailable:
         """Asks once; this may take as long as the timeout. No measurements at all are ``Unavailable`` too."""
         url, source = f"{self._url}?{urlencode({'query': self.query})}", address_of(self._url)
-        answer = fetch(url, self._timeout, token=self._token)
+        answer = self._client.get(url)
         if isinstance(answer, Unavailable):
             return answer
+        if refused := refusal(answer, source):
+            return refused
         found = parse_latencies(answer.body, source, answer.status)
         if isinstance(found, Latencies) and not found.links:
             return Unavailable(f"{source} has no latencies for {self.query}", "do the probes run?")

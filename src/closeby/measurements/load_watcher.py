@@ -13,8 +13,9 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
+from closeby.measurements.access import ANYBODY, Access, Client
 from closeby.measurements.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
-from closeby.measurements.fetching import TIMEOUT, address_of, fetch, is_url, read_file
+from closeby.measurements.fetching import TIMEOUT, address_of, is_url, read_file, refusal
 
 #: Bits/s in one unit of a document.
 BITS = 8 / 100
@@ -40,6 +41,7 @@ class _Data(Struct, frozen=True):
 
 
 class _Window(Struct, frozen=True):
+    start: float = 0
     end: float = 0
 
 
@@ -52,9 +54,10 @@ class _Document(Struct, frozen=True):
 class LoadWatcher:
     """A load-watcher's address (``/watcher`` is added where no path is given), or a file with its answer."""
 
-    def __init__(self, address: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, address: str, timeout: float = TIMEOUT, access: Access = ANYBODY) -> None:
+        """``timeout`` is in seconds."""
         self._address = address
-        self._timeout = timeout
+        self._client = Client(access, timeout)
 
     def read(self) -> BandwidthReadings | Unavailable:
         """Fetch and parse."""
@@ -64,9 +67,11 @@ class LoadWatcher:
         url = _with_path(self._address)
         if isinstance(url, Unavailable):
             return url
-        answer = fetch(url, self._timeout)
+        answer = self._client.get(url)
         if isinstance(answer, Unavailable):
             return answer
+        if refused := refusal(answer, address_of(url)):
+            return refused
         if answer.code != 200:
             return Unavailable(f"{address_of(url)} answers {answer.status}", "does the load-watcher run?")
         return parse_watcher(answer.body, address_of(url))
@@ -95,7 +100,9 @@ def parse_watcher(content: bytes, source: str) -> BandwidthReadings | Unavailabl
         *problem(source, bad, "hosts have values that are no rates", "those values are left out"),
         *problem(source, silent, "hosts have no metric of type Bandwidth", "they are left out"),
     )
-    return readings_of(source, samples, document.window.end or document.timestamp or None, problems)
+    start, end = document.window.start, document.window.end or document.timestamp
+    window = max(0.0, end - start) if start else 0.0
+    return readings_of(source, samples, end or None, problems, window=window)
 
 
 def _samples(host: str, rates: Sequence[tuple[str, float]]) -> Iterator[Sample]:

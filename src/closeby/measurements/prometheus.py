@@ -2,17 +2,19 @@
 
 Names of recorded metrics differ between monitoring bundles, so the default queries use what every
 node_exporter offers, and each can be replaced. All must give bits/s. A host is what the label ``node`` says,
-else ``instance``.
+else ``instance``, or what another label says that is chosen.
 """
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct, field
 
+from closeby.measurements.access import ANYBODY, Access, Client
 from closeby.measurements.bandwidth import (
     BandwidthReadings,
     Operator,
@@ -21,17 +23,25 @@ from closeby.measurements.bandwidth import (
     problem,
     readings_of,
 )
-from closeby.measurements.fetching import TIMEOUT, address_of, fetch
+from closeby.measurements.fetching import TIMEOUT, address_of, refusal
 
 #: Links whose traffic passes a physical one too (bonds, bridges, VLANs, tunnels, pods' ends), and loopback.
 _NOT_PHYSICAL = (
     "lo|bond.*|team.*|br.*|docker.*|virbr.*|veth.*|cali.*|cilium.*|lxc.*|cni.*|flannel.*|vxlan.*|"
     "geneve.*|genev_.*|tunl.*|wg.*|kube-.*|ovn.*|ovs-.*|nodelocaldns|dummy.*|.*[.].*"
 )
+_BY = "by (node, instance)"
 _RATE = 'sum by (node, instance) (8 * rate({metric}{{device!~"' + _NOT_PHYSICAL + '"}}[5m]))'
 _SENT = _RATE.format(metric="node_network_transmit_bytes_total")
 _RECEIVED = _RATE.format(metric="node_network_receive_bytes_total")
 _WINDOW = "[15m:1m]"
+
+#: Seconds that the default queries look back.
+WINDOW = 900.0
+
+#: Labels that name a host, the first one that is there; what Prometheus takes as the name of one.
+HOST_LABELS = ("node", "instance")
+_LABEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 #: Seconds since the last scrape after which a host's measurement no longer counts.
 STALE_AFTER = 300.0
@@ -49,6 +59,15 @@ class Queries(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         name="lastSample",
         default="max by (node, instance) (timestamp(node_network_transmit_bytes_total))",
     )
+
+    def by_label(self, label: str) -> "Queries":
+        """Those of the default ones that are among these sum up by this label instead."""
+        own, default = msgspec.structs.asdict(self), msgspec.structs.asdict(Queries())
+        changed = {
+            name: text.replace(_BY, f"by ({label})") if text == default[name] else text
+            for name, text in own.items()
+        }
+        return Queries(**changed)
 
 
 #: What the series of an answer are read as.
@@ -93,12 +112,23 @@ class Prometheus:
         queries: Queries | None = None,
         stale_after: float = STALE_AFTER,
         timeout: float = TIMEOUT,
+        *,
+        access: Access = ANYBODY,
+        label: str = "",
+        window: float = WINDOW,
     ) -> None:
-        """``stale_after`` and ``timeout`` (of each query) are in seconds."""
+        """``stale_after`` and ``timeout`` (of each query) are in seconds.
+
+        ``label`` names hosts in place of ``HOST_LABELS``; ``window`` is how far the queries look back, in
+        seconds.
+        """
         self._url = query_address(address)
-        self._queries = Queries() if queries is None else queries
+        queries = Queries() if queries is None else queries
+        self._queries = queries.by_label(label) if label else queries
+        self._labels = (label,) if label else HOST_LABELS
         self._stale_after = stale_after
-        self._timeout = timeout
+        self._window = window
+        self._client = Client(access, timeout)
 
     def read(self) -> BandwidthReadings | Unavailable:
         """Ask all queries; the first that fails makes all unavailable."""
@@ -110,13 +140,23 @@ class Prometheus:
                 if isinstance(vector, Unavailable):
                     return vector
                 vectors[name] = vector
-        return combine(address_of(self._url), vectors, self._stale_after)
+        return combine(
+            address_of(self._url), vectors, self._stale_after, window=self._window, labels=self._labels
+        )
 
     def _ask(self, query: str) -> Vector | Unavailable:
-        answer = fetch(f"{self._url}?{urlencode({'query': query})}", self._timeout)
+        answer = self._client.get(f"{self._url}?{urlencode({'query': query})}")
         if isinstance(answer, Unavailable):
             return answer
-        return parse_vector(answer.body, address_of(self._url), answer.status)
+        place = address_of(self._url)
+        if refused := refusal(answer, place):
+            return refused
+        return parse_vector(answer.body, place, answer.status, self._labels)
+
+
+def is_label(name: str) -> bool:
+    """Whether Prometheus takes this as the name of a label."""
+    return _LABEL_NAME.fullmatch(name) is not None
 
 
 def query_address(address: str) -> str:
@@ -142,8 +182,13 @@ def parse_series(content: bytes, source: str, status: str, shape: type[T]) -> T 
         return Unavailable(f"{source} answers {status}, not what Prometheus answers: {why}")
 
 
-def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector | Unavailable:
-    """The instant vector by host; ``source`` and ``status`` are for messages."""
+def parse_vector(
+    content: bytes, source: str, status: str = "200 OK", labels: Sequence[str] = HOST_LABELS
+) -> Vector | Unavailable:
+    """The instant vector by host, as the first of ``labels`` names it that a series has.
+
+    ``source`` and ``status`` are for messages.
+    """
     series = parse_series(content, source, status, tuple[_Series, ...])
     if isinstance(series, Unavailable):
         return series
@@ -151,7 +196,7 @@ def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector 
     bad: list[str] = []
     nameless = 0
     for one in series:
-        host = one.metric.get("node") or one.metric.get("instance")
+        host = next((name for label in labels if (name := one.metric.get(label))), None)
         value = usable_number(one.value[1])
         if not host:
             nameless += 1
@@ -163,8 +208,15 @@ def parse_vector(content: bytes, source: str, status: str = "200 OK") -> Vector 
     return Vector(values, evaluated, tuple(bad), nameless)
 
 
-def combine(source: str, vectors: Mapping[str, Vector], stale_after: float) -> BandwidthReadings:
-    """Measurements from the vectors of ``Queries``, by its field names."""
+def combine(
+    source: str,
+    vectors: Mapping[str, Vector],
+    stale_after: float,
+    *,
+    window: float = WINDOW,
+    labels: Sequence[str] = HOST_LABELS,
+) -> BandwidthReadings:
+    """Measurements from the vectors of ``Queries``, by its field names; hosts are known by ``labels``."""
     operators: Mapping[str, Operator] = {
         "transmit_average": "average",
         "receive_average": "average",
@@ -174,6 +226,7 @@ def combine(source: str, vectors: Mapping[str, Vector], stale_after: float) -> B
     measured = max((one.evaluated for one in vectors.values() if one.evaluated is not None), default=None)
     hosts = {host for name in operators if name in vectors for host in vectors[name].values}
     stale: set[str] = set()
+    seen: Mapping[str, float] = {}
     if "last_sample" in vectors and measured is not None:
         seen = vectors["last_sample"].values
         stale = {host for host in hosts if measured - seen.get(host, -math.inf) > stale_after}
@@ -190,10 +243,13 @@ def combine(source: str, vectors: Mapping[str, Vector], stale_after: float) -> B
         *problem(source, stale, f"hosts were not scraped for {stale_after:g} s", "they are left out"),
         *problem(source, bad, "hosts have values that are no rates", "those values are left out"),
         *problem(
-            source, nameless, "queries give series without the label node or instance", "those are left out"
+            source,
+            nameless,
+            f"queries give series without the label {' or '.join(labels)}",
+            "those are left out",
         ),
     )
-    return readings_of(source, samples, measured, problems)
+    return readings_of(source, samples, measured, problems, window=window, sampled=seen)
 
 
 def usable_number(text: str) -> float | None:

@@ -19,6 +19,8 @@ class Node(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+    #: All that ``status.addresses`` names: IP addresses and DNS names.
+    addresses: tuple[str, ...] = ()
     #: Amount per resource in whole units, cpu in thousandths (see ``quantities``), rounded down.
     allocatable: Mapping[str, int] = {}
     taints: tuple[Taint, ...] = ()

@@ -9,30 +9,33 @@ Source: the network-aware scheduling KEP. With all amounts in bits/s::
 A node whose risk is above the threshold is refused; risk equal to it passes (to within a billionth). Capacity
 is what the node offers of ``network.aware.com/bandwidth``, request what the pod asks of it.
 
-**What is used** on a measured node is the measured average, and on top what pods request that came since: the
-sum of requests now minus that of the pods that the measurement covers. It covers those that were bound when
-it was taken in, except pods created after its window. When more left than came the average counts as
-measured: what the pods that left had to do with it is unknown. On a node without measurements the sum of
-requests is used, and the deviation is 0. The pod's own request is counted once.
+**What is used** on a measured node is the measured average, and on top what pods request that it does not
+cover: the sum of requests now minus what it covers. Of a pod that was bound when the measurement was taken in
+it covers all, or, if the pod came within the time that the average is over, that share of its request: else
+a new measurement would make room that is not there. When more left than came the average counts as measured:
+what the pods that left had to do with it is unknown. On a node without measurements the sum of requests is
+used, and the deviation is 0. The pod's own request is counted once.
+
+Measurements come in from outside (``Measured``); when they are too old they are taken away again.
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED
-from closeby.measurements.bandwidth import BandwidthProvider, BandwidthReadings, NodeBandwidth, Unavailable
-from closeby.measurements.fetching import TIMEOUT, is_url
-from closeby.measurements.load_watcher import LoadWatcher
-from closeby.measurements.prometheus import STALE_AFTER, Prometheus, Queries
+from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
+from closeby.measurements.providers import TrafficArguments
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection
+from closeby.scheduling.measuring import Measured, Measurements, Source
 from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
@@ -51,18 +54,12 @@ _HOSTNAME = "kubernetes.io/hostname"
 _NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
 
-class BandwidthArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Names as in the KEP; ``watcherAddress`` is a URL or a file, and at most one source may be given."""
+class BandwidthArguments(TrafficArguments, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Names as in the KEP, and where measurements come from."""
 
     margin: float = field(name="safeVarianceMargin", default=1.0)
     sensitivity: float = field(name="safeVarianceSensitivity", default=2.0)
     threshold: float = field(name="RiskThreshold", default=0.75)
-    watcher: str = field(name="watcherAddress", default="")
-    prometheus: str = field(name="prometheusAddress", default="")
-    #: PromQL in place of the default queries; all give bits/s.
-    queries: Queries = field(name="prometheusQueries", default=Queries())
-    stale_after: float = field(name="staleAfterSeconds", default=STALE_AFTER)
-    timeout: float = field(name="timeoutSeconds", default=TIMEOUT)
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -73,23 +70,7 @@ class BandwidthArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 raise ValueError(f"{name} must be a number from 0 up, not {value:g}")
         if not 0 <= self.threshold <= 1:
             raise ValueError(f"RiskThreshold must lie between 0 and 1, not {self.threshold:g}")
-        for name, value in (("staleAfterSeconds", self.stale_after), ("timeoutSeconds", self.timeout)):
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a number above 0, not {value:g}")
-        if self.prometheus and not is_url(self.prometheus):
-            raise ValueError(
-                f"prometheusAddress must begin with http:// or https://, not {self.prometheus!r}"
-            )
-        if self.watcher and self.prometheus:
-            raise ValueError("watcherAddress and prometheusAddress are both given; keep one")
-
-    def provider(self) -> BandwidthProvider | None:
-        """Where measurements come from, None when nothing is measured."""
-        if self.watcher:
-            return LoadWatcher(self.watcher, self.timeout)
-        if self.prometheus:
-            return Prometheus(self.prometheus, self.queries, self.stale_after, self.timeout)
-        return None
+        super().__post_init__()
 
 
 def deviation_risk(deviation: float, capacity: float, margin: float, sensitivity: float) -> float:
@@ -104,10 +85,10 @@ def node_risk(average: float, request: float, capacity: float, sigma: float) -> 
     return (_clamped((average + request) / capacity) + sigma) / 2
 
 
-class CheckRiskNodeBandwidth(Capacity):
+class CheckRiskNodeBandwidth(Capacity, Measured):
     """The KEP's plugin of that name. Counts how many equal pods fit until the threshold is exceeded.
 
-    Every pod is judged once there are measurements. Without any, the risk is at most 0.5, so that with a
+    Every pod is judged while there are measurements. Without any, the risk is at most 0.5, so that with a
     threshold of 0.5 or more only pods that ask for bandwidth need to be (of nodes that offer none).
     """
 
@@ -116,20 +97,28 @@ class CheckRiskNodeBandwidth(Capacity):
     Arguments = BandwidthArguments
 
     def __init__(self, arguments: BandwidthArguments, handle: Handle) -> None:
-        """Reads the measurements.
-
-        Raises:
-            ValueError: they can't be read.
-        """
         super().__init__(arguments, handle)
         self._arguments = arguments
-        provider = arguments.provider()
-        readings = None if provider is None else provider.read()
-        if isinstance(readings, Unavailable):
-            argument = "watcherAddress" if arguments.watcher else "prometheusAddress"
-            raise ValueError(f"{argument}: {readings.sentence()}")
-        self._judges_all = readings is not None or arguments.threshold < 0.5
-        self._links = _Links(handle, arguments, readings)
+        self._source = arguments.source()
+        self._known = Measurements()
+        self._links = _Links(handle, arguments)
+
+    @property
+    def source(self) -> Source | None:
+        return self._source
+
+    def take(self, measurements: Measurements) -> bool:
+        before, self._known = self._known, measurements
+        reading = measurements.reading
+        if reading is before.reading:
+            return False
+        values = None if reading is None else reading.values
+        self._links.take(values if isinstance(values, BandwidthReadings) else None)
+        return True
+
+    @property
+    def measured_nodes(self) -> int:
+        return self._links.measured_nodes
 
     def class_key(self, pod: Pod) -> Hashable:
         return _request(pod.spec)
@@ -139,10 +128,14 @@ class CheckRiskNodeBandwidth(Capacity):
         return True
 
     def concerns(self, pod: Pod) -> bool:
-        return self._judges_all or _request(pod.spec) > 0
+        judges_all = self._links.known or self._arguments.threshold < 0.5
+        return judges_all or _request(pod.spec) > 0
 
     def conditions(self) -> tuple[Condition, ...]:
-        return self._links.conditions()
+        source = self._source
+        if source is None:
+            return ()
+        return (*_standing(source, self._known), *self._links.conditions())
 
     def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
         request = _request(pod.spec)
@@ -168,6 +161,8 @@ class CheckRiskNodeBandwidth(Capacity):
         risk = node_risk(use.average, request, capacity, sigma)
         figures = f"{use.what} {_bits(use.average)} + {_bits(request)} of {_bits(capacity)} bits/s"
         steadiness = f", deviation {_bits(use.deviation)}" if use.measured else ", not measured"
+        if use.measured and self._known.trouble:
+            steadiness += f", of {_time_of(use.when)}" if use.when is not None else ", not measured lately"
         above = _above(risk, self._arguments.threshold)
         return Rejection(Reason.BANDWIDTH_RISK, f"risk {above}: {figures}{steadiness}")
 
@@ -190,6 +185,8 @@ class _Use(NamedTuple):
     average: float
     deviation: float
     measured: bool
+    #: When it was measured, seconds since the epoch; None when that is not known.
+    when: float | None = None
 
     @property
     def what(self) -> str:
@@ -199,16 +196,36 @@ class _Use(NamedTuple):
 class _Links:
     """The limits of all nodes; follows the nodes' changes, not their use."""
 
-    def __init__(
-        self, handle: Handle, arguments: BandwidthArguments, readings: BandwidthReadings | None
-    ) -> None:
+    def __init__(self, handle: Handle, arguments: BandwidthArguments) -> None:
         self._cluster = handle.cluster
         self._arguments = arguments
-        self._readings = readings
+        self._readings: BandwidthReadings | None = None
         self._changes = NodeChanges(handle.cluster)
         self._limits = _Limits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         #: Name and measurement by slot, with the sum of requests that the measurement covers.
         self._measured: dict[int, tuple[str, NodeBandwidth, int]] = {}
+        #: By uid: since when a pod is known to be on its node; None before the first measurements.
+        self._since: dict[str, float | None] | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there are measurements."""
+        return self._readings is not None
+
+    @property
+    def measured_nodes(self) -> int:
+        """Nodes with a measurement."""
+        self.limits()
+        return len(self._measured)
+
+    def take(self, readings: BandwidthReadings | None) -> None:
+        """From now on these count; None: nothing was measured."""
+        self._readings = readings
+        self._measured.clear()
+        if readings is not None:
+            self._see_pods(readings)
+        self.limits()
+        self._write(range(self._cluster.capacity))
 
     def limits(self) -> _Limits:
         """The limits, up to date."""
@@ -232,7 +249,7 @@ class _Links:
         if entry is None:
             return _Use(requested, 0.0, measured=False)
         _, link, covered = entry
-        return _Use(link.average + max(requested - covered, 0), link.deviation, measured=True)
+        return _Use(link.average + max(requested - covered, 0), link.deviation, True, link.measured)
 
     def conditions(self) -> tuple[Condition, ...]:
         """What is odd about the measurements, on the nodes that are there now."""
@@ -246,6 +263,34 @@ class _Links:
         row = self._cluster.row_of.get(BANDWIDTH)
         for slot in slots:
             self._write_limits(slot, 0 if row is None else int(self._cluster.allocatable[row, slot]))
+
+    def _see_pods(self, readings: BandwidthReadings) -> None:
+        """Note since when pods are on their nodes.
+
+        Those that are there at first came when they were made, at the earliest. Of those that came since it
+        is only known that they were not there at the measurement before, so that they count as just come.
+        """
+        before, at, self._since = self._since, readings.measured, {}
+        row = self._cluster.row_of.get(BANDWIDTH)
+        if row is None or not self._cluster.requested[row].any():
+            return
+        for pod, _ in self._cluster.placed_pods():
+            if pod.node_name is not None and _request(pod.spec):
+                newly = pod.created if before is None or at is None else at
+                self._since[pod.uid] = newly if before is None else before.get(pod.uid, newly)
+
+    def _covered(self, pod: Pod, link: NodeBandwidth) -> int:
+        """What a pod requests, as far as an average covers it: all of it if it was there all the time."""
+        if pod.node_name is None:
+            return 0
+        since = (self._since or {}).get(pod.uid, pod.created)
+        if since is None or link.measured is None:
+            return _request(pod.spec)
+        there = link.measured - since
+        window = 0.0 if self._readings is None else self._readings.window
+        if there < 0 or window <= 0:
+            return _request(pod.spec) if there >= 0 else 0
+        return math.floor(_request(pod.spec) * min(1.0, there / window))
 
     def _match(self, slots: range | set[int]) -> None:
         """Find what was measured on nodes that are new in their slots."""
@@ -262,8 +307,8 @@ class _Links:
                 new[slot] = (node.name, self._readings.hosts[host])
         covered = dict.fromkeys(new, 0)
         for pod, slot in self._cluster.placed_pods() if new else ():
-            if slot in new and _was_measured(pod, new[slot][1]):
-                covered[slot] += _request(pod.spec)
+            if slot in new:
+                covered[slot] += self._covered(pod, new[slot][1])
         self._measured.update({slot: (name, link, covered[slot]) for slot, (name, link) in new.items()})
 
     def _write_limits(self, slot: int, capacity: int) -> None:
@@ -286,22 +331,38 @@ class _Links:
         self._limits.measured[slot] = max(measured, _NOTHING)
 
 
-def _was_measured(pod: Pod, link: NodeBandwidth) -> bool:
-    """Whether a measurement covers a pod: it is bound, and not younger than the measurement."""
-    if pod.node_name is None:
-        return False
-    return pod.created is None or link.measured is None or pod.created <= link.measured
-
-
 def _request(spec: PodSpec) -> int:
     return next((amount for resource, amount in spec.requests if resource == BANDWIDTH), 0)
 
 
 def _names(node: Node) -> tuple[str, ...]:
     """All that a metrics system may call a node, its own name first."""
-    addresses = node.annotations.get(_NODE_IP, "").split(",")
-    others = (node.labels.get(_HOSTNAME, ""), *(address.strip() for address in addresses))
+    provided = node.annotations.get(_NODE_IP, "").split(",")
+    others = (node.labels.get(_HOSTNAME, ""), *node.addresses, *(address.strip() for address in provided))
     return (node.name, *(name for name in others if name))
+
+
+def _standing(source: Source, known: Measurements) -> Iterator[Condition]:
+    """What is odd about how measurements come, and what is used instead of them."""
+    instead = "nodes count as using what their pods request, without swings"
+    told = [(sentence, "") for sentence in source.warnings]
+    if known.reading is None:
+        told.append((known.trouble or "nothing was read yet", f"until then {instead}"))
+    elif known.trouble:
+        age = "of unknown age" if known.age is None else f"{known.age:.0f} s old"
+        limit = f"from {source.max_age:g} s on {instead}"
+        told.append((f"measurements are {age}: {known.trouble}", limit))
+    for message, remedy in told:
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"BandwidthMetrics/{source.name}",
+            message=message,
+            remedy=remedy,
+        )
+
+
+def _time_of(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
 
 
 def _clamped(value: float) -> float:

@@ -9,7 +9,7 @@ from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import Recorded
 from closeby.report.app_groups import AppGroupEntry, app_group_entries
-from closeby.report.conditions import ConditionEntry
+from closeby.report.conditions import ConditionEntry, condition_entries
 from closeby.report.documents import (
     API_VERSION,
     GroupEntry,
@@ -63,6 +63,11 @@ def explain(run: Run, subject: Subject, recorded: Sequence[Recorded] | None = No
     """
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
     explanation = explained(run, subject.key)
+    # What plugins decide by besides: a decision is no better than that.
+    measured = [one for plugin in run.engine.profile.measured for one in plugin.conditions()]
+    if measured:
+        conditions = (*explanation.conditions, *condition_entries(measured))
+        explanation = msgspec.structs.replace(explanation, conditions=conditions)
     return msgspec.structs.replace(explanation, recorded=tuple(recorded)) if recorded else explanation
 
 

@@ -17,6 +17,8 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
     values: object
     #: When it was measured, seconds since the epoch; None when the source does not say.
     measured: float | None = None
+    #: The source answers, but knows of nothing.
+    empty: bool = False
 
 
 class Source(Struct, frozen=True, kw_only=True, eq=False):
@@ -32,6 +34,8 @@ class Source(Struct, frozen=True, kw_only=True, eq=False):
     every: float
     #: Measurements older than this are not used any more.
     max_age: float
+    #: What somebody should know about how it is read, such as that nobody checks who answers.
+    warnings: tuple[str, ...] = ()
 
 
 class Measurements(Struct, frozen=True, kw_only=True, eq=False):

@@ -22,6 +22,7 @@ from closeby.scheduling.events import (
     AppGroupChanged,
     Event,
     GroupChanged,
+    MeasurementsChanged,
     NetworkTopologyChanged,
     NodeAdded,
     PodAdded,
@@ -105,6 +106,7 @@ def simulate(
     explain: bool | Collection[str] = False,
     explain_everything: bool = False,
     optimum: bool = False,
+    measurements: Iterable[MeasurementsChanged] = (),
 ) -> Run:
     """Take everything in and schedule until nothing changes.
 
@@ -112,6 +114,7 @@ def simulate(
     ``explain`` records candidates, scores and refusals, of all or of the gangs and plain pods it names.
     ``schedule=False`` stops before the first decision: the state as the manifests tell it.
     ``optimum`` has a solver say how cheap small applications could have been.
+    ``measurements`` are what plugins decide by besides; without them they do as if nothing were measured.
 
     Raises:
         ConfigurationError: the configuration names what no plugin knows.
@@ -130,6 +133,7 @@ def simulate(
     _take_in_applications(engine, manifests)
     engine.handle(*_gang_events(manifests, groups))
     engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is not None))
+    engine.handle(*measurements)
     before = (
         *manifests.notices,
         *expansion.conditions,

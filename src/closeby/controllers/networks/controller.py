@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.controllers.networks.settings import Settings, SettingsReading, read_settings
-from closeby.controllers.networks.status import Failure, Measurement, is_kep, network_status
+from closeby.controllers.networks.settings import Acquaintance, Settings, SettingsReading, read_settings
+from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
 from closeby.controllers.networks.weights import Place, place_of
 from closeby.controllers.running import News
 from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, seen
@@ -41,6 +41,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     retry: float = 30.0
     #: Nodes come and go together: their changes are gathered so long.
     gathered: float = 5.0
+    #: How old costs may get while nothing can be measured.
+    max_age: float = 24 * 3600.0
 
 
 class _Measured(Struct, frozen=True):
@@ -68,6 +70,7 @@ class NetworkTopologyController:
         say: Say,
         *,
         timing: Timing | None = None,
+        acquaintance: Acquaintance | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         insistence: Pace = INSISTENCE,
@@ -75,6 +78,7 @@ class NetworkTopologyController:
         """``clock`` never goes back, ``now`` is in seconds since the epoch."""
         self._say = say
         self._timing = timing or Timing()
+        self._acquaintance = acquaintance or Acquaintance()
         self._clock = clock
         self._now = now
         self._work: Work[Key] = Work(clock)
@@ -133,7 +137,9 @@ class NetworkTopologyController:
             measurement = measured.measurement
             self._work.add(key, after=max(0.0, measured.due - self._clock()))
         # Many links take long enough to keep the loop from other work: a lease, say.
-        wanted = await asyncio.to_thread(network_status, it, network, reading, measurement, dict(self._nodes))
+        limit = Limit(self._now(), self._timing.max_age)
+        nodes = dict(self._nodes)
+        wanted = await asyncio.to_thread(network_status, it, network, reading, measurement, nodes, limit)
         latest = self._networks.get(key)
         if latest is None:
             return
@@ -164,7 +170,10 @@ class NetworkTopologyController:
 
     async def _ask(self, key: Key, settings: Settings, known: Measurement) -> Measurement:
         provider = PrometheusLatencies(
-            settings.address, minutes=settings.time_range, metric=settings.metric, token=settings.token
+            settings.address,
+            minutes=settings.time_range,
+            metric=settings.metric,
+            access=self._acquaintance.access_to(settings),
         )
         answer = await asyncio.to_thread(provider.read)
         failed = known.failure is not None

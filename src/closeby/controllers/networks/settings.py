@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 
+from closeby.measurements.access import ANYBODY, Access
 from closeby.measurements.fetching import is_url
 from closeby.measurements.latencies import METRICS, is_metric
 from closeby.objects.reasons import Condition, Reason
@@ -31,6 +34,25 @@ class Settings(Struct, frozen=True, kw_only=True):
     time_range: int = TIME_RANGE
 
 
+class Acquaintance(Struct, frozen=True):
+    """A Prometheus that whoever runs the controller knows: who we are to it, and how it is known.
+
+    Files of the controller are for this server alone: whoever may write a NetworkTopology names its address,
+    and would be sent our token otherwise.
+    """
+
+    address: str = ""
+    access: Access = ANYBODY
+
+    def access_to(self, settings: "Settings") -> Access:
+        """How the provider of these settings is talked to; a token of the object comes before ours."""
+        ours = _origin(self.address)
+        access = self.access if ours is not None and ours == _origin(settings.address) else ANYBODY
+        if not settings.token:
+            return access
+        return msgspec.structs.replace(access, token=settings.token, token_file="")
+
+
 class SettingsReading(Struct, frozen=True):
     """``measured`` says whether a provider is asked for at all, usable or not."""
 
@@ -52,6 +74,18 @@ def read_settings(key: str, spec: Mapping[str, object]) -> SettingsReading:
     address, token, metric = reader.provider(provider)
     settings = Settings(address=address, token=token, metric=metric, frequency=frequency, time_range=span)
     return SettingsReading(settings, True, tuple(reader.problems))
+
+
+def _origin(address: str) -> tuple[str, str, int | None] | None:
+    """Scheme, host and port of a URL; None where it has none, which is nobody's."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 class _Reader:

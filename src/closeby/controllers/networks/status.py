@@ -1,7 +1,7 @@
 """What the status of a NetworkTopology should say (network-aware scheduling KEP), from all that is known.
 
-Costs that were calculated once stay until better ones are: when nothing can be measured, a condition says so,
-and since when, and nothing else changes.
+Costs that were calculated once stay for a while when nothing can be measured, and a condition says so, and
+since when. Then they are dropped, which the condition says too: a network is not what it was days ago.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from msgspec import Struct
 from closeby.controllers.networks.settings import SettingsReading
 from closeby.controllers.networks.weights import Place, Weights, weights_of
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
-from closeby.kube.writing.writer import StatusCondition, rfc3339, shortened
+from closeby.kube.writing.writer import StatusCondition, moment, rfc3339, shortened
 from closeby.measurements.latencies import Latencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.reasons import Condition
@@ -48,6 +48,18 @@ class Measurement(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
+class Limit(Struct, frozen=True):
+    """How old costs may get while nothing can be measured; ``now`` is in seconds since the epoch."""
+
+    now: float
+    seconds: float
+
+    def exceeded(self, time: object) -> bool:
+        """Whether an RFC 3339 time is longer ago; False for what is none."""
+        since = moment(time)
+        return since is not None and self.now - since >= self.seconds
+
+
 def is_kep(it: Seen) -> bool:
     """Whether an object has the KEP's shape, not the published one (whose costs are given in its spec)."""
     return it.resource.group == _KEP_GROUP
@@ -59,8 +71,12 @@ def network_status(
     reading: SettingsReading,
     measurement: Measurement | None,
     nodes: Mapping[str, Place],
+    limit: Limit | None = None,
 ) -> Wanted:
-    """The status that ``it`` should have; ``measurement`` is None where nobody measures."""
+    """The status that ``it`` should have; ``measurement`` is None where nobody measures.
+
+    Without a ``limit`` costs never get too old.
+    """
     fields: dict[str, object] = {"nodeCount": len(nodes)}
     if not is_kep(it):
         return Wanted(fields=fields)
@@ -75,8 +91,13 @@ def network_status(
             fields["weights"] = [weights.entry]
             fields["weightCalculationTime"] = rfc3339(measurement.time)
         time = str(fields.get("weightCalculationTime") or it.status.get("weightCalculationTime") or "")
-        conditions.append(_measured(measurement, weights, time))
-        if weights is not None:
+        failed = measurement.failure is not None or weights is None
+        dropped = limit if failed and limit is not None and limit.exceeded(time) else None
+        conditions.append(_measured(measurement, weights, time, dropped))
+        if dropped is not None:
+            fields["weights"] = None
+            types = _TYPES
+        elif weights is not None:
             conditions += [_all_nodes(measurement, weights, len(nodes)), _listed(weights)]
             types = _TYPES
     return Wanted(fields=fields, conditions=conditions, types=types)
@@ -90,7 +111,9 @@ def _problems(network: NetworkTopology | Condition, reading: SettingsReading) ->
     return (*about_spec, *reading.problems)
 
 
-def _measured(measurement: Measurement, weights: Weights | None, time: str) -> StatusCondition:
+def _measured(
+    measurement: Measurement, weights: Weights | None, time: str, dropped: Limit | None
+) -> StatusCondition:
     failure = measurement.failure
     if failure is None and weights is None:
         links = measurement.latencies.links if measurement.latencies else ()
@@ -99,6 +122,8 @@ def _measured(measurement: Measurement, weights: Weights | None, time: str) -> S
     if failure is None:
         return StatusCondition(type=MEASURED, status="True", reason="Measured")
     stale = f"the costs are those of {time}" if time else "no costs are known yet"
+    if dropped is not None:
+        stale = f"the costs of {time} were dropped, for they are more than {_duration(dropped.seconds)} old"
     return StatusCondition(
         type=MEASURED,
         status="False",
@@ -129,6 +154,11 @@ def _listed(weights: Weights) -> StatusCondition:
         reason="TooManyCosts" if weights.omitted else "Listed",
         message=shortened("; ".join(weights.omitted)),
     )
+
+
+def _duration(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:g} h" if hours >= 1 else f"{seconds:g} s"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.hands import Hands
+from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
@@ -90,6 +91,8 @@ class LiveScheduler:
         self._following = Following(
             transport, say, discover_every=settings.discover_every, meters=self._meters
         )
+        self._refreshing = Refreshing(self.engine.profile.measured, say, self._following.news.set)
+        self._meters.measures(self._refreshing.known)
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)
         if settings.lease is not None:
@@ -125,6 +128,7 @@ class LiveScheduler:
             campaign = tasks.create_task(self._lead.campaign())
             waking = tasks.create_task(self._wake_to_lead())
             following = tasks.create_task(self._following.run())
+            refreshing = tasks.create_task(self._refreshing.run())
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
                 work.append(tasks.create_task(self._hands.run()))
@@ -136,7 +140,7 @@ class LiveScheduler:
             if campaign.done():
                 lost = campaign.result()
             await self._hands.finish()
-            for other in (following, stopped, campaign, waking):
+            for other in (following, refreshing, stopped, campaign, waking):
                 other.cancel()
         self._say("stopped")
         return lost
@@ -179,7 +183,7 @@ class LiveScheduler:
         if not self.heard.is_set():
             settle()
             self.heard.set()
-        if not self._lead.held.is_set() or not self._following.complete:
+        if not self._may_decide:
             return took
         if not self.ready.is_set():
             self._hands.resume()
@@ -190,6 +194,10 @@ class LiveScheduler:
             self.ready.set()
             self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
         return took
+
+    @property
+    def _may_decide(self) -> bool:
+        return self._lead.held.is_set() and self._following.complete and self._refreshing.begun
 
     def _decide_for_a_while(self) -> float:
         """Decides item by item until others should have a turn; seconds it took, 0 if nothing was left."""
@@ -210,7 +218,7 @@ class LiveScheduler:
             fed = self._feed.take(changes)
             failures = self._hands.take_failures()
             bereft = self._bereft(fed.events)
-            events: tuple[Event, ...] = (*fed.events, *failures)
+            events: tuple[Event, ...] = (*fed.events, *failures, *self._refreshing.take())
             if time.monotonic() > self._look_at_all:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
                 events = (*events, Unheard())

@@ -6,7 +6,7 @@ pod passes all of them.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import Counter, Histogram
@@ -14,10 +14,13 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from closeby.kube.metrics.meters import Meters
+from closeby.kube.scheduler.ages import ages
 from closeby.kube.scheduler.waits import GATED, Wait, pods_by_queue, pods_by_reason, sizes
+from closeby.measurements.ageing import Known
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodAdded, PodRemoved
 from closeby.scheduling.intake.books import APPLICATION, PLAIN
+from closeby.scheduling.measuring import Measured
 from closeby.scheduling.outcomes import ItemKind, Outcome, Place
 
 #: How the engine's keys of work items begin.
@@ -47,6 +50,7 @@ class SchedulerMeters(Meters):
         #: By uid.
         self.waits: dict[str, Wait] = {}
         self.engine: Engine | None = None
+        self.measured: Mapping[Measured, Known] = {}
         self.registry.register(_Standing(self))
         self._add_pods(profile)
         self._add_gangs(profile)
@@ -223,6 +227,10 @@ class SchedulerMeters(Meters):
         """Of this engine the caches and queues are told."""
         self.engine = engine
 
+    def measures(self, measured: Mapping[Measured, Known]) -> None:
+        """Of these plugins' measurements the age is told."""
+        self.measured = measured
+
 
 class _Standing(Collector):
     """Looks up what waits now, and why."""
@@ -236,3 +244,4 @@ class _Standing(Collector):
         yield pods_by_queue(waits, frozenset(() if engine is None else engine.resting))
         yield from pods_by_reason(waits, self._meters.profile)
         yield from sizes(waits, engine)
+        yield from ages(self._meters.measured)

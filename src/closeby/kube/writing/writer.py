@@ -349,6 +349,16 @@ def rfc3339(seconds: float) -> str:
     return f"{micro_time(seconds).partition('.')[0]}Z"
 
 
+def moment(time: object) -> float | None:
+    """A time as ``rfc3339`` writes it, in seconds since the epoch; None when it is none."""
+    if not isinstance(time, str):
+        return None
+    try:
+        return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
 def shortened(text: str) -> str:
     """``text`` as far as an Event's note takes it."""
     encoded = text.encode()

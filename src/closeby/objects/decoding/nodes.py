@@ -30,12 +30,19 @@ class ConditionWire(Wire, gc=False):
     status: str = ""
 
 
+class AddressWire(Wire, gc=False):
+    """``addresses[]``."""
+
+    address: str = ""
+
+
 class NodeStatusWire(Wire):
     """``status``."""
 
     allocatable: Quantities | None = None
     capacity: Quantities | None = None
     conditions: list[ConditionWire] | None = None
+    addresses: list[AddressWire] | None = None
 
 
 class NodeWire(ObjectWire):
@@ -59,6 +66,7 @@ def read_node(document: Document, reading: Reading) -> Node:
         name=reading.name(document, meta),
         labels=meta.label_map,
         annotations=meta.annotation_map,
+        addresses=tuple(one.address for one in status.addresses or () if one.address),
         allocatable=_allocatable(status),
         taints=tuple(Taint(taint.key, taint.value or "", taint.effect) for taint in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),

@@ -1,0 +1,99 @@
+"""The options of `closeby controllers` about the Prometheus that keeps latencies."""
+
+from functools import wraps
+from typing import TYPE_CHECKING
+
+import click
+
+from closeby.cli.options import Command
+
+if TYPE_CHECKING:
+    from closeby.controllers.networks.settings import Acquaintance
+    from closeby.measurements.access import Access
+
+_FILE = click.Path(dir_okay=False)
+
+
+def knows_prometheus(command: Command) -> Command:
+    """Adds the options; the command gets them as ``prometheus``, and ``max_age`` in hours."""
+
+    @click.option(
+        "--prometheus-address",
+        metavar="URL",
+        default="",
+        help="The Prometheus that the options below are for. NetworkTopologies may name others, which are "
+        "asked without them.",
+    )
+    @click.option(
+        "--prometheus-token-file",
+        metavar="FILE",
+        type=_FILE,
+        default="",
+        help="Holds a bearer token; read anew for each request.",
+    )
+    @click.option(
+        "--prometheus-ca-file", metavar="FILE", type=_FILE, default="", help="Authorities to trust, in PEM."
+    )
+    @click.option(
+        "--prometheus-cert-file",
+        metavar="FILE",
+        type=_FILE,
+        default="",
+        help="Certificate to show, in PEM; the key may stand in the same file.",
+    )
+    @click.option("--prometheus-key-file", metavar="FILE", type=_FILE, default="", help="Its key, in PEM.")
+    @click.option(
+        "--prometheus-insecure-skip-verify",
+        is_flag=True,
+        help="Take any server for the right one: for tests alone.",
+    )
+    @click.option(
+        "--costs-max-age",
+        "max_age",
+        metavar="HOURS",
+        type=click.FloatRange(min=0, min_open=True, max=24 * 365),
+        default=24.0,
+        show_default=True,
+        help="Costs of a NetworkTopology that are older are dropped, if no latencies can be had.",
+    )
+    @wraps(command)
+    def with_prometheus(
+        *,
+        prometheus_address: str,
+        prometheus_token_file: str,
+        prometheus_ca_file: str,
+        prometheus_cert_file: str,
+        prometheus_key_file: str,
+        prometheus_insecure_skip_verify: bool,
+        **options: object,
+    ) -> None:
+        from closeby.measurements.access import Access
+
+        access = Access(
+            token_file=prometheus_token_file,
+            ca_file=prometheus_ca_file,
+            cert_file=prometheus_cert_file,
+            key_file=prometheus_key_file,
+            insecure=prometheus_insecure_skip_verify,
+        )
+        command(prometheus=_acquaintance(prometheus_address, access), **options)
+
+    return with_prometheus
+
+
+def _acquaintance(address: str, access: "Access") -> "Acquaintance":
+    from closeby.controllers.networks.settings import Acquaintance
+    from closeby.measurements.access import ANYBODY
+    from closeby.measurements.fetching import is_url
+
+    if address and not is_url(address):
+        raise click.UsageError(
+            f"--prometheus-address: {address!r} is no URL; give one such as http://prometheus:9090"
+        )
+    if not address and access != ANYBODY:
+        raise click.UsageError(
+            "whom are the token and the certificates for? name it with --prometheus-address"
+        )
+    if access.key_file and not access.cert_file:
+        raise click.UsageError("--prometheus-key-file needs --prometheus-cert-file")
+    return Acquaintance(address, access)

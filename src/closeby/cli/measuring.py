@@ -1,0 +1,47 @@
+"""Reads once what plugins decide by, for commands that make one run."""
+
+from closeby.measurements.ageing import Known
+from closeby.objects.configuration import Configuration, ConfigurationError, ConfigurationMistake
+from closeby.plugins.registry import BUILT_IN, profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import MeasurementsChanged
+from closeby.scheduling.measuring import Measured, Measurements, Source
+from closeby.scheduling.profile.arguments import line_about
+from closeby.scheduling.profile.lookup import plugin_named
+
+
+def measure_once(configuration: Configuration, *, live: bool) -> tuple[MeasurementsChanged, ...]:
+    """What the sources of a configuration's plugins say now.
+
+    ``live``: as a scheduler takes it, which does without what is too old or can't be read. Otherwise what is
+    read belongs to the manifests, however old it is.
+
+    Raises:
+        ConfigurationError: the configuration names what no plugin knows, or a source that can't be read.
+    """
+    plugins = Engine(lambda handle: profile_for(configuration, handle)).profile.measured
+    found = []
+    mistakes = []
+    for plugin in plugins:
+        source = plugin.source
+        if source is None:
+            continue
+        answer = source.read()
+        if live:
+            found.append(MeasurementsChanged(plugin.name, Known(source).take(answer)))
+        elif isinstance(answer, str):
+            mistakes.append(_mistake(configuration, plugin, source, answer))
+        else:
+            found.append(MeasurementsChanged(plugin.name, Measurements(reading=answer)))
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return tuple(found)
+
+
+def _mistake(
+    configuration: Configuration, plugin: Measured, source: Source, why: str
+) -> ConfigurationMistake:
+    entry = next(one for one in configuration.plugins if plugin_named(one.name, BUILT_IN) is type(plugin))
+    message = f"arguments of {entry.name}: {source.argument}: {why}"
+    line = line_about(source.argument, entry)
+    return ConfigurationMistake(source=configuration.source, line=line, message=message)
