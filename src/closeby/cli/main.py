@@ -11,7 +11,17 @@ import click
 from closeby import __version__
 
 #: Commands in the order of `closeby --help`; each is the attribute ``command`` of a module of this folder.
-COMMANDS = ("demo", "simulate", "topology", "explain", "discover", "scheduler", "controllers", "bench")
+COMMANDS = (
+    "demo",
+    "simulate",
+    "topology",
+    "explain",
+    "discover",
+    "scheduler",
+    "controllers",
+    "agent",
+    "bench",
+)
 
 #: Exit code when arguments or input, which a plugin of the user's is too, can't be used.
 UNUSABLE = 2
