@@ -99,7 +99,7 @@ class _Replay:
         self._recorder = Recorder(jobs)
         self._durations: list[float] = jobs.durations.tolist()
         self._pods: list[int] = jobs.pods.tolist()
-        self._hopeless = too_large(jobs, self._room, self._tree, settings.wishes.required)
+        self._too_large = too_large(jobs, self._room, self._tree, settings.wishes.required)
         self._done = 0
 
     def run(self, progress: Progress | None, after_each: Callable[[Engine], None] | None) -> History:
@@ -136,10 +136,13 @@ class _Replay:
             events.extend(submitter.leaves(job))
             self._done += 1
         for job in agenda.arrivals(now):
+            if job in self._too_large:
+                recorder.refuses(job, self._too_large[job])
+                self._done += 1
+                continue
             recorder.arrives(job)
             events.extend(submitter.arrives(job))
         events.append(Tick(now))
-        withdrawn: list[Event] = []
         number_of = submitter.number_of
         for decision in self._engine.handle(*events):
             if isinstance(decision, Report):
@@ -147,15 +150,9 @@ class _Replay:
                 job = number_of[outcome.key]
                 if outcome.refused:
                     recorder.refusals[job] = outcome.message or ""
-                    if job in self._hopeless:
-                        recorder.refuses(job)
-                        withdrawn.extend(submitter.leaves(job))
-                        self._done += 1
                 elif outcome.assigned:
                     recorder.starts(job, now, self._slots(outcome.assigned))
                     agenda.starts(job, now + self._durations[job])
-        if withdrawn:
-            self._engine.handle(*withdrawn)
         recorder.sample(now)
 
     def _slots(self, assigned: tuple[Assignment, ...]) -> list[int]:
@@ -166,29 +163,37 @@ class _Replay:
         return [slot for slot in slots if slot is not None]
 
 
-def too_large(jobs: Jobs, room: Room, tree: Tree, required: str | None) -> frozenset[int]:
-    """Jobs that the cluster could not hold even if no other job ran there; told by GPUs alone."""
+def too_large(jobs: Jobs, room: Room, tree: Tree, required: str | None) -> dict[int, str]:
+    """Jobs that the cluster could not hold if no other job ran, with the reason; told by GPUs alone."""
     level = None if required is None else tree.level_named(required)
-    most = {int(gpus): _most_pods(int(gpus), room.free, tree, level) for gpus in np.unique(jobs.gpus)}
-    single = {int(gpus): _most_pods(int(gpus), room.free, tree, None) for gpus in np.unique(jobs.gpus)}
-    pairs = zip(jobs.pods.tolist(), jobs.gpus.tolist(), strict=True)
-    return frozenset(
-        job for job, (pods, gpus) in enumerate(pairs) if pods > (most if pods > 1 else single)[gpus]
-    )
+    found: dict[int, str] = {}
+    for gpus in np.unique(jobs.gpus).tolist():
+        if gpus == 0:
+            continue
+        asks_so = jobs.gpus == gpus
+        in_all = _most_pods(gpus, room.free, tree, None)
+        for job in np.flatnonzero(asks_so & (jobs.pods > in_all)).tolist():
+            found[job] = f"all nodes together take {_pods(in_all, gpus)} when no other job runs"
+        if level is not None:
+            in_one = _most_pods(gpus, room.free, tree, level)
+            for job in np.flatnonzero(asks_so & (jobs.pods > max(in_one, 1))).tolist():
+                message = f"no {tree.level_names[level]} takes more than {_pods(in_one, gpus)}"
+                found.setdefault(job, f"{message} when no other job runs")
+    return found
 
 
-def _most_pods(gpus: int, free: Counts, tree: Tree, level: int | None) -> float:
+def _pods(count: int, gpus: int) -> str:
+    return f"{count:,} pod{'' if count == 1 else 's'} of {gpus} GPU{'' if gpus == 1 else 's'}"
+
+
+def _most_pods(gpus: int, free: Counts, tree: Tree, level: int | None) -> int:
     """The most pods of so many GPUs that one domain of the level holds (the whole cluster without one)."""
-    if gpus == 0:
-        return inf
+    holds: Counts = (free // gpus)[tree.slot_at]
     if level is None:
-        return int((free // gpus).sum())
-    holds = (free // gpus)[tree.slot_at]
-    if level == tree.node_level:
-        per_domain = holds
-    else:
-        per_domain = np.bincount(tree.domain_at[level], weights=holds, minlength=tree.count(level))
-    return float(per_domain[tree.labelled[level]].max(initial=0))
+        return int(holds.sum())
+    if level < tree.node_level:
+        holds = np.add.reduceat(holds, tree.bounds[level][:-1])
+    return int(holds[tree.labelled[level]].max(initial=0))
 
 
 def _tree(engine: Engine, wishes: Wishes) -> Tree:

@@ -39,10 +39,10 @@ class Recorder:
         self.queued -= 1
         self.queued_gpus -= self._sizes[job]
 
-    def refuses(self, job: int) -> None:
-        """A job that waited is too large for the cluster."""
-        self._leaves_queue(job)
+    def refuses(self, job: int, why: str) -> None:
+        """A job that is too large for the cluster does not even wait."""
         self._impossible.append(job)
+        self.refusals[job] = why
 
     def starts(self, job: int, now: float, slots: Sequence[int]) -> None:
         """A job that waited has got its nodes: ``slots`` in the order of ranks."""
