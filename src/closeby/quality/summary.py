@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from closeby.quality.columns import RunColumns
 from closeby.quality.delays import Delay, delays, sizes, waits
+from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
+from closeby.quality.model import DEFAULT_MODEL, Model
+from closeby.quality.moments import Fragmentation, Gaps, during_of, fragmentation, gaps
 from closeby.quality.placements import Bools, Floats, level_names, placements
-from closeby.quality.spans import excess_spans, fewest, spans
+from closeby.quality.spans import fewest
 from closeby.quality.utilisation import Window, busy_window, goodput, held, utilisation
 
 
-class LevelMeasures(Struct, frozen=True, kw_only=True):
+class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
     """How jobs lie over the domains of one level. None where no job tells."""
 
     #: Short name; ``hostname`` for single nodes.
@@ -25,9 +28,23 @@ class LevelMeasures(Struct, frozen=True, kw_only=True):
     excess_span: float | None
     greatest_excess_span: float | None
     weighted_excess_span: float | None
+    #: Of jobs of several pods: share of their pairs of pods that lie in different domains, mean; edges of the
+    #: ring of ranks that leave a domain, mean.
+    cross_pairs: float | None
+    ring_crossings: float | None
+    #: Of jobs larger than a node: domains that a data- or pipeline-parallel group touches; the greatest of a
+    #: job's groups, and their mean; mean over jobs.
+    group_spread: float | None
+    mean_group_spread: float | None
+    #: Largest gang (of pods of one GPU) that one domain can hold, over all free GPUs; mean over the window.
+    largest_gang: float | None
+    #: Share of the free GPUs in domains that cannot hold the gangs that come next; mean over the window.
+    stranded: float | None
+    #: How far above the fewest domains on what was free jobs lay (0.1 is 10 %); a sample of small ones.
+    span_gap: float | None
 
 
-class Measures(Struct, frozen=True, kw_only=True):
+class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     """One run, summarised. Times are seconds, shares lie between 0 and 1; None where nothing tells."""
 
     #: All jobs, those that started, and those that ended before the run stopped.
@@ -46,42 +63,87 @@ class Measures(Struct, frozen=True, kw_only=True):
     #: job counted 1/slowdown.
     utilisation: float | None
     goodput: float | None
+    #: Of jobs of several pods: tree edges between two pods, mean and greatest of a job, mean over jobs.
+    mean_distance: float | None
+    diameter: float | None
+    #: Of jobs of several pods on several nodes: tree edges that the ring of ranks runs over, over the fewest
+    #: that it could with another order of ranks; mean.
+    ring_hops: float | None
+    #: Of jobs of several GPUs: modelled seconds of an all-reduce while all nodes send, mean; and among the
+    #: flows that were there.
+    all_reduce: float | None
+    contended_all_reduce: float | None
+    #: Times that communication takes longer than on an ideal placement on an empty cluster, in both forms,
+    #: and times that whole jobs do; mean over all started jobs, weighted by GPU-time.
+    slowdown: float | None
+    contended_slowdown: float | None
+    job_slowdown: float | None
+    #: How far above the least mean distance on what was free jobs lay (0.1 is 10 %); a sample of small ones,
+    #: and how many it has.
+    distance_gap: float | None
+    compared: int
+    #: The constants of what was modelled.
+    model: Model
 
 
-def summarise(columns: RunColumns, *, unconstrained: Floats | None = None) -> Measures:
+def summarise(
+    columns: RunColumns, *, unconstrained: Floats | None = None, model: Model = DEFAULT_MODEL
+) -> Measures:
     """All measures of a run.
 
     ``unconstrained`` is what the same jobs waited in the same run (same seed) without topology constraints,
     in seconds, shape (J,), as ``waits_of`` tells it; without it the wait caused by topology is unknown.
     """
     run = columns
-    size = sizes(run.pods, run.gpus)
     window = busy_window(run.submitted, run.started, run.ended, run.until)
     seconds = held(run.started, run.ended, run.until, window)
-    job_gpus = run.pods * run.gpus
     capacity = float(run.node_gpus[run.tree.slot_at].sum())
-    slowdown = np.ones(len(size))
+    size, job_gpus = sizes(run.pods, run.gpus), run.pods * run.gpus
+    weights = size * held(run.started, run.ended, run.until, Window(-np.inf, np.inf))
+    found = job_measures(run, model)
+    least = fewest(run.tree, run.node_gpus, run.pods, run.gpus)
+    gap = gaps(run, found.span, found.mean_distance, least)
+    placed = found.span[:, -1] > 0
+    several, ranks = placed & (found.pairs > 0), placed & (size > 1)
     return Measures(
         jobs=len(size),
         started=int(np.count_nonzero(~np.isnan(run.started))),
         ended=int(np.count_nonzero(~np.isnan(run.ended))),
         delays=delays(size, waits_of(run), np.isnan(run.started), unconstrained),
-        levels=_levels(run, weights=size * _ran(run)),
+        levels=_levels(run, found, least, weights, fragmentation(run, least, window), gap),
         window=window,
         makespan=_makespan(run),
         utilisation=utilisation(job_gpus, seconds, capacity, window),
-        goodput=goodput(job_gpus, seconds, slowdown, capacity, window),
+        goodput=goodput(job_gpus, seconds, found.job_slowdown, capacity, window),
+        mean_distance=mean(found.mean_distance, several),
+        diameter=mean(found.diameter, several),
+        ring_hops=mean(found.ring_hops / np.maximum(found.least_ring_hops, 1), found.least_ring_hops > 0),
+        all_reduce=mean(found.all_reduce, ranks),
+        contended_all_reduce=mean(found.contended_all_reduce, ranks),
+        slowdown=mean(found.slowdown, placed, weights),
+        contended_slowdown=mean(found.contended_slowdown, placed, weights),
+        job_slowdown=mean(found.job_slowdown, placed, weights),
+        distance_gap=None if np.isnan(gap.distance) else gap.distance,
+        compared=gap.jobs,
+        model=model,
     )
+
+
+def job_measures(columns: RunColumns, model: Model = DEFAULT_MODEL) -> JobMeasures:
+    """Measures of placement of each job of a run."""
+    run = columns
+    shapes = Shapes(
+        ranks=sizes(run.pods, run.gpus),
+        links=np.maximum(run.gpus, 1).astype(np.int64),
+        fewest=fewest(run.tree, run.node_gpus, run.pods, run.gpus),
+        during=during_of(run),
+    )
+    return measure_jobs(placements(run.tree, run.offsets, run.slots), shapes, run.node_gpus, model)
 
 
 def waits_of(columns: RunColumns) -> Floats:
     """What each job of a run waited, in seconds; shape (J,)."""
     return waits(columns.submitted, columns.started, columns.until)
-
-
-def _ran(run: RunColumns) -> Floats:
-    """Seconds for which each job ran before the run stopped."""
-    return held(run.started, run.ended, run.until, Window(-np.inf, np.inf))
 
 
 def _makespan(run: RunColumns) -> float:
@@ -90,23 +152,38 @@ def _makespan(run: RunColumns) -> float:
     return float(np.where(np.isnan(run.ended), run.until, run.ended).max() - run.submitted.min())
 
 
-def _levels(run: RunColumns, weights: Floats) -> tuple[LevelMeasures, ...]:
-    found = placements(run.tree, run.offsets, run.slots)
-    span = spans(found)
-    least = fewest(run.tree, run.node_gpus, run.pods, run.gpus)
-    excess = excess_spans(span, least)
-    placed = span[:, -1] > 0
-    large = placed & (least[:, -1] > 1)
+def _levels(
+    run: RunColumns,
+    found: JobMeasures,
+    least: Floats,
+    weights: Floats,
+    free: Fragmentation,
+    gap: Gaps,
+) -> tuple[LevelMeasures, ...]:
+    placed = found.span[:, -1] > 0
+    several, large = placed & (found.pairs > 0), placed & (least[:, -1] > 1)
+    crossing = found.cross_pairs / np.maximum(found.pairs, 1)[:, None]
     return tuple(
         LevelMeasures(
             level=name,
-            span=mean(span[:, level], placed),
-            excess_span=mean(excess[:, level], placed),
-            greatest_excess_span=greatest(excess[:, level], placed),
-            weighted_excess_span=mean(excess[:, level], large, weights),
+            span=mean(found.span[:, level], placed),
+            excess_span=mean(found.excess_span[:, level], placed),
+            greatest_excess_span=greatest(found.excess_span[:, level], placed),
+            weighted_excess_span=mean(found.excess_span[:, level], large, weights),
+            cross_pairs=mean(crossing[:, level], several),
+            ring_crossings=mean(found.ring_crossings[:, level], several),
+            group_spread=mean(found.spreads.greatest[:, level], large),
+            mean_group_spread=mean(found.spreads.mean[:, level], large),
+            largest_gang=_known(free.largest[level]),
+            stranded=_known(free.stranded[level]),
+            span_gap=_known(gap.span[level]),
         )
         for level, name in enumerate(level_names(run.tree))
     )
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def mean(values: NDArray[Any], chosen: Bools, weights: Floats | None = None) -> float | None:

@@ -1,0 +1,128 @@
+"""The contended form of the all-reduce model: uplinks are shared by the flows that are on them.
+
+Each edge of a job's ring that leaves a domain sends one flow per link of a pod up from it (and as many come
+down, for a ring enters as often as it leaves). A domain's uplink has the links of its nodes, divided by the
+oversubscription above it; where more flows are on it, each gets an equal share of what one link gives.
+"""
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.quality.collectives import ring_seconds
+from closeby.quality.model import Model
+from closeby.quality.placements import Counts, Floats, Ints, Placements
+from closeby.quality.rings import Rings
+
+
+class Crew(Struct, frozen=True, kw_only=True, eq=False):
+    """The ranks of each job; all of shape (J,)."""
+
+    ranks: Counts
+    #: Links of each of its pods.
+    links: Counts
+    #: Tiers that its ring climbs.
+    climbed: Counts
+
+
+class _Uses(Struct, frozen=True, kw_only=True, eq=False):
+    """Which jobs use which uplinks; one entry a job and uplink. Uplinks are numbered through all levels."""
+
+    job: Ints
+    uplink: Ints
+    #: Level of the uplink's domain.
+    level: Ints
+    flows: Floats
+
+
+def contended_seconds(
+    model: Model, found: Placements, ring: Rings, crew: Crew, node_gpus: NDArray[Any], during: Floats
+) -> Floats:
+    """Seconds of an all-reduce of each job among the others that ran meanwhile; shape (J,).
+
+    ``during`` holds when each job started and ended, shape (J, 2): on an uplink counts the mean number of
+    flows over that time. Jobs placed together and for good all have the same two times. ``node_gpus`` has
+    shape (slots,).
+    """
+    uses = _uses(found, ring, crew.links)
+    load = _mean_flows(uses, during)
+    room = _uplinks(model, found, node_gpus)[uses.uplink]
+    speed = _speeds(model, found.levels + 1)
+    rate = speed[found.tree.node_level - uses.level + 1] * np.minimum(1.0, room / load) * crew.links[uses.job]
+    slowest = np.full(found.jobs, speed[0])
+    np.minimum.at(slowest, uses.job, rate)
+    latency = model.latencies(found.levels + 1)[crew.climbed]
+    return ring_seconds(crew.ranks, model.message_bytes, latency, slowest)
+
+
+def alone_seconds(model: Model, crew: Crew, levels: int) -> Floats:
+    """Seconds of an all-reduce of each job with full links all the way; shape (J,).
+
+    No job that must climb as far takes less among others. ``levels`` is K.
+    """
+    rate = np.outer(crew.links, _speeds(model, levels + 1))
+    rate[:, :1] = model.tier(0).bytes_per_second
+    slowest = np.minimum.accumulate(rate, axis=1)[np.arange(len(rate)), crew.climbed]
+    latency = model.latencies(levels + 1)[crew.climbed]
+    return ring_seconds(crew.ranks, model.message_bytes, latency, slowest)
+
+
+def _speeds(model: Model, tiers: int) -> Floats:
+    """Bytes per second of one link on each tier."""
+    return np.asarray([model.tier(number).bytes_per_second for number in range(tiers)], dtype=np.float64)
+
+
+def _uses(found: Placements, ring: Rings, links: NDArray[Any]) -> _Uses:
+    """Flows of each job on each uplink, by the edges of its ring that leave the domain."""
+    first, keys = 0, []
+    counts = [found.tree.count(level) for level in range(found.levels)]
+    every = sum(counts)
+    level_of = np.repeat(np.arange(found.levels), counts)
+    for level, count in enumerate(counts):
+        leaving = ring.crosses[:, level]
+        domains = found.owners(level, ring.here[leaving])
+        keys.append(ring.job[leaving] * every + first + domains)
+        first += count
+    known, edges = np.unique(np.concatenate(keys), return_counts=True)
+    job, uplink = np.divmod(known, max(every, 1))
+    return _Uses(job=job, uplink=uplink, level=level_of[uplink], flows=edges.astype(np.float64) * links[job])
+
+
+def _uplinks(model: Model, found: Placements, node_gpus: NDArray[Any]) -> Floats:
+    """How many full links each uplink is worth."""
+    tree = found.tree
+    links = np.maximum(node_gpus[tree.slot_at], 1).astype(np.float64)
+    columns = []
+    for level in range(found.levels):
+        tier = model.tier(tree.node_level - level + 1)
+        below = links if level == tree.node_level else np.add.reduceat(links, tree.bounds[level][:-1])
+        columns.append(below / tier.oversubscription)
+    return np.concatenate(columns)
+
+
+def _mean_flows(uses: _Uses, during: Floats) -> Floats:
+    """Mean number of flows on an uplink while the job of each entry ran, its own included.
+
+    The integral of the flows up to a time is that time x all changes before it, less the sum of each change x
+    its own time; both are running sums over the changes of an uplink in the order of time.
+    """
+    count = len(uses.job)
+    if not count:
+        return uses.flows
+    begin, end = (during[uses.job] - during[uses.job].min()).T
+    times = np.concatenate([begin, end])
+    changes = np.concatenate([uses.flows, -uses.flows])
+    order = np.lexsort((times, np.concatenate([uses.uplink, uses.uplink])))
+    height = np.empty(2 * count)
+    moment = np.empty(2 * count)
+    height[order] = np.cumsum(changes[order])
+    moment[order] = np.cumsum((changes * times)[order])
+    # All that was on the uplinks before this one has ended again, which leaves its share of ``moment`` the
+    # same at both times, so that the difference is this uplink's own.
+    filled = (end * height[count:] - moment[count:]) - (begin * height[:count] - moment[:count])
+    length = end - begin
+    lasting = length > 0
+    mean = np.where(lasting, filled / np.where(lasting, length, 1.0), uses.flows)
+    return np.maximum(mean, uses.flows)

@@ -1,0 +1,110 @@
+"""Measures of a run that hold at a moment: fragmentation, and how near placements came to the best possible.
+
+Both need to know what was free then. They are worked out at moments spread evenly, not at all of them.
+"""
+
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.quality.columns import RunColumns
+from closeby.quality.fragmentation import (
+    NEXT_GANGS,
+    Waiting,
+    free_at,
+    largest_shares,
+    stranded_shares,
+)
+from closeby.quality.optimum import MOST_PODS, least_mean_distance, least_spans
+from closeby.quality.placements import Counts, Floats, Ints
+from closeby.quality.utilisation import Window
+
+#: Moments at which fragmentation is looked at, and cells of the table of what was free then, at most.
+MOMENTS: Final = 200
+_CELLS: Final = 1 << 24
+#: Jobs whose place is compared with the best one, at most.
+COMPARED: Final = 50
+
+
+class Fragmentation(Struct, frozen=True, kw_only=True, eq=False):
+    """By level, mean over moments; shape (K,); nan where no moment tells."""
+
+    #: Largest gang of pods of one GPU that a domain can hold, over all free GPUs.
+    largest: Floats
+    #: Share of the free GPUs in domains that cannot hold the gangs at the head of the queue.
+    stranded: Floats
+
+
+class Gaps(Struct, frozen=True, kw_only=True, eq=False):
+    """How far above the best possible jobs lay, on what was free when they started: 0.1 is 10 %."""
+
+    #: Jobs that were compared.
+    jobs: int
+    #: Mean gap of the span by level, shape (K,), and of the mean distance; nan without jobs.
+    span: Floats
+    distance: float
+
+
+def during_of(run: RunColumns) -> Floats:
+    """When each job started and ended (or the run stopped); nan if it never started; shape (J, 2)."""
+    ended = np.where(np.isnan(run.ended), run.until, run.ended)
+    return np.stack([run.started, np.where(np.isnan(run.started), np.nan, ended)], axis=1)
+
+
+def fragmentation(run: RunColumns, fewest: Floats, window: Window) -> Fragmentation:
+    """Fragmentation over the busy window; ``fewest`` as ``spans.fewest`` has it, shape (J, K)."""
+    levels = run.tree.node_level + 1
+    count = max(1, min(MOMENTS, _CELLS // max(len(run.node_gpus), 1))) if window.length > 0 else 0
+    times = window.begin + (np.arange(count) + 0.5) / max(count, 1) * window.length
+    free = _free(run, times)
+    largest, stranded = np.full((2, count, levels), np.nan)
+    order = np.lexsort((run.submitted, -run.priorities))
+    submitted, leaves = run.submitted[order], np.where(np.isnan(run.started), np.inf, run.started)[order]
+    for moment, time in enumerate(times.tolist()):
+        head = order[np.flatnonzero((submitted <= time) & (leaves > time))[:NEXT_GANGS]]
+        waiting = Waiting(pods=run.pods[head], gpus=run.gpus[head], fewest=fewest[head])
+        largest[moment] = largest_shares(run.tree, free[moment])
+        stranded[moment] = stranded_shares(run.tree, free[moment], waiting)
+    return Fragmentation(largest=known_mean(largest), stranded=known_mean(stranded))
+
+
+def gaps(run: RunColumns, span: Counts, distance: Floats, fewest: Floats) -> Gaps:
+    """Gaps of up to ``COMPARED`` jobs of several nodes and at most ``MOST_PODS`` pods, spread over the run.
+
+    All else that ran when a job started stays where it was. ``span`` and ``fewest`` have shape (J, K),
+    ``distance`` is the mean distance, shape (J,).
+    """
+    small = (run.pods <= MOST_PODS) & (run.gpus > 0) & (fewest[:, -1] > 1) & (span[:, -1] > 0)
+    fitting = np.flatnonzero(small)
+    if len(fitting) > COMPARED:
+        fitting = fitting[np.linspace(0, len(fitting) - 1, COMPARED).astype(np.intp)]
+    fitting = fitting[np.argsort(run.started[fitting], kind="stable")]
+    spans, distances = [], []
+    for job, free in zip(fitting.tolist(), _free(run, run.started[fitting]), strict=True):
+        own = np.bincount(run.slots[run.offsets[job] : run.offsets[job + 1]], minlength=len(free))
+        room, pods = free // int(run.gpus[job]) + own, int(run.pods[job])
+        best, nearest = least_spans(run.tree, room, pods), least_mean_distance(run.tree, room, pods)
+        if best is not None and nearest:
+            spans.append(span[job] / best - 1.0)
+            distances.append(float(distance[job]) / nearest - 1.0)
+    levels = run.tree.node_level + 1
+    return Gaps(
+        jobs=len(distances),
+        span=np.mean(spans, axis=0) if spans else np.full(levels, np.nan),
+        distance=float(np.mean(distances)) if distances else float("nan"),
+    )
+
+
+def _free(run: RunColumns, times: Floats) -> Counts:
+    """Free GPUs at ascending times; shape (N, slots)."""
+    job: Ints = np.repeat(np.arange(len(run.pods)), np.diff(run.offsets))
+    return free_at(times, run.node_gpus, run.slots, run.gpus[job], during_of(run)[job])
+
+
+def known_mean(rows: Floats) -> Floats:
+    """Mean of each column over the rows that know it; nan where none does."""
+    known = ~np.isnan(rows)
+    counts = known.sum(axis=0)
+    sums: Floats = np.where(known, rows, 0.0).sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
