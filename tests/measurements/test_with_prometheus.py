@@ -1,0 +1,378 @@
+"""Traffic out of a real Prometheus: the default queries, other names of nodes, restarts, tokens and TLS."""
+
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from closeby.measurements.access import Access
+from closeby.measurements.ageing import Known, State
+from closeby.measurements.bandwidth import BandwidthMeasurements, BandwidthReadings, Unavailable
+from closeby.measurements.latencies import PrometheusLatencies
+from closeby.measurements.load_watcher import LoadWatcher
+from closeby.measurements.prometheus import Prometheus, Queries
+from closeby.measurements.providers import TrafficArguments
+from tests.control_plane.certificates import Certificates, make_certificates
+from tests.measurements.real_prometheus import (
+    Prometheus as Server,
+)
+from tests.measurements.real_prometheus import exported, program, quick_queries, running, scraped
+from tests.measurements.watching import links
+
+MBIT = 1e6
+#: Between two samples that are made up, in seconds.
+STEP = 15
+
+
+def usable(found: BandwidthReadings | Unavailable) -> BandwidthReadings:
+    assert isinstance(found, BandwidthReadings), found
+    return found
+
+
+def sentence(found: object) -> str:
+    assert isinstance(found, Unavailable), found
+    return found.sentence()
+
+
+def until(
+    read: Callable[[], BandwidthReadings | Unavailable], met: Callable[[BandwidthReadings], bool]
+) -> None:
+    """Waits until what is read is so."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = read()
+        if isinstance(found, BandwidthReadings) and met(found):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"it stays {found.hosts if isinstance(found, BandwidthReadings) else found}")
+
+
+def history(
+    now: float, hosts: Mapping[str, tuple[Callable[[float], float], Callable[[float], float], float]]
+) -> str:
+    """40 minutes of OpenMetrics: per host bits/s sent and received so long before now, and its last sample."""
+    lines = []
+    for place, direction in enumerate(("transmit", "receive")):
+        name = f"node_network_{direction}_bytes"
+        lines.append(f"# TYPE {name} counter")
+        for labels, (*rates, last) in hosts.items():
+            for device, factor in (("eth0", 1.0), ("eth1", 0.5), ("lo", 9.0), ("cali12", 9.0)):
+                total = 0.0
+                for ago in range(2400, int(last) - 1, -STEP):
+                    total += factor * rates[place](ago) / 8 * STEP
+                    lines.append(f'{name}_total{{device="{device}",{labels}}} {total} {now - ago:.3f}')
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def remembering(folder: Path, text: str) -> Server:
+    """A Prometheus that scrapes nobody and knows this history."""
+    server = Server(folder, {})
+    (folder / "history").write_text(text)
+    command = [
+        program("promtool"),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        folder / "history",
+        server.data,
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return server
+
+
+@pytest.mark.slow
+def test_the_default_queries_on_what_node_exporters_said(tmp_path: Path) -> None:
+    """Two links each, of which the second carries half as much: 1.5 times what the first carries is used."""
+    now = time.time()
+    text = history(
+        now,
+        {
+            'instance="10.0.0.1:9100"': (lambda ago: 200 * MBIT, lambda ago: 100 * MBIT, 0),
+            # Received swings between 100 and 500 every three minutes.
+            'instance="n2:9100"': (
+                lambda ago: 10 * MBIT,
+                lambda ago: (100 if ago // 180 % 2 else 500) * MBIT,
+                0,
+            ),
+            'instance="10.0.0.3:9100",node="n3"': (lambda ago: 0.0, lambda ago: 0.0, 60),
+            'instance="10.0.0.4:9100"': (lambda ago: 5 * MBIT, lambda ago: 5 * MBIT, 280),
+            'instance="10.0.0.5:9100"': (lambda ago: 5 * MBIT, lambda ago: 5 * MBIT, 330),
+        },
+    )
+    with running(remembering(tmp_path, text)) as server:
+        found = usable(Prometheus(server.address, stale_after=300).read())
+        strict = usable(Prometheus(server.address, stale_after=120).read())
+    hosts = found.hosts
+    assert hosts["10.0.0.1:9100"].average == pytest.approx(300 * MBIT, rel=0.01)
+    assert hosts["10.0.0.1:9100"].deviation == pytest.approx(0, abs=MBIT)
+    assert 350 * MBIT < hosts["n2:9100"].average < 550 * MBIT
+    # A rate over 5 minutes dulls what swings faster.
+    assert 10 * MBIT < hosts["n2:9100"].deviation < 300 * MBIT
+    assert hosts["n3"].average == 0
+    assert "10.0.0.5:9100" not in hosts
+    assert "10.0.0.4:9100" in hosts and "10.0.0.4:9100" not in strict.hosts
+    assert hosts["n3"].measured == pytest.approx(now - 60, abs=STEP)
+    assert found.measured == pytest.approx(now, abs=STEP)
+    of: BandwidthMeasurements = found.of_nodes({"n1": ("n1", "10.0.0.1"), "n2": ("n2",), "n3": ("n3",)})
+    assert sorted(of.of) == ["n1", "n2", "n3"]
+    told = [one.message for one in strict.problems]
+    assert "hosts were not scraped for 120 s (2: 10.0.0.4:9100, 10.0.0.5:9100)" in told
+
+
+@pytest.mark.slow
+def test_a_label_of_choice_names_the_node(tmp_path: Path) -> None:
+    """Of two exporters on one node the busier one counts."""
+    text = history(
+        time.time(),
+        {
+            'instance="10.0.0.1:9100",nodename="n1"': (lambda ago: 200 * MBIT, lambda ago: 0.0, 0),
+            'instance="10.0.0.1:9200",nodename="n2"': (lambda ago: 20 * MBIT, lambda ago: 40 * MBIT, 0),
+            'instance="10.0.0.3:9100"': (lambda ago: 1.0, lambda ago: 1.0, 0),
+        },
+    )
+    with running(remembering(tmp_path, text)) as server:
+        found = usable(Prometheus(server.address, label="nodename").read())
+    assert {host: round(link.average / MBIT) for host, link in found.hosts.items()} == {"n1": 300, "n2": 60}
+    (told,) = found.problems
+    assert told.message.startswith("queries give series without the label nodename (5: last_sample, ")
+
+
+def test_values_that_are_no_rates(tmp_path: Path) -> None:
+    def constant(host: str, value: str) -> str:
+        return f'label_replace(vector({value}), "node", "{host}", "", "")'
+
+    values = {"a": "0/0", "b": "1/0", "c": "-1", "d": "5"}
+    queries = Queries(
+        transmit_average=" or ".join(constant(host, value) for host, value in values.items()),
+        receive_average="",
+        transmit_deviation=constant("d", "1"),
+        receive_deviation="",
+        last_sample="",
+    )
+    with running(Server(tmp_path, {})) as server:
+        found = usable(Prometheus(server.address, queries).read())
+        broken = Prometheus(server.address, Queries(transmit_average="sum(")).read()
+    assert {host: (one.average, one.deviation) for host, one in found.hosts.items()} == {"d": (5.0, 1.0)}
+    assert [one.message for one in found.problems] == ["hosts have values that are no rates (3: a, b, c)"]
+    assert "answers 400 Bad Request" in sentence(broken)
+
+
+@pytest.mark.slow
+def test_what_is_known_gets_old_while_prometheus_is_gone(tmp_path: Path) -> None:
+    """Scraped live; stopped and started again; at last without its data."""
+    with scraped(tmp_path, "n1", "n2") as (server, exporters):
+        exporters["n1"].carry(sent=80 * MBIT, received=20 * MBIT)
+        exporters["n2"].carry(sent=10 * MBIT, received=30 * MBIT)
+        arguments = TrafficArguments(prometheus=server.address, queries=quick_queries(), window=2.0)
+        provider, source = arguments.provider(), arguments.source()
+        assert provider is not None and source is not None
+
+        def near(n1: float, n2: float) -> Callable[[BandwidthReadings], bool]:
+            return lambda found: (
+                found.hosts.keys() == {"n1", "n2"}
+                and found.hosts["n1"].average == pytest.approx(n1 * MBIT, rel=0.1)
+                and found.hosts["n2"].average == pytest.approx(n2 * MBIT, rel=0.1)
+            )
+
+        until(provider.read, near(80, 30))
+        ahead = 0.0
+        known = Known(source, clock=lambda: time.monotonic() + ahead, epoch=lambda: time.time() + ahead)
+        first = known.take(source.read())
+        assert known.state is State.GOOD and first.reading is not None
+        assert first.age is not None and first.age < 5
+
+        server.stop()
+        second = known.take(source.read())
+        assert second.reading is first.reading and "can't be reached" in second.trouble
+        ahead = 290.0
+        assert known.now().reading is first.reading and known.state is State.STALE
+        ahead = 301.0
+        assert known.now().reading is None and known.state is State.GONE
+        ahead = 0.0
+
+        exporters["n1"].carry(sent=40 * MBIT)
+        server.start()
+        until(provider.read, near(40, 30))
+        again = known.take(source.read())
+        assert again.trouble == "" and again.reading is not None and known.state is State.GOOD
+
+        server.stop()
+        (tmp_path / "empty").mkdir()
+        with running(Server(tmp_path / "empty", {})) as empty:
+            other = TrafficArguments(prometheus=empty.address, queries=quick_queries()).source()
+            assert other is not None
+            nothing = other.read()
+            assert not isinstance(nothing, str) and nothing.empty
+            assert known.take(nothing).reading is again.reading
+            assert known.state is State.STALE
+
+
+def tls(certificates: Certificates, *, clients: bool) -> dict[str, object]:
+    """What ``--web.config.file`` says about it."""
+    files: dict[str, object] = {
+        "cert_file": str(certificates.server),
+        "key_file": str(certificates.server_key),
+    }
+    if clients:
+        files |= {
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_ca_file": str(certificates.authority),
+        }
+    return {"tls_server_config": files}
+
+
+ONE_HOST = Queries(
+    transmit_average='label_replace(vector(5), "node", "n1", "", "")',
+    receive_average="",
+    transmit_deviation='label_replace(vector(1), "node", "n1", "", "")',
+    receive_deviation="",
+    last_sample="",
+)
+
+
+def test_a_server_with_tls(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    with running(Server(tmp_path, {}, tls(certificates, clients=False))) as server:
+
+        def read(access: Access) -> BandwidthReadings | Unavailable:
+            return Prometheus(server.address, ONE_HOST, access=access).read()
+
+        assert "n1" in usable(read(Access(ca_file=str(certificates.authority)))).hosts
+        assert "n1" in usable(read(Access(insecure=True))).hosts
+        assert "shows a certificate that can't be trusted: " in sentence(read(Access()))
+        assert "name its caFile" in sentence(read(Access()))
+        plain = Prometheus(server.address.replace("https", "http"), ONE_HOST).read()
+        assert "answers 400 Bad Request" in sentence(plain)
+
+
+def test_a_server_that_asks_who_we_are(tmp_path: Path) -> None:
+    """The certificate is replaced while the provider lives, as cert-manager does it."""
+    certificates = make_certificates(tmp_path)
+    with running(Server(tmp_path, {}, tls(certificates, clients=True))) as server:
+        nobody = Prometheus(
+            server.address, ONE_HOST, access=Access(ca_file=str(certificates.authority)), timeout=2
+        )
+        assert isinstance(nobody.read(), Unavailable)
+        certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+        access = Access(ca_file=str(certificates.authority), cert_file=str(certificate), key_file=str(key))
+        somebody = Prometheus(server.address, ONE_HOST, access=access)
+        assert "certificates can't be used" in sentence(somebody.read())
+        certificate.write_bytes(certificates.server.read_bytes())
+        key.write_text("rubbish")
+        assert "certificates can't be used" in sentence(somebody.read())
+        key.write_bytes(certificates.server_key.read_bytes())
+        assert "n1" in usable(somebody.read()).hosts
+
+
+@contextmanager
+def guarded(server: Server, token: Path) -> Iterator[str]:
+    """A reverse proxy before Prometheus that lets bearers of the token in that the file holds."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") != f"Bearer {token.read_text()}":
+                self.send_response(401)
+                self.end_headers()
+                return
+            with urllib.request.urlopen(f"{server.address}{self.path}") as answer:
+                self.send_response(answer.status)
+                self.end_headers()
+                self.wfile.write(answer.read())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_port}"
+    finally:
+        proxy.shutdown()
+        thread.join()
+        proxy.server_close()
+
+
+def test_a_token_is_read_again_when_it_was_replaced(tmp_path: Path) -> None:
+    asked, ours = tmp_path / "asked", tmp_path / "ours"
+    asked.write_text("first")
+    with running(Server(tmp_path, {})) as server, guarded(server, asked) as address:
+        provider = Prometheus(address, ONE_HOST, access=Access(token_file=str(ours)))
+        assert sentence(provider.read()) == (
+            f"the token file {ours} can't be read: No such file or directory; mount a token there"
+        )
+        ours.write_text("first\n")
+        assert "n1" in usable(provider.read()).hosts
+        asked.write_text("second")
+        refused = f"{address}/api/v1/query does not let us in: 401 Unauthorized"
+        assert sentence(provider.read()) == f"{refused}; give a token or certificate it takes"
+        ours.write_text("second")
+        assert "n1" in usable(provider.read()).hosts
+        latencies = PrometheusLatencies(address, minutes=5, access=Access(token="second")).read()
+        assert "has no latencies" in sentence(latencies)
+        latencies = PrometheusLatencies(address, minutes=5, access=Access(token="third")).read()
+        assert "does not let us in" in sentence(latencies)
+
+
+@pytest.mark.parametrize("content", ["", " \n", "two words", "a\nb", "tok\x00en", "töken"])
+def test_a_token_that_is_none_is_never_sent_or_shown(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    told = sentence(LoadWatcher("http://127.0.0.1:1", access=Access(token_file=str(file))).read())
+    assert told.startswith(f"the token file {file}")
+    assert not content.strip() or content.strip() not in told
+
+
+def test_basic_authentication_is_told(tmp_path: Path) -> None:
+    """closeby has no password to give; the sentence says what it could."""
+    # The password is "test".
+    users = {"me": "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"}
+    with running(Server(tmp_path, {}, {"basic_auth_users": users})) as server:
+        assert "does not let us in: 401 Unauthorized" in sentence(Prometheus(server.address).read())
+
+
+def test_the_load_watcher_behind_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    seen: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(links("n1: 700 600").encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}"
+        found = usable(LoadWatcher(address, access=Access(token_file=str(token))).read())
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (seen, found.hosts["n1"].average, found.window) == (["Bearer secret"], 700 * MBIT, 900)
+
+
+@pytest.mark.slow
+def test_an_exporter_that_is_known_by_its_address_alone(tmp_path: Path) -> None:
+    """Nobody relabels ``instance``: it is ``127.0.0.2:port``, an address of the node."""
+    with exported("127.0.0.2") as (target, exporter):
+        exporter.carry(sent=16 * MBIT)
+        with running(Server(tmp_path, {target: {}})) as server:
+            provider = Prometheus(server.address, quick_queries(), window=2.0)
+            until(provider.read, lambda found: bool(found.hosts))
+            found = usable(provider.read())
+    assert found.host_of(["n1", "127.0.0.2"]) == target
+    assert found.of_nodes({"n1": ("n1", "127.0.0.2")}).of.keys() == {"n1"}
