@@ -11,9 +11,18 @@ from rich.text import Text
 from closeby.report.conditions import ConditionEntry
 
 
-def section(title: str, body: RenderableType) -> RenderableType:
+class Section(Group):
+    """A title, and below it the body, indented; other forms than a terminal's ask for the two apart."""
+
+    def __init__(self, title: str, body: RenderableType) -> None:
+        super().__init__(Text(""), Text(title, style="bold cyan"), Padding(body, (0, 0, 0, 2)))
+        self.title = title
+        self.body = body
+
+
+def section(title: str, body: RenderableType) -> Section:
     """A title, and below it the body, indented."""
-    return Group(Text(""), Text(title, style="bold cyan"), Padding(body, (0, 0, 0, 2)))
+    return Section(title, body)
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -1,0 +1,153 @@
+"""All pictures of a run, of a state, or of several runs side by side, each with the name of its files."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+from msgspec import Struct
+
+from closeby.report.pictures.boxes import boxes_of
+from closeby.report.pictures.cdfs import delay_cdfs, span_cdfs
+from closeby.report.pictures.fabric import fabric, limbs_of
+from closeby.report.pictures.paper import Chart, finished, moment_of
+from closeby.report.pictures.rack_map import rack_map
+from closeby.report.pictures.scene import Scene, scene_of
+from closeby.report.pictures.snapshot import snapshot
+from closeby.report.pictures.timeline import timeline
+from closeby.report.words import plural
+from closeby.simulator.replay.history import History
+from closeby.simulator.runs import Run
+
+#: Clusters with more nodes have no map: nobody could read it.
+MOST_NODES = 20_000
+
+FLOWS = (
+    "Flows are a model: the pods of a gang talk in a ring in the order of their ranks, each GPU to the same "
+    "GPU of the next pod; a flow leaves a domain where the next pod lies outside."
+)
+DELAY = "From submission to start; jobs that never started count with what they had waited in the end."
+SPAN = "Jobs larger than a node, weighted by GPU-time; 1 is as close together as an empty cluster allows."
+
+
+class Heading(Struct, frozen=True, kw_only=True):
+    """What all pictures of a run say of it: ``seren on lingjun, configuration default``, and its numbers."""
+
+    title: str
+    details: str
+
+
+class Picture(Struct, frozen=True, kw_only=True, eq=False):
+    """One chart; its files are ``<name>.svg`` and ``<name>.png``."""
+
+    name: str
+    title: str
+    #: How to read it, in a sentence; may be empty.
+    note: str
+    chart: Chart
+    heading: Heading
+    #: The moment that the chart shows, if it shows one.
+    moment: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The chart as a Vega-Lite document with its title and its note."""
+        lines = [self.heading.title, self.heading.details, self.note]
+        parameters = () if self.moment is None else (moment_of(self.moment),)
+        return finished(self.chart, self.title, [line for line in lines if line], *parameters)
+
+
+def pictures_of_run(run: Run, heading: Heading) -> tuple[Picture, ...]:
+    """``rack-map`` and ``fabric`` of the state after a run over manifests."""
+    return _maps(snapshot(run), heading, 0, "")
+
+
+def pictures_of_history(history: History, heading: Heading, at: float | None = None) -> tuple[Picture, ...]:
+    """``rack-map`` and ``fabric`` at the moment ``at`` (seconds; None: when most GPUs are busy), and
+    ``timeline``, ``delay`` and ``span`` of the whole run."""
+    scene = scene_of(history)
+    stop = stop_of(history, scene, at)
+    when = f" at {scene.moments.at(stop):g} {scene.moments.unit}"
+    over_time = Picture(
+        name="timeline",
+        title="Utilisation and queue over time",
+        note="",
+        chart=timeline(history, scene.moments),
+        heading=heading,
+    )
+    return (
+        *_maps(scene, heading, stop, when),
+        over_time,
+        *distributions({history.policy: [history]}, heading),
+    )
+
+
+def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
+    """``delay`` and ``span``, with a line for each policy if there are several.
+
+    The runs of one policy, such as those of several seeds, are taken together.
+    """
+    return (
+        Picture(
+            name="delay", title="Queueing delay", note=DELAY, chart=delay_cdfs(histories), heading=heading
+        ),
+        Picture(name="span", title="Excess span", note=SPAN, chart=span_cdfs(histories), heading=heading),
+    )
+
+
+def stop_of(history: History, scene: Scene, at: float | None) -> int:
+    """The stop of the slider nearest to a time; None: to the first moment at which most GPUs are busy."""
+    if at is not None:
+        return scene.moments.nearest(at)
+    stops = np.asarray([scene.moments.at(stop) for stop in range(scene.moments.count)])
+    times = scene.moments.told(history.samples.times)
+    index = np.searchsorted(times, stops, side="right") - 1
+    busy = np.where(index >= 0, history.samples.busy[index], 0) if len(times) else np.zeros(1)
+    return int(np.argmax(busy))
+
+
+def left_out(scene: Scene) -> tuple[str, ...]:
+    """What a report says about what its pictures do not show."""
+    sentences = list(scene.left_out)
+    if scene.tree.size > MOST_NODES:
+        sentences.append(
+            f"A rack map is not drawn for {plural(scene.tree.size, 'node')}: {MOST_NODES:,} are the most."
+        )
+    limbs = limbs_of(scene.tree)
+    if limbs is None:
+        sentences.append(
+            "There is no fabric to draw: the topology has no level above nodes that could be drawn."
+        )
+    elif limbs.levels < scene.tree.node_level:
+        hidden = scene.tree.level_names[limbs.levels]
+        sentences.append(
+            f"The fabric is drawn down to the level above {hidden}, of which there are too many."
+        )
+    return tuple(sentences)
+
+
+def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
+    """``rack-map`` and ``fabric``, as far as they can be drawn."""
+    found = {}
+    if scene.tree.size and scene.tree.size <= MOST_NODES:
+        found["rack-map"] = rack_map(scene, boxes_of(scene.tree))
+    limbs = limbs_of(scene.tree)
+    if limbs is not None:
+        found["fabric"] = fabric(scene, limbs)
+    return found
+
+
+TITLES = {"rack-map": "Rack map", "fabric": "Fabric and load"}
+
+
+def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture, ...]:
+    return tuple(
+        Picture(
+            name=name,
+            title=f"{TITLES[name]}{when}",
+            note=FLOWS if name == "fabric" else "",
+            chart=chart,
+            heading=heading,
+            moment=scene.moments.at(stop),
+        )
+        for name, chart in maps_of(scene).items()
+    )

@@ -1,0 +1,71 @@
+"""Queueing delay and excess span as cumulative distributions, of one run or of several taken together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.quality.delays import SIZE_BUCKETS, size_bucket, sizes, waits
+from closeby.quality.placements import level_names, placements
+from closeby.quality.spans import excess_spans, fewest, spans
+from closeby.report.pictures.steps import cdf
+from closeby.simulator.replay.history import History
+
+Floats = NDArray[np.float64]
+
+
+class Distribution(Struct, frozen=True, kw_only=True, eq=False):
+    """A share of all weight at or below each of some ascending values; the last share is 1."""
+
+    #: Bucket of sizes or level.
+    group: str
+    #: What the group counts, in words, such as ``1,203 jobs``.
+    jobs: int
+    values: Floats
+    shares: Floats
+
+
+def delay_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]:
+    """By bucket of sizes in GPUs: the share of jobs that waited at most so many seconds.
+
+    A job that never started counts with what it had waited when the run stopped. Empty buckets are left out.
+    """
+    waited = np.concatenate([waits(one.jobs.submitted, one.started, one.until) for one in histories])
+    size = np.concatenate([sizes(one.jobs.pods, one.jobs.gpus) for one in histories])
+    buckets = np.asarray([size_bucket(gpus) for gpus in size.tolist()], dtype=np.str_)
+    chosen = [(name, waited[buckets == name]) for name, _ in SIZE_BUCKETS]
+    return tuple(_distribution(name, values, np.ones(len(values))) for name, values in chosen if len(values))
+
+
+def span_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]:
+    """By level above nodes: the share of GPU-time of jobs larger than a node that ran so spread at most.
+
+    Values are excess spans: domains used over the fewest that could hold the job on an empty cluster.
+    """
+    parts = [_excess(history) for history in histories]
+    names = level_names(histories[0].tree)[:-1]
+    found = []
+    for level, name in enumerate(names):
+        values = np.concatenate([excess[:, level] for excess, _ in parts])
+        weights = np.concatenate([weight for _, weight in parts])
+        if (~np.isnan(values) & (weights > 0)).any():
+            found.append(_distribution(name, values, weights))
+    return tuple(found)
+
+
+def _distribution(group: str, values: Floats, weights: Floats) -> Distribution:
+    ascending, shares = cdf(values, weights)
+    counted = int(np.count_nonzero(~np.isnan(values) & (weights > 0)))
+    return Distribution(group=group, jobs=counted, values=ascending, shares=shares)
+
+
+def _excess(history: History) -> tuple[Floats, Floats]:
+    """Excess spans, shape (J, K), and the GPU-time by which each job counts; 0 for jobs that a node holds."""
+    jobs = history.jobs
+    found = placements(history.tree, history.offsets, history.slots)
+    least = fewest(history.tree, history.node_gpus, jobs.pods, jobs.gpus)
+    ended = np.where(np.isnan(history.ended), history.until, history.ended)
+    ran = np.where(np.isnan(history.started), 0.0, ended - history.started)
+    weights = np.where(least[:, -1] > 1, ran * sizes(jobs.pods, jobs.gpus), 0.0)
+    return excess_spans(spans(found), least), weights

@@ -1,0 +1,99 @@
+"""What the pictures share: a sheet that is measured in pixels, the chosen moment, inks and fonts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+from msgspec import Struct
+
+INK = "#1F2937"
+PALE_INK = "#4B5563"
+RULE = "#D92D20"
+FONT = "DejaVu Sans, Verdana, Arial, Helvetica, sans-serif"
+#: The parameter that holds the chosen moment, in the unit of the scene.
+MOMENT = "moment"
+#: Keeps the rows that hold at that moment.
+THERE = f"datum.since <= {MOMENT} && {MOMENT} < datum.until"
+
+
+class Sheet(Struct, frozen=True):
+    """A rectangle of pixels that marks are put on; y grows downward."""
+
+    width: float
+    height: float
+
+    def x(self, field: str) -> alt.X:
+        """Position from the left."""
+        scale = alt.Scale(domain=[0, self.width], nice=False, zero=False)
+        return alt.X(field, type="quantitative", axis=None, scale=scale)
+
+    def y(self, field: str) -> alt.Y:
+        """Position from the top."""
+        scale = alt.Scale(domain=[self.height, 0], nice=False, zero=False)
+        return alt.Y(field, type="quantitative", axis=None, scale=scale)
+
+
+def colour(field: str) -> alt.Color:
+    """A field that holds the colour itself."""
+    return alt.Color(field, type="nominal", scale=None, legend=None)
+
+
+def moment_of(value: float, binding: alt.BindRange | None = None) -> alt.Parameter:
+    """The chosen moment, at first ``value``."""
+    return (
+        alt.param(name=MOMENT, value=value)
+        if binding is None
+        else alt.param(MOMENT, value=value, bind=binding)
+    )
+
+
+Chart = alt.LayerChart | alt.HConcatChart | alt.VConcatChart
+
+
+def finished(chart: Chart, title: str, lines: Sequence[str], *parameters: alt.Parameter) -> dict[str, Any]:
+    """A chart as a Vega-Lite document with the look of all pictures; no title is drawn if it is empty."""
+    whole = chart.add_params(*parameters) if parameters else chart
+    if title:
+        whole = whole.properties(title=_title(title, lines))
+    document: dict[str, Any] = whole.properties(config=_look()).to_dict()
+    return document
+
+
+def _title(title: str, lines: Sequence[str]) -> alt.TitleParams:
+    return alt.TitleParams(
+        text=title,
+        subtitle=list(lines),
+        anchor="start",
+        fontSize=15,
+        subtitleFontSize=11,
+        subtitleColor=PALE_INK,
+        subtitlePadding=5,
+        offset=12,
+    )
+
+
+def _look() -> alt.Config:
+    return alt.Config(
+        background="#FFFFFF",
+        font=FONT,
+        padding=12,
+        view=alt.ViewConfig(stroke=None),
+        title=alt.TitleConfig(color=INK),
+        axis=alt.AxisConfig(
+            labelColor=PALE_INK,
+            titleColor=PALE_INK,
+            titleFontWeight="normal",
+            titleFontSize=11,
+            labelFontSize=10,
+            gridColor="#E5E7EB",
+            domainColor="#9CA3AF",
+            tickColor="#9CA3AF",
+        ),
+        legend=alt.LegendConfig(
+            labelColor=INK,
+            titleColor=PALE_INK,
+            titleFontWeight="normal",
+            labelFontSize=11,
+            titleFontSize=11,
+        ),
+    )

@@ -1,0 +1,160 @@
+"""What the pictures of a cluster are drawn from: who holds how much of which node, and from when to when."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.quality.delays import waits
+from closeby.quality.placements import level_names, placements
+from closeby.quality.spans import spans
+from closeby.report.pictures.moments import STOPS, Moments, moments_of
+from closeby.report.words import plural, span_text, time_text
+from closeby.simulator.replay.history import History
+from closeby.topology.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+#: Pods that a picture over time holds at most; the slider gets fewer stops until that is so.
+MOST_PODS = 60_000
+
+
+class Tenant(Struct, frozen=True, kw_only=True):
+    """A gang, or all that runs as single pods under one name."""
+
+    name: str
+    #: Gangs have a colour, single pods are grey.
+    is_gang: bool
+    #: How much it asks for, in the scene's resource.
+    size: float
+    #: ``8 pods × 8 GPUs``, ``12 min``; empty where there is nothing to say.
+    asks: str
+    waited: str
+    #: Domains it uses by level, coarse to fine, nodes last.
+    span: Mapping[str, int]
+
+    @property
+    def lies_in(self) -> str:
+        """``1 pod, 2 leaves, 8 nodes``."""
+        return span_text(self.span, 0)
+
+    @property
+    def in_short(self) -> str:
+        """``job-7: 8 pods × 8 GPUs in 2 leaves``, with the finest level above nodes."""
+        upper = list(self.span.items())[-2:-1]
+        told = f" in {plural(upper[0][1], upper[0][0])}" if upper else ""
+        return f"{self.name}: {self.asks}{told}"
+
+
+class Scene(Struct, frozen=True, kw_only=True, eq=False):
+    """N slots of nodes, T tenants and their P pods; a state of a cluster is a scene of one moment."""
+
+    tree: Tree
+    #: By slot.
+    nodes: tuple[str, ...]
+    capacity: Floats
+    usable: Bools
+    #: What is shared: ``GPU`` or ``cpu``; whether it is counted in whole pieces.
+    resource: str
+    whole: bool
+    tenants: tuple[Tenant, ...]
+    #: When each tenant holds its nodes, in the unit of ``moments``: ``[since, until)``; shape (T,).
+    since: Floats
+    until: Floats
+    #: Tenant ``i`` has the pods ``offsets[i]`` to ``offsets[i + 1]``, in the order of ranks; shape (T + 1,).
+    offsets: Ints
+    #: The slot of each pod and how much it holds of it; shape (P,).
+    slots: Ints
+    amounts: Floats
+    moments: Moments
+    #: What was left out, as sentences.
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def tenant_of(self) -> Ints:
+        """The tenant of each pod; shape (P,)."""
+        return np.repeat(np.arange(len(self.tenants)), np.diff(self.offsets))
+
+
+def scene_of(history: History, most_pods: int = MOST_PODS) -> Scene:
+    """A run over time. Jobs that run at no stop of the slider are left out, and counted."""
+    ran = ~np.isnan(history.started)
+    ended = np.where(np.isnan(history.ended), history.until, history.ended)
+    pods = np.diff(history.offsets)
+    most = STOPS
+    while True:
+        moments = moments_of(history.until, most)
+        since, until = moments.told(history.started), moments.told(ended)
+        # What still runs when the run stops is there at the last stop too, which may lie behind the end.
+        until = np.where(ran & np.isnan(history.ended), moments.last + moments.step, until)
+        seen = np.zeros(len(history.jobs), dtype=np.bool_)
+        seen[ran] = moments.seen(since[ran], until[ran])
+        if int(pods[seen].sum()) <= most_pods or moments.count <= 2:
+            break
+        most //= 2
+    return _scene(history, moments, np.flatnonzero(seen), since, until)
+
+
+def _scene(history: History, moments: Moments, jobs: Ints, since: Floats, until: Floats) -> Scene:
+    pods = np.diff(history.offsets)[jobs]
+    offsets = np.concatenate(([0], np.cumsum(pods))).astype(np.intp)
+    rows = np.repeat(history.offsets[jobs] - offsets[:-1], pods) + np.arange(offsets[-1])
+    gpus = history.jobs.gpus[jobs]
+    return Scene(
+        tree=history.tree,
+        nodes=history.nodes,
+        capacity=history.node_gpus.astype(np.float64),
+        usable=np.ones(len(history.nodes), dtype=np.bool_),
+        resource="GPU",
+        whole=True,
+        tenants=_tenants(history, jobs),
+        since=since[jobs],
+        until=until[jobs],
+        offsets=offsets,
+        slots=history.slots[rows],
+        amounts=np.repeat(gpus, pods).astype(np.float64),
+        moments=moments,
+        left_out=_left_out(history, moments, len(jobs)),
+    )
+
+
+def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
+    used = spans(placements(history.tree, history.offsets, history.slots))
+    names = level_names(history.tree)
+    waited = waits(history.jobs.submitted, history.started, history.until)
+    return tuple(
+        Tenant(
+            name=history.jobs.names[job],
+            is_gang=bool(history.jobs.pods[job] > 1),
+            size=float(history.jobs.sizes[job]),
+            asks=asks_text(int(history.jobs.pods[job]), int(history.jobs.gpus[job])),
+            waited=time_text(float(waited[job])),
+            span=dict(zip(names, used[job].tolist(), strict=True)),
+        )
+        for job in jobs.tolist()
+    )
+
+
+def asks_text(pods: int, gpus: int) -> str:
+    """``8 pods × 8 GPUs``."""
+    return f"{plural(pods, 'pod')} × {plural(gpus, 'GPU')}" if gpus else plural(pods, "pod")
+
+
+def _left_out(history: History, moments: Moments, shown: int) -> tuple[str, ...]:
+    started = int(np.count_nonzero(~np.isnan(history.started)))
+    if shown == started:
+        return ()
+    sentence = (
+        f"The maps show the state every {moments.step:g} {moments.unit}; "
+        f"{started - shown:,} of {started:,} jobs that started ran only between two such moments and are not "
+        "seen on them. Charts over time, distributions and measures count every job."
+    )
+    return (sentence,)
+
+
+def amount_text(amount: float, resource: str) -> str:
+    """``8 GPUs``, ``1 GPU``, ``2.5 cpu``."""
+    return plural(round(amount), resource) if resource == "GPU" else f"{amount:g} {resource}"

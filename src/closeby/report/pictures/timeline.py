@@ -1,0 +1,131 @@
+"""How many GPUs are busy, and who waits, over time."""
+
+from collections.abc import Iterator
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.report.pictures.moments import Moments
+from closeby.report.pictures.paper import INK, MOMENT, RULE
+from closeby.report.pictures.steps import thinned
+from closeby.report.pictures.tables import data
+from closeby.report.words import plural
+from closeby.simulator.replay.history import History
+
+WIDTH = 960.0
+HEIGHT = 110.0
+LOW = 52.0
+#: Up to this count an axis names every number.
+FEW = 4
+BUSY = "#2166AC"
+QUEUED = "#B2570C"
+JOBS = "#6B3FA0"
+
+
+def timeline(history: History, moments: Moments, height: float = HEIGHT) -> alt.VConcatChart:
+    """GPUs busy, GPUs that waiting jobs ask for, and waiting jobs, one above the other."""
+    return alt.vconcat(*_panels(history, moments, height, None), spacing=12)
+
+
+def scrubbed_timeline(history: History, moments: Moments) -> alt.VConcatChart:
+    """The same, low, with a line at the chosen moment and what holds then in words above."""
+    panels = _panels(history, moments, LOW, _rule())
+    return alt.vconcat(_in_words(history, moments), *panels, spacing=8)
+
+
+def _panels(
+    history: History, moments: Moments, height: float, above: alt.Chart | None
+) -> Iterator[alt.LayerChart]:
+    samples = history.samples
+    capacity = float(history.node_gpus.sum())
+    series = (
+        (samples.busy, "GPUs busy", BUSY, capacity),
+        (samples.queued_gpus, "GPUs queued", QUEUED, float(samples.queued_gpus.max(initial=1))),
+        (samples.queued, "jobs queued", JOBS, float(samples.queued.max(initial=1))),
+    )
+    for number, (values, title, ink, top) in enumerate(series):
+        last = number == len(series) - 1
+        layers = _line(samples.times, values, title, ink, moments, top, with_times=last)
+        chart = alt.LayerChart(layer=[*layers, *([] if above is None else [above])])
+        yield chart.properties(width=WIDTH, height=height, name=f"timeline_{number}")
+
+
+def _line(
+    times: NDArray[np.float64],
+    values: NDArray[np.int64],
+    title: str,
+    ink: str,
+    moments: Moments,
+    top: float,
+    *,
+    with_times: bool,
+) -> tuple[alt.Chart, alt.Chart]:
+    kept = thinned(times, values)
+    rows = data(
+        # The last value holds until the end; without this point its step would have no length.
+        time=np.append(moments.told(times[kept]), moments.last),
+        value=np.append(values[kept], values[-1:] if len(values) else 0),
+        number=np.arange(len(kept) + 1),
+    )
+    x = alt.X(
+        "time:Q",
+        title=f"time [{moments.unit}]" if with_times else None,
+        scale=alt.Scale(domain=[0, moments.last], nice=False),
+        axis=alt.Axis(grid=False, labels=with_times),
+    )
+    scale = alt.Scale(domain=[0, max(top, 1.0)], nice=False)
+    y = alt.Y("value:Q", title=title, scale=scale, axis=_counts(top))
+    told = [
+        alt.Tooltip("time:Q", title=f"time [{moments.unit}]", format=",.2f"),
+        alt.Tooltip("value:Q", title=title, format=",d"),
+    ]
+    base = alt.Chart(rows)
+    area = base.mark_area(interpolate="step-after", color=ink, opacity=0.18).encode(x=x, y=y)
+    line = base.mark_line(interpolate="step-after", color=ink, strokeWidth=1.2)
+    return area, line.encode(x=x, y=y, order="number:Q", tooltip=told)
+
+
+def _counts(top: float) -> alt.Axis:
+    """Whole numbers only, each once."""
+    if top > FEW:
+        return alt.Axis(format=",d", tickCount=4)
+    return alt.Axis(format=",d", values=list(range(int(top) + 1)))
+
+
+def _rule() -> alt.Chart:
+    """The chosen moment."""
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=[{}]))
+        .transform_calculate(moment=MOMENT)
+        .mark_rule(color=RULE, strokeWidth=1.5)
+        .encode(x="moment:Q")
+    )
+    return chart
+
+
+def _in_words(history: History, moments: Moments) -> alt.Chart:
+    """``At 26.5 h: 5,312 of 6,776 GPUs busy, 12 jobs wait for 400 GPUs`` for each stop of the slider."""
+    stops = np.asarray([moments.at(stop) for stop in range(moments.count)])
+    samples = history.samples
+    index = np.searchsorted(moments.told(samples.times), stops, side="right") - 1
+    columns = [
+        np.where(index >= 0, one[index], 0) for one in (samples.busy, samples.queued, samples.queued_gpus)
+    ]
+    capacity = int(history.node_gpus.sum())
+    texts = [
+        f"At {stop:g} {moments.unit}: {busy:,} of {plural(capacity, 'GPU')} busy"
+        + (f", {plural(queued, 'job')} waiting for {plural(gpus, 'GPU')}" if queued else ", no job waits")
+        for stop, busy, queued, gpus in zip(stops.tolist(), *(one.tolist() for one in columns), strict=True)
+    ]
+    rows = data(since=stops, until=stops + moments.step, text=texts)
+    # A stop's own row, also where the slider's value and the stop differ by a rounding error.
+    nearest = f"abs({MOMENT} - datum.since) < {moments.step / 2:g}"
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .transform_filter(nearest)
+        .mark_text(align="left", baseline="middle", fontSize=13, fontWeight="bold", color=INK)
+        .encode(x=alt.value(0), y=alt.value(9), text="text:N")
+        .properties(width=WIDTH, height=18, name="moment_in_words")
+    )
+    return chart
