@@ -12,8 +12,7 @@ import pytest
 
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.pods import Pod
-from closeby.scheduling.outcomes import Bind, Outcome
-from closeby.scheduling.placing.deciding import Decider
+from closeby.scheduling.placing.deciding import Decided, Decider
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
@@ -377,7 +376,7 @@ class TestTwoReplicas:
         )
         decide = Decider.decide
 
-        def think(decider: Decider, key: str, waiting: tuple[Pod, ...]) -> tuple[Outcome, list[Bind]]:
+        def think(decider: Decider, key: str, waiting: tuple[Pod, ...]) -> Decided:
             time.sleep(5.0)
             return decide(decider, key, waiting)
 

@@ -2,11 +2,24 @@
 
 import pytest
 
+from closeby.objects.configuration import Configuration
+from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import NodeAdded, PodAdded, PodRemoved, Tick, TopologyChanged
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    GroupChanged,
+    NodeAdded,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    Tick,
+    TopologyChanged,
+    Unheard,
+)
 from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.outcomes import Report
-from tests.worlds import GPU, World, fabric, gang, node, pods, spec, world
+from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
 SMALL = "zone-a rack-1 : a1=1"
 
@@ -23,9 +36,15 @@ def stir(drawn: World, number: int = 0) -> World:
     return drawn.tell(NodeAdded(node(f"small-{number}", {}, {GPU: 0})))
 
 
+def unequal(first: int = 3, second: int = 2) -> list[Pod]:
+    """A gang of two that fit one by one but not beside each other, which no count of room can tell."""
+    return [*pods("odd", 1, spec(gpu=first), prefix="big"), *pods("odd", 1, spec(gpu=second), prefix="less")]
+
+
 def waiting() -> World:
-    """A pod that fits nowhere, refused at second 0."""
-    drawn = world(SMALL).tell(PodAdded(pods(None, 1, spec(gpu=9))[0]))
+    """Such a gang, refused at second 0."""
+    drawn = world("zone-a rack-1 : a1=3 a2=1").tell(GroupChanged(gang("odd", min_member=2)))
+    drawn.tell(*(PodAdded(pod) for pod in unequal()))
     assert tries(drawn, 0.0) == 1
     return drawn
 
@@ -35,14 +54,23 @@ def test_nothing_is_tried_again_without_a_cause() -> None:
 
 
 def test_without_a_clock_a_cause_is_enough() -> None:
-    drawn = world(SMALL).run(members=pods(None, 1, spec(gpu=9)))
+    drawn = waiting()
     assert [tries(stir(drawn, number), None) for number in range(5)] == [1] * 5
+
+
+def test_who_drives_a_virtual_clock_does_without_rests() -> None:
+    engine = Engine(lambda handle: profile_for(Configuration(), handle), rests=False)
+    drawn = World(engine, draw("zone-a rack-1 : a1=3 a2=1"), fabric("zone", "rack"))
+    drawn.tell(GroupChanged(gang("odd", min_member=2)), *(PodAdded(pod) for pod in unequal()))
+    assert [tries(stir(drawn, number), 0.1 * number) for number in range(5)] == [1] * 5
+    assert drawn.engine.next_due is None
 
 
 def test_with_a_clock_the_rest_must_be_over_too() -> None:
     drawn = stir(waiting())
     assert [tries(drawn, now) for now in (0.5, 0.9)] == [0, 0]
     assert drawn.engine.next_due == pytest.approx(1.0)
+    assert drawn.engine.resting == ("default/odd",)
     assert tries(drawn, 1.0) == 1
     assert drawn.engine.next_due is None
 
@@ -59,6 +87,13 @@ def test_rests_grow_to_ten_seconds() -> None:
     assert rests == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
+def test_what_was_told_for_all_to_be_looked_at_waits_for_the_rest_too() -> None:
+    drawn = world(SMALL).tell(*(PodAdded(pod) for pod in pods(None, 3, spec(gpu=9))))
+    assert tries(drawn, 0.0) == 3
+    drawn.tell(Unheard())
+    assert [tries(drawn, now) for now in (0.5, 1.0)] == [0, 3]
+
+
 def test_news_of_its_own_wakes_an_item_at_once() -> None:
     drawn = world(SMALL).tell(*(PodAdded(pod) for pod in pods("train", 2)))
     drawn.run(gang(min_member=3))
@@ -72,8 +107,9 @@ def test_what_is_placed_and_comes_back_begins_anew() -> None:
     tries(stir(drawn), 1.0)
     drawn.tell(NodeAdded(node("big", {}, {GPU: 9})))
     assert tries(drawn, 5.0) == 1
-    assert drawn.reason("pod-0") is None
-    drawn.tell(PodRemoved("default/pod-0"), PodAdded(pods(None, 1, spec(gpu=99))[0]))
+    assert drawn.reason("odd") is None
+    drawn.tell(*(PodRemoved(pod.uid) for pod in unequal()), NodeRemoved("big"))
+    drawn.tell(*(PodAdded(pod) for pod in unequal()))
     assert tries(drawn, 6.0) == 1
     tries(stir(drawn, 2), 6.0)
     assert drawn.engine.next_due == pytest.approx(7.0)

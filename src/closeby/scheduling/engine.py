@@ -62,11 +62,13 @@ class Engine:
         explain: bool | Collection[str] = False,
         explain_everything: bool = False,
         least_cost: LeastCost | None = None,
+        rests: bool = True,
     ) -> None:
         """``explain`` records candidates, scores and refusals with every outcome, at a cost.
 
         A collection names the gangs, applications and plain pods (``namespace/name``) for which that is done.
-        ``least_cost`` is asked how cheap each application could have been.
+        ``least_cost`` is asked how cheap each application could have been. ``rests``: what was refused rests
+        before it is tried again, as far as ticks tell the time; whoever drives a virtual clock does without.
         """
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
@@ -75,7 +77,6 @@ class Engine:
         self.profile = build_profile(
             Handle(self.cluster, self.topologies, self.books.group_of, self.applications)
         )
-        self._queue = WorkQueue(self.profile.queue_sort)
         tools = Tools(
             self.cluster,
             self.topologies,
@@ -85,6 +86,9 @@ class Engine:
             least_cost=least_cost,
         )
         self._table = tools.table
+        self._rooms = tools.rooms
+        self._queue = WorkQueue(self.profile.queue_sort, self._rooms.lack)
+        self._rests = rests
         self._diagnosis = tools.diagnosis
         self._decider = Decider(tools, self.books)
         self._stories = Stories()
@@ -187,6 +191,7 @@ class Engine:
             for uid, pod in pods.items():
                 assert self.books.item_key(pod) == key, f"{pod.key} waits with {key}, which is not its item"
                 assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
+        self._queue.validate(settled=not self._stirred)
         for key in self.books.item_keys():
             assert key in self._news or self._queue.knows(key), f"{key} waits but is not queued"
         for node_name, lost in self.books.homeless.items():
@@ -359,6 +364,7 @@ class Engine:
                 self.topologies.declare(topology, ignored)
             case TopologyRemoved(name):
                 self.topologies.withdraw(name)
+        self._rooms.forget()
         self._wake(Stir.TOPOLOGY)
 
     def _application_event(
@@ -405,7 +411,7 @@ class Engine:
         self._news.clear()
         self._queue.rise(inf if now is None else now)
         if self._stirred:
-            self._queue.stir(self._stirred, now)
+            self._queue.stir(self._stirred, now if self._rests else None)
             self._stirred = NOTHING
 
     def _wake(self, stir: Stir) -> None:
@@ -426,12 +432,13 @@ class Engine:
                 self._queue.drop(key)
                 continue
             taken += 1
-            outcome, bindings = self._decider.decide(key, waiting)
+            outcome, bindings, need = self._decider.decide(key, waiting)
             decisions.extend(bindings)
             self._tell(key, "decided", outcome)
             decisions.append(Report(outcome))
             if outcome.refused or outcome.left:
-                self._queue.park(key, cures(outcome.reasons), now)
+                resting_from = now if self._rests else None
+                self._queue.park(key, cures(outcome.reasons), resting_from, None if outcome.left else need)
                 decisions.append(Retry(key))
             else:
                 self._queue.drop(key)

@@ -40,7 +40,9 @@ DEFAULT_NAME: Final = "closeby"
 #: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
 _TURN: Final = 0.05
 #: Seconds after which all that waits is looked at again, should something have happened that nobody tells of.
-_LOOK_AT_ALL_EVERY: Final = 300.0
+#: What waits for room is not decided anew while that is not there, so that what is said may be that old;
+#: users are not told the same in other words more often.
+_LOOK_AT_ALL_EVERY: Final = 60.0
 #: Items of which is remembered what was said last; items that are gone are among them.
 _REMEMBERED: Final = 10_000
 

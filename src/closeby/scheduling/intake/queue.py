@@ -1,36 +1,47 @@
 """The queue of work items: gangs and plain pods, in one total order that never changes under an item."""
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from itertools import count
 from typing import Final
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
 from closeby.scheduling.intake.cures import ANYTHING, Stir
+from closeby.scheduling.intake.shapes import Place, Placed, Shape
+from closeby.scheduling.judging.needs import Need
 
 #: Rest of an item after its first refusal, and at most (seconds); it doubles from refusal to refusal.
 FIRST_REST: Final = 1.0
 LONGEST_REST: Final = 10.0
+#: What can be seen in what the nodes have room for. What else happens is not measured against a need.
+_SEEN: Final = Stir.ROOM | Stir.MEASURED
 
-#: An item's place: those whose start was begun go before all others, then comes the QueueSort's key.
-_Place = tuple[Hashable, ...]
+
+def _nothing_lacks(_: Need) -> bool:
+    return False
 
 
 class WorkQueue:
     """Items that are ready, items that wait for an event, and items that had theirs but rest for a while."""
 
-    def __init__(self, order: QueueSort) -> None:
+    def __init__(self, order: QueueSort, lacks: Callable[[Need], bool] = _nothing_lacks) -> None:
+        """``lacks`` tells whether an attempt is in vain now, because what is needed is not there."""
         self._order = order
-        #: item key -> its fixed place in the order, until the item is gone.
-        self._places: dict[str, _Place] = {}
-        #: Heap of (place, item key); may hold keys that are no longer ready.
-        self._heap: list[tuple[_Place, str]] = []
+        self._lacks = lacks
+        #: item key -> its fixed place in the order, until the item is gone. Those whose start was begun go
+        #: before all others, then comes the QueueSort's key.
+        self._places: dict[str, Place] = {}
+        #: Heap of items; may hold some that are no longer ready.
+        self._heap: list[Placed] = []
         self._ready: set[str] = set()
-        #: item key -> what may help it.
-        self._waiting: dict[str, Stir] = {}
-        #: item key -> its refusals in a row, and until when it rests.
-        self._refusals: dict[str, tuple[int, float]] = {}
-        #: Heap of (end of rest, item key): what something happened for that may help, but which still rests.
-        self._resting: list[tuple[float, str]] = []
+        self._shapes: dict[Hashable, Shape] = {}
+        #: item key -> its shape, in the order in which they began to wait.
+        self._waiting: dict[str, Shape] = {}
+        #: item key -> the shape for which it is tried.
+        self._trying: dict[str, Shape] = {}
+        #: Heap of (end of rest, a number that breaks ties, shape): may hold some that are no longer due.
+        self._resting: list[tuple[float, int, Shape]] = []
+        self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -43,12 +54,14 @@ class WorkQueue:
     @property
     def next_due(self) -> float | None:
         """When the first item that rests becomes ready; None when none rests."""
+        while self._resting and not self._resting[0][2].due:
+            heapq.heappop(self._resting)
         return self._resting[0][0] if self._resting else None
 
     @property
     def resting(self) -> tuple[str, ...]:
         """Keys of the items that something may have helped, but which rest still."""
-        return tuple(key for _, key in self._resting if key in self._waiting)
+        return tuple(key for key, shape in self._waiting.items() if shape.due)
 
     def knows(self, key: str) -> bool:
         """Whether the item already has its place in the order."""
@@ -62,50 +75,147 @@ class WorkQueue:
 
     def wake(self, key: str) -> None:
         """Make a known item ready again: there is news of its own."""
-        self._waiting.pop(key, None)
-        if key not in self._ready:
-            self._ready.add(key)
-            heapq.heappush(self._heap, (self._places[key], key))
+        shape = self._waiting.pop(key, None)
+        if shape is not None:
+            shape.remove(self._places[key], key)
+            self._forget_if_empty(shape)
+        self._end_trial(key)
+        self._make_ready(key)
 
     def stir(self, stir: Stir, now: float | None) -> None:
         """Make ready what this may help; what still rests becomes so when its rest is over."""
-        for key in [key for key, cure in self._waiting.items() if cure & stir]:
-            rests_until = self._refusals.get(key, (0, 0.0))[1]
-            if now is None or rests_until <= now:
-                self.wake(key)
-            else:
-                self._waiting[key] = Stir(0)
-                heapq.heappush(self._resting, (rests_until, key))
+        seen = not stir & ~_SEEN
+        for shape in list(self._shapes.values()):
+            if not shape.cure & stir:
+                continue
+            if not seen:
+                shape.all_due = True
+            elif shape.due or shape.tried is not None or self._in_vain(shape):
+                continue
+            if now is None or shape.rests_until <= now:
+                self._rouse(shape)
+            elif not shape.due:
+                shape.due = True
+                heapq.heappush(self._resting, (shape.rests_until, next(self._numbers), shape))
 
     def rise(self, now: float) -> None:
         """Make ready what has rested long enough."""
         while self._resting and self._resting[0][0] <= now:
-            _, key = heapq.heappop(self._resting)
-            if key in self._waiting:
-                self.wake(key)
+            _, _, shape = heapq.heappop(self._resting)
+            if shape.due:
+                self._rouse(shape)
 
     def pop(self) -> str | None:
         """Take the first ready item; None when there is none."""
         while self._heap:
             place, key = heapq.heappop(self._heap)
             # An item that was dropped and came again has a new place; the old one counts no more.
-            if key in self._ready and self._places[key] == place:
-                self._ready.remove(key)
+            if key not in self._ready or self._places[key] != place:
+                continue
+            self._ready.remove(key)
+            shape = self._trying.get(key)
+            if shape is None or not self._in_vain(shape):
                 return key
+            # What was tried before took the room: there is nothing to decide.
+            del self._trying[key]
+            shape.tried = None
+            self._rejoin(shape, key)
         return None
 
-    def park(self, key: str, cure: Stir = ANYTHING, now: float | None = None) -> None:
+    def park(
+        self, key: str, cure: Stir = ANYTHING, now: float | None = None, need: Need | None = None
+    ) -> None:
         """The item was refused at ``now``: it waits for an event that may help it."""
-        self._waiting[key] = cure
-        if now is not None:
-            refusals = self._refusals.get(key, (0, 0.0))[0]
+        shape_key = self._shape_key(key, cure, need)
+        shape = self._shapes.get(shape_key)
+        again = self._trying.get(key)
+        if shape is None:
+            shape = self._shapes[shape_key] = Shape(shape_key, need, cure)
+        if now is not None and (not shape or shape is again):
             # A rest that would be longer than the longest needs no exact power of two.
-            rest = min(FIRST_REST * 2.0 ** min(refusals, 16), LONGEST_REST)
-            self._refusals[key] = refusals + 1, now + rest
+            rest = min(FIRST_REST * 2.0 ** min(shape.refusals, 16), LONGEST_REST)
+            shape.refusals += 1
+            shape.rests_until = now + rest
+        self._rejoin(shape, key)
+        self._end_trial(key)
 
     def drop(self, key: str) -> None:
         """The item is gone (placed, or deleted)."""
+        shape = self._waiting.pop(key, None)
+        if shape is not None:
+            shape.remove(self._places[key], key)
+            self._forget_if_empty(shape)
         self._places.pop(key, None)
         self._ready.discard(key)
-        self._waiting.pop(key, None)
-        self._refusals.pop(key, None)
+        self._end_trial(key)
+
+    def validate(self, settled: bool) -> None:
+        """Assert every invariant; ``settled``: since the last tick nothing happened that may help anybody."""
+        for key, shape in self._waiting.items():
+            assert key in self._places and key not in self._ready, f"{key} waits and is ready"
+            assert self._shapes.get(shape.key) is shape, f"{key} waits in a shape that is not kept"
+        for shape in self._shapes.values():
+            shape.validate()
+            assert all(self._waiting.get(key) is shape for key in shape), "an item is in two shapes"
+            assert shape.tried is None or self._trying.get(shape.tried) is shape, "two are tried at once"
+            lacks = shape.key in self._waiting or not shape.cure or self._in_vain(shape)
+            assert lacks or not settled or shape.due or shape.tried, f"{tuple(shape)} wait, but there is room"
+        assert sum(sum(1 for _ in shape) for shape in self._shapes.values()) == len(self._waiting)
+        assert self._trying.keys() <= self._ready, "an item is tried, but not ready"
+
+    # Inside
+
+    def _shape_key(self, key: str, cure: Stir, need: Need | None) -> Hashable:
+        """Items share a shape where one lack keeps all of them out, or where nothing can help them."""
+        if not cure:
+            return cure
+        return (need.key, cure) if need is not None and self._lacks(need) else key
+
+    def _in_vain(self, shape: Shape) -> bool:
+        return shape.need is not None and self._lacks(shape.need)
+
+    def _make_ready(self, key: str) -> None:
+        if key not in self._ready:
+            self._ready.add(key)
+            heapq.heappush(self._heap, (self._places[key], key))
+
+    def _rouse(self, shape: Shape) -> None:
+        """Try a shape's first item, or everyone if that is due."""
+        everyone = shape.all_due
+        shape.due = shape.all_due = False
+        if everyone:
+            for key in (*shape, *(() if shape.tried is None else (shape.tried,))):
+                self.wake(key)
+        elif shape.tried is None:
+            self._try_first(shape)
+
+    def _try_first(self, shape: Shape) -> None:
+        key = shape.first()
+        if key is not None:
+            shape.remove(self._places[key], key)
+            del self._waiting[key]
+            shape.tried = key
+            self._trying[key] = shape
+            self._make_ready(key)
+
+    def _rejoin(self, shape: Shape, key: str) -> None:
+        self._waiting[key] = shape
+        shape.add(self._places[key], key)
+
+    def _end_trial(self, key: str) -> None:
+        """An item that was tried for its shape was decided, or is gone: if there is room, the next is."""
+        shape = self._trying.pop(key, None)
+        if shape is None:
+            return
+        shape.tried = None
+        if key not in self._waiting or self._waiting[key] is not shape:
+            shape.refusals = 0
+            shape.rests_until = 0.0
+            if not self._in_vain(shape):
+                self._try_first(shape)
+        self._forget_if_empty(shape)
+
+    def _forget_if_empty(self, shape: Shape) -> None:
+        if not shape:
+            shape.due = shape.all_due = False
+            self._shapes.pop(shape.key, None)

@@ -6,6 +6,7 @@ cluster's change logs and recomputes touched slots only.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 
 import numpy as np
 from msgspec import Struct
@@ -35,6 +36,8 @@ Ints = NDArray[np.intp]
 CACHED_FIGURES = 8_000_000
 #: Specs whose key is remembered.
 REMEMBERED_SPECS = 1 << 17
+#: Changes of a class after which nobody asked for its scores; then they are worked out anew.
+REMEMBERED_CHANGES = 256
 #: A larger part than this of all slots is recomputed as a whole.
 WHOLE_FRACTION = 8
 
@@ -52,9 +55,11 @@ class PodClass:
         "node_filters",
         "pod",
         "ranked",
+        "stale",
         "static",
         "static_filters",
         "steady",
+        "total",
         "usage_cursor",
     )
 
@@ -75,8 +80,12 @@ class PodClass:
         self.static: Bools = np.zeros(0, dtype=np.bool_)
         #: Pods of this class that fit on each node, all cached filters applied.
         self.fits: Counts = np.zeros(0, dtype=np.int64)
+        #: Pods that fit on all nodes together.
+        self.total = 0
         #: Total of the cacheable scores where a pod fits, else -inf; None until somebody needs it.
         self.ranked: Scores | None = None
+        #: Slots touched since, whose totals are worked out when somebody needs them.
+        self.stale: list[Ints] = []
         self.counts: dict[str, DomainCounts] = {}
         #: Cursor of the nodes' changes, and the scorers with cacheable scores that were active then.
         self.steady: tuple[int, list[Weighted]] = (-1, [])
@@ -111,6 +120,14 @@ class ClassTable:
         self._keyed_by_pod: tuple[Plugin, ...] = ()
         self._blank = CycleState()
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
+        #: How often all was forgotten.
+        self._epoch = 0
+
+    @property
+    def stamp(self) -> tuple[int, ...]:
+        """Two equal stamps: nothing has changed between them that answers depend on."""
+        cluster = self._cluster
+        return cluster.usage_changes.cursor, cluster.node_changes.cursor, self._epoch
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
@@ -132,9 +149,10 @@ class ClassTable:
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
         self._notice_sharing()
-        spec = pods[0].spec if pods else None
-        if not self._keyed_by_pod and all(pod.spec is spec and pod.node_name is None for pod in pods):
-            return (Share(self.of(pods[0]), tuple(pods)),) if pods else ()
+        if not pods:
+            return ()
+        if not self._keyed_by_pod and _all_equal(pods):
+            return (Share(self.of(pods[0]), tuple(pods)),)
         by_key: dict[Hashable, list[Pod]] = {}
         for pod in pods:
             by_key.setdefault(self.key_of(pod), []).append(pod)
@@ -157,6 +175,7 @@ class ClassTable:
 
     def forget_all(self) -> None:
         """A plugin judges by something else than before: all that is known of classes may be wrong."""
+        self._epoch += 1
         self._by_key.clear()
         self._static_answers.clear()
 
@@ -193,9 +212,15 @@ class ClassTable:
 
     def ranked(self, pod_class: PodClass) -> Scores:
         """Cacheable score totals where a pod fits, -inf elsewhere; ``pod_class`` must be up to date."""
-        if pod_class.ranked is None:
-            pod_class.ranked = self._rank(pod_class, None)
-        return pod_class.ranked
+        stale, ranked = pod_class.stale, pod_class.ranked
+        others = self._notice_scorers(pod_class)
+        if ranked is None or others or sum(map(len, stale)) > len(ranked) // WHOLE_FRACTION:
+            pod_class.ranked = ranked = self._rank(pod_class, None)
+        elif stale:
+            slots = stale[0] if len(stale) == 1 else np.unique(np.concatenate(stale))
+            ranked[slots] = self._rank(pod_class, slots)
+        stale.clear()
+        return ranked
 
     def scores(self, pod_class: PodClass, slots: Ints) -> Scores:
         """Score totals of slots on which the pod fits, all cacheable and normalised scorers counted."""
@@ -217,6 +242,7 @@ class ClassTable:
         self._keyed_by_spec = tuple(plugin for plugin, shares in pairs if shares)
         self._keyed_by_pod = tuple(plugin for plugin, shares in pairs if not shares)
         # Keys made before would stand for other questions now.
+        self._epoch += 1
         self._by_spec.clear()
         self._by_key.clear()
 
@@ -224,6 +250,7 @@ class ClassTable:
         if nodes_changed:
             self._compute_static(pod_class, None)
         pod_class.fits = self._fits(pod_class, None)
+        pod_class.total = int(pod_class.fits.sum())
         pod_class.counts.clear()
         pod_class.ranked = None
 
@@ -232,8 +259,11 @@ class ClassTable:
         change = fits - pod_class.fits[slots]
         pod_class.fits[slots] = fits
         if pod_class.ranked is not None:
-            pod_class.ranked[slots] = self._rank(pod_class, slots)
+            pod_class.stale.append(slots)
+            if len(pod_class.stale) > REMEMBERED_CHANGES:
+                pod_class.ranked = None
         if change.any():
+            pod_class.total += int(change.sum())
             for counts in pod_class.counts.values():
                 counts.add(slots, change)
 
@@ -279,10 +309,16 @@ class ClassTable:
             allowed = allowed & filtering.filter(self._blank, pod, nodes)
         return np.where(allowed, fits, 0)
 
-    def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
+    def _notice_scorers(self, pod_class: PodClass) -> bool:
+        """Whether others than before tell nodes apart for this class, now that nodes have changed."""
         cursor = self._cluster.node_changes.cursor
-        if pod_class.steady[0] != cursor:
-            pod_class.steady = cursor, active_scorers(self._cacheable, self._blank, pod_class.pod)
+        before = pod_class.steady
+        if before[0] == cursor:
+            return False
+        pod_class.steady = cursor, active_scorers(self._cacheable, self._blank, pod_class.pod)
+        return pod_class.steady[1] != before[1]
+
+    def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
         scorers = pod_class.steady[1]
         fits = pod_class.fits if slots is None else pod_class.fits[slots]
         nodes = Nodes(self._cluster, slots)
@@ -290,6 +326,16 @@ class ClassTable:
         for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes):
             total += scores * (weight * 100.0 / plugin.max_score)
         return np.where(fits > 0, total, -np.inf)
+
+
+_spec_of = attrgetter("spec")
+_node_of = attrgetter("node_name")
+
+
+def _all_equal(pods: Sequence[Pod]) -> bool:
+    """Whether all pods have one spec and none is bound to a node."""
+    specs = list(map(_spec_of, pods))
+    return specs.count(specs[0]) == len(specs) and not any(map(_node_of, pods))
 
 
 def _distinct(slots: Ints) -> Ints:

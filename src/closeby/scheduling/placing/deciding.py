@@ -1,6 +1,7 @@
 """From a work item to its outcome: what keeps it out, one cycle, and the bindings that follow."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
 from closeby.scheduling.gangs.rosters import constraints_of, missing, roster, unassigned
 from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
+from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
@@ -18,6 +20,15 @@ from closeby.scheduling.placing.pod_cycle import place_pod
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 
 _NO_LABELS: Mapping[str, str] = {}
+
+
+class Decided(NamedTuple):
+    """What became of one work item."""
+
+    outcome: Outcome
+    bindings: list[Bind]
+    #: What it needs at the least, where it was refused for want of room.
+    need: Need | None = None
 
 
 class Decider:
@@ -29,7 +40,7 @@ class Decider:
         self._close_by_default = any(plugin.close_by_default for plugin in tools.profile.generators)
         self._order = 0
 
-    def decide(self, key: str, waiting: tuple[Pod, ...]) -> tuple[Outcome, list[Bind]]:
+    def decide(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
         """Place a work item, or say why not. What was placed is in the books and on the cluster."""
         refused: list[Leftover] = []
         ready = waiting
@@ -50,15 +61,16 @@ class Decider:
         followed = self._along_the_plan(key, ready)
         if followed is None:
             return self._gang(key, ready, refused)
-        outcome, bindings = followed
+        outcome, bindings, _ = followed
         rest = rest_of(ready, [one.pod for one in outcome.assigned])
         if not rest and not refused:
-            return outcome, bindings
-        later, more = self._gang(key, rest, refused)
+            return followed
+        later, more, _ = self._gang(key, rest, refused)
         place = later.place or outcome.place
-        return replace(later, assigned=(*outcome.assigned, *later.assigned), place=place), bindings + more
+        whole = replace(later, assigned=(*outcome.assigned, *later.assigned), place=place)
+        return Decided(whole, bindings + more)
 
-    def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> tuple[Outcome, list[Bind]] | None:
+    def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> Decided | None:
         """What of a start that was begun can be carried on as it was written down; None if nothing."""
         group, planned = self._books.groups.get(key), self._books.planned(key)
         if group is None or not planned:
@@ -70,7 +82,7 @@ class Decider:
         attempt = follow_plan(self._tools, group, ready, members, constraints, planned)
         return None if attempt is None else self._settle(key, ready, [], attempt, constraints.conditions)
 
-    def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> tuple[Outcome, list[Bind]]:
+    def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> Decided:
         group = self._books.groups.get(key)
         running = self._running(key)
         refusal: Condition | None = None
@@ -99,8 +111,10 @@ class Decider:
                 attempt = place_gang(self._tools, group, ready, members, constraints)
         if refusal is not None:
             attempt = Attempt(refusal=refusal)
-        outcome, bindings = self._settle(key, ready, refused, attempt, conditions)
-        return (outcome if buckets is None else replace(outcome, buckets=buckets)), bindings
+        decided = self._settle(key, ready, refused, attempt, conditions)
+        if buckets is None:
+            return decided
+        return decided._replace(outcome=replace(decided.outcome, buckets=buckets))
 
     def _in_order(
         self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
@@ -159,7 +173,7 @@ class Decider:
         refused: list[Leftover],
         attempt: Attempt,
         conditions: tuple[Condition, ...],
-    ) -> tuple[Outcome, list[Bind]]:
+    ) -> Decided:
         """Write an attempt into the books and say it as one outcome."""
         kind = _kind(key)
         is_gang = kind is ItemKind.GANG
@@ -194,7 +208,7 @@ class Decider:
             explanations=attempt.explanations,
             improvement=attempt.improvement,
         )
-        return outcome, bindings
+        return Decided(outcome, bindings, attempt.need)
 
     def _assign(
         self,

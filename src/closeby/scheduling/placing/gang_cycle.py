@@ -14,6 +14,7 @@ from closeby.scheduling.gangs.order import entangled, with_preferences_required
 from closeby.scheduling.gangs.parts import Part, Scope
 from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, tree_of
 from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.placing.budget import BACKTRACKS, Budget
 from closeby.scheduling.placing.search import Search
@@ -73,7 +74,13 @@ class _GangCycle:
             refusal = self._failure(demand)
             explanations = self._explanations(waiting)
             self._tools.post_filter(self._state, waiting)
-            return Attempt(refusal=refusal, domains=domains, explanations=explanations, tree=self._state.tree)
+            return Attempt(
+                refusal=refusal,
+                need=self._need(minimum, demand),
+                domains=domains,
+                explanations=explanations,
+                tree=self._state.tree,
+            )
         leftover = self._place_extras(search, minimum) if len(self._state.placed) < len(waiting) else ()
         improvement = None if traffic is None else self._move_together(traffic, waiting, search, minimum)
         placed = tuple(self._state.placed)
@@ -91,6 +98,12 @@ class _GangCycle:
             tree=self._state.tree,
             improvement=improvement,
         )
+
+    def _need(self, minimum: Part, demand: Sequence[Share]) -> Need | None:
+        """What all attempts at this gang need at the least; nothing is known where parts may be left out."""
+        if minimum.may_leave_out:
+            return None
+        return need_of(self._tools.table, demand, self._constraints.levels.get(""))
 
     def _move_together(
         self, traffic: Traffic, waiting: tuple[Pod, ...], search: Search, minimum: Part
@@ -197,7 +210,7 @@ class _GangCycle:
         short = self._short
         if short is not None and not self._budget.spent:
             self._tools.table.refresh(short.pod_class)
-            room = int(short.pod_class.fits.sum())
+            room = short.pod_class.total
             tally = self._tools.diagnosis.tally(self._state, short.pods[0])
             nodes = ", ".join(f"{count} nodes {reason}" for reason, count in tally.most_common())
             message = f"{room} of {len(short.pods)} pods fit in the whole cluster"
@@ -309,7 +322,7 @@ class _GangCycle:
 
     def _why_left(self, leaf: Part, share: Share) -> tuple[Reason, str]:
         self._tools.table.refresh(share.pod_class)
-        if int(share.pod_class.fits.sum()) == 0:
+        if share.pod_class.total == 0:
             return Reason.INSUFFICIENT_RESOURCES, "no node has room for this member beyond the minimum"
         if (leaf.levels is not None and leaf.levels.required is not None) or self._constraints.required:
             return Reason.TOPOLOGY_PLACEMENT_FAILED, "the gang's domain has no room for this member"
@@ -376,4 +389,4 @@ class _GangCycle:
 
 def _short_of_room(demand: Sequence[Share]) -> Share | None:
     """The first class with too little room in the whole cluster; the classes are up to date."""
-    return next((share for share in demand if int(share.pod_class.fits.sum()) < len(share.pods)), None)
+    return next((share for share in demand if share.pod_class.total < len(share.pods)), None)

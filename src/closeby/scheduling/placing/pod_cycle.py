@@ -4,6 +4,7 @@ import numpy as np
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
+from closeby.scheduling.judging.needs import need_of
 from closeby.scheduling.placing.tools import Attempt, Tools
 from closeby.scheduling.state import CycleState
 
@@ -21,7 +22,8 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
         tools.post_filter(state, (pod,))
         reason, message = tools.diagnosis.why_no_node(state, pod)
         refusal = Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
-        return Attempt(refusal=refusal, explanations=explanations)
+        need = need_of(tools.table, tools.table.shares((pod,)))
+        return Attempt(refusal=refusal, need=need, explanations=explanations)
     statement.assume((pod,), np.asarray([slot], dtype=np.intp))
     placed = ((pod, slot),)
     refusal = tools.permit(state, placed)

@@ -11,6 +11,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
+from closeby.scheduling.judging.needs import Need, Rooms
 from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
@@ -32,6 +33,8 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     #: Elastic members that found no place, with the reason.
     leftover: tuple[tuple[Pod, Reason, str], ...] = ()
     refusal: Condition | None = None
+    #: Without that much room every attempt ends in a refusal; None when nothing is known.
+    need: Need | None = None
     domains: tuple[DomainFit, ...] = ()
     explanations: tuple[PodExplanation, ...] = ()
     tree: Tree | None = None
@@ -59,6 +62,7 @@ class Tools:
         self.topologies = topologies
         self.profile = profile
         self.table = ClassTable(cluster, profile.filters, profile.scores)
+        self.rooms = Rooms(self.table, topologies)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything

@@ -1,0 +1,213 @@
+"""What waits for the same room is tried one after another, and only when the room is there."""
+
+from collections.abc import Sequence
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
+
+from closeby.objects.configuration import Configuration
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    Event,
+    GroupChanged,
+    GroupRemoved,
+    NodeAdded,
+    PodAdded,
+    PodRemoved,
+    Tick,
+    Unheard,
+)
+from closeby.scheduling.outcomes import Bind, Report
+from tests.worlds import GPU, HOSTNAME, World, draw, fabric, gang, node, pods, spec, world
+
+TWO_RACKS = """
+zone-a rack-1 : a1=2 a2=2
+zone-a rack-2 : b1=2 b2=2
+"""
+
+
+def decided(drawn: World, *events: Event) -> list[str]:
+    """The items decided at the next tick, in order."""
+    found = drawn.engine.handle(*events, Tick())
+    drawn.engine.validate_state()
+    return [one.outcome.key.removeprefix("default/") for one in found if isinstance(one, Report)]
+
+
+def full(drawing: str = TWO_RACKS) -> World:
+    """Every node is taken by pods called old-0, old-1, … of 2 GPUs."""
+    drawn = world(drawing)
+    return drawn.run(members=pods(None, len(drawn.engine.cluster.nodes), spec(gpu=2), prefix="old"))
+
+
+class TestTries:
+    def test_each_new_item_gets_an_answer_of_its_own(self) -> None:
+        drawn = full()
+        assert decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2)))) == ["pod-0", "pod-1", "pod-2"]
+        for index in range(3):
+            outcome = drawn.outcome(f"pod-{index}")
+            assert [pod.name for pod in outcome.refused] == [f"pod-{index}"]
+            assert outcome.reason is Reason.INSUFFICIENT_RESOURCES
+            assert outcome.message == (
+                "0 of 4 nodes take it: 4 InsufficientResources "
+                "(for instance example.com/gpu: requested 2, free 0)"
+            )
+
+    def test_as_many_are_tried_as_there_is_room_for(self) -> None:
+        drawn = full()
+        decided(drawn, *map(PodAdded, pods(None, 9, spec(gpu=2))))
+        assert decided(drawn, PodRemoved("default/old-0")) == ["pod-0"]
+        assert decided(drawn, PodRemoved("default/old-1"), PodRemoved("default/old-2")) == ["pod-1", "pod-2"]
+        assert drawn.engine.waiting == tuple(f"pod:default/pod-{index}" for index in range(3, 9))
+
+    def test_the_order_is_that_of_the_queue(self) -> None:
+        """Small and large ones take turns by age, not by kind."""
+        drawn = full()
+        mixed = [
+            pods(None, 1, spec(gpu=1 + index % 2), prefix=f"p{index}", created=float(index))[0]
+            for index in range(6)
+        ]
+        decided(drawn, *map(PodAdded, reversed(mixed)))
+        freed = [PodRemoved(f"default/old-{index}") for index in range(2)]
+        assert decided(drawn, *freed) == ["p0-0", "p1-0", "p2-0"]
+
+    def test_a_gang_is_not_tried_before_its_level_has_the_room(self) -> None:
+        drawn = full()
+        group = gang("g", min_member=2, required="rack")
+        decided(drawn, GroupChanged(group), *map(PodAdded, pods("g", 2, spec(gpu=2))))
+        assert decided(drawn, PodRemoved("default/old-0")) == []
+        assert decided(drawn, PodRemoved("default/old-2")) == []
+        assert decided(drawn, PodRemoved("default/old-1")) == ["g"]
+        assert drawn.reason("g") is None
+
+    def test_one_whose_pods_are_deleted_while_it_is_tried_lets_the_next_one_in(self) -> None:
+        drawn = full()
+        decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))))
+        first = drawn.engine.handle(PodRemoved("default/old-0"), PodRemoved("default/old-1"), Tick(limit=1))
+        assert [one.pod.name for one in first if isinstance(one, Bind)] == ["pod-0"]
+        assert decided(drawn, PodRemoved("default/pod-1")) == ["pod-2"]
+
+    def test_one_that_asks_for_less_now_is_tried_at_once(self) -> None:
+        drawn = full()
+        decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))), PodAdded(pods(None, 1, spec(gpu=1))[0]))
+        drawn.tell(PodRemoved("default/old-3"))
+        assert decided(drawn, *map(PodAdded, pods(None, 1, spec(gpu=1)))) == ["pod-0"]
+
+    def test_priorities_go_before_ages_among_equals(self) -> None:
+        drawn = full()
+        low, high = (
+            pods(None, 1, replace(spec(gpu=2), priority=level), prefix=name)[0]
+            for name, level in (("a", 0), ("z", 9))
+        )
+        decided(drawn, PodAdded(low), PodAdded(high))
+        assert decided(drawn, PodRemoved("default/old-0")) == ["z-0"]
+
+    def test_when_all_are_to_be_looked_at_all_are_told_anew(self) -> None:
+        drawn = full()
+        decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))))
+        drawn.tell(NodeAdded(node("small", {}, {GPU: 1})))
+        assert decided(drawn) == []
+        assert decided(drawn, Unheard()) == ["pod-0", "pod-1", "pod-2"]
+        assert "5 InsufficientResources" in (drawn.outcome("pod-2").message or "")
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """What happens between two ticks: jobs arrive, others end, a node changes."""
+
+    arrivals: tuple[tuple[int, int, str | None, int, bool], ...]
+    ends: tuple[int, ...]
+    change: tuple[int, int, bool] | None
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    """Jobs are (pods, GPUs of each, required level, priority, whether one pod is larger)."""
+    arrivals = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from([1, 1, 1, 2, 3, 5]),
+                st.integers(1, 3),
+                st.sampled_from([None, None, "zone", "rack", HOSTNAME]),
+                st.integers(0, 1),
+                st.booleans(),
+            ),
+            max_size=4,
+        )
+    )
+    ends = draw(st.lists(st.integers(0, 30), max_size=3))
+    change = draw(st.none() | st.tuples(st.integers(0, 5), st.integers(0, 4), st.booleans()))
+    return Step(arrivals=tuple(arrivals), ends=tuple(ends), change=change)
+
+
+def fresh() -> World:
+    """Two zones of two racks."""
+    engine = Engine(lambda handle: profile_for(Configuration(), handle), rests=False)
+    nodes = draw("z1 r1 : a=3 b=2\nz1 r2 : c=4\nz2 r1 : d=2 e=2\nz2 r2 : f=3")
+    return World(engine, nodes, fabric("zone", "rack", HOSTNAME))
+
+
+class Twins:
+    """One history, told to an engine and to another that tries everything that waits at every tick."""
+
+    def __init__(self) -> None:
+        self.engine, self.naive = fresh().engine, fresh().engine
+        self.jobs: list[tuple[str, list[Pod]]] = []
+        self.names = (f"job-{number}" for number in count())
+
+    def tell(self, step: Step) -> None:
+        events: list[Event] = []
+        for size, gpus, required, priority, odd in step.arrivals:
+            events += self._arrives(size, gpus, required, priority, odd)
+        for number in step.ends:
+            if self.jobs:
+                events += self._ends(number % len(self.jobs))
+        if step.change is not None:
+            index, gpus, cordoned = step.change
+            name = "abcdef"[index]
+            before = self.engine.cluster.node_at(self.engine.cluster.slot(name) or 0)
+            used = sum(
+                dict(pod.spec.requests)[GPU]
+                for pod, slot in self.engine.cluster.placed_pods()
+                if self.engine.cluster.names[slot] == name
+            )
+            events.append(
+                NodeAdded(replace(before, allocatable={GPU: max(gpus, used)}, unschedulable=cordoned))
+            )
+        ours = self._bound(self.engine, [*events, Tick()])
+        naive = self._bound(self.naive, [*events, Unheard(), Tick()])
+        assert ours == naive
+        self.engine.validate_state()
+        assert set(self.engine.waiting) == set(self.naive.waiting)
+
+    def _arrives(self, size: int, gpus: int, required: str | None, priority: int, odd: bool) -> list[Event]:
+        name = next(self.names)
+        needs = [replace(spec(gpu=gpus), priority=priority)] * size
+        if odd:
+            needs[0] = replace(spec(gpu=gpus + 1), priority=priority)
+        members = [
+            pods(name if size > 1 else None, 1, one, prefix=f"{name}-{index}")[0]
+            for index, one in enumerate(needs)
+        ]
+        self.jobs.append((name, members))
+        group = [GroupChanged(gang(name, min_member=size, required=required))] if size > 1 else []
+        return [*group, *map(PodAdded, members)]
+
+    def _ends(self, number: int) -> list[Event]:
+        name, members = self.jobs.pop(number)
+        return [*(PodRemoved(pod.uid) for pod in members), GroupRemoved(f"default/{name}")]
+
+    def _bound(self, engine: Engine, events: Sequence[Event]) -> dict[str, str]:
+        return {one.pod.name: one.node for one in engine.handle(*events) if isinstance(one, Bind)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps(), min_size=1, max_size=14))
+def test_no_decision_is_another_than_if_all_that_waits_were_tried_each_time(history: list[Step]) -> None:
+    twins = Twins()
+    for step in history:
+        twins.tell(step)
