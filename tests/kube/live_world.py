@@ -10,6 +10,7 @@ from typing import Any
 
 from closeby.kube.client.transport import Transport
 from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
 from closeby.objects.configuration import Configuration
@@ -51,12 +52,13 @@ class World:
         *,
         dry_run: bool = False,
         lease: LeaseSettings | None = None,
+        meters: SchedulerMeters | None = None,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = Settings(
             scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5, lease=lease
         )
-        scheduler = LiveScheduler(self.transport, configuration, settings, self.say)
+        scheduler = LiveScheduler(self.transport, configuration, settings, self.say, meters)
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))
         ready = asyncio.create_task(scheduler.ready.wait())
