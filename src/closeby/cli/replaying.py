@@ -12,6 +12,7 @@ from msgspec import Struct
 from closeby.cli.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
 from closeby.cli.options import Sources
 from closeby.cli.over_time import DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
+from closeby.report.words import plural
 from closeby.simulator.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up, room_of
 from closeby.simulator.replay.driver import Settings, UnrunnableError, engine_of, replay
 from closeby.simulator.replay.history import History
@@ -70,7 +71,8 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     except UnrunnableError as error:
         raise Unusable(str(error)) from error
     if cluster.waiting:
-        notices = (*notices, f"{cluster.waiting:,} pods of the files wait for a node; they are left aside")
+        wait = "waits for a node; it is" if cluster.waiting == 1 else "wait for a node; they are"
+        notices = (*notices, f"{plural(cluster.waiting, 'pod')} of the files {wait} left aside")
     asked = Asked(
         workload=over_time.workload or Path(over_time.trace or "").name,
         load=None if over_time.workload is None else _or(over_time.load, LOAD),

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.report.layout import plain_table, section
-from closeby.report.simulation_report import RefusalEntry, SimulationReport
+from closeby.report.simulation_report import RefusalEntry, SamplesEntry, SimulationReport
 from closeby.report.words import plural, time_text
 
 #: Reasons that a table lists.
@@ -104,13 +104,15 @@ def _use(report: SimulationReport) -> RenderableType:
             queue = [queued / most for queued in samples.queued_gpus]
             lines.append(_curve("asked for", samples.times, queue))
             lines.append(
-                Text(f"{'':10}at most {plural(most, 'GPU')} asked for by {_deepest(report)}", style="dim")
+                Text(f"{'':10}at most {plural(most, 'GPU')} asked for by {_deepest(samples)}", style="dim")
             )
     return Group(*lines)
 
 
-def _deepest(report: SimulationReport) -> str:
-    return f"jobs that wait, {plural(max(report.samples.queued_jobs), 'job')} at most"
+def _deepest(samples: SamplesEntry) -> str:
+    """Who waited when the most GPUs were asked for."""
+    jobs = samples.queued_jobs[samples.queued_gpus.index(max(samples.queued_gpus))]
+    return f"{plural(jobs, 'job')} that {'waits' if jobs == 1 else 'wait'}"
 
 
 def _curve(name: str, times: Sequence[float], shares: Sequence[float]) -> Text:

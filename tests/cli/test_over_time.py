@@ -1,0 +1,223 @@
+"""`closeby simulate --workload` and `--trace`: jobs that come, wait, run and end in virtual time."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import closeby, pod, racks, report, text
+
+# One zone; r1 has two hosts of 8 GPUs, r2 has one.
+CLUSTER = racks({"a/r1": 2, "a/r2": 1})
+HEADER = "name,submitted,duration,pods,gpus,priority,kind"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """a takes r1, b takes r2, c must wait for r1; d could never run."""
+    path = tmp_path / "jobs.csv"
+    rows = ("a,0,100,2,8,0,pretrain", "b,10,300,1,8,0,eval", "c,20,100,2,8,0,", "d,30,10,4,8,0,")
+    path.write_text("\n".join((HEADER, *rows)))
+    return path
+
+
+def small(*arguments: object, cluster: list[Any] = CLUSTER) -> Any:
+    return report("simulate", "-f", "-", *arguments, stdin=text(*cluster))
+
+
+def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
+    found = small("--trace", trace, "--full")
+    assert list(found) == [
+        "apiVersion",
+        "kind",
+        "workload",
+        "cluster",
+        "policy",
+        "summary",
+        "measures",
+        "refusals",
+        "samples",
+        "jobs",
+        "notices",
+    ]
+    assert (found["apiVersion"], found["kind"]) == ("closeby.dev/v1alpha1", "SimulationReport")
+    assert found["workload"] == {"name": "jobs.csv", "jobs": 4, "load": None, "seed": None}
+    assert found["cluster"] == {
+        "name": "the cluster of the files",
+        "nodes": 3,
+        "gpus": 24,
+        "heldGpus": 0,
+        "topology": "fabric",
+        "levels": [
+            {"name": "zone", "domains": 1},
+            {"name": "rack", "domains": 2},
+            {"name": "hostname", "domains": 3},
+        ],
+    }
+    assert found["policy"] == {"name": "default", "required": None, "preferred": None}
+    assert found["summary"] == {
+        "until": 310.0,
+        "jobs": 4,
+        "ended": 3,
+        "running": 0,
+        "waiting": 0,
+        "impossible": 1,
+        "toCome": 0,
+    }
+    assert found["refusals"] == [
+        {
+            "message": "all nodes together take 3 pods of 8 GPUs when no other job runs",
+            "jobs": 1,
+            "largestGpus": 32,
+            "example": "d",
+        }
+    ]
+    assert found["samples"] == {
+        "times": [0.0, 10.0, 20.0, 100.0, 200.0, 310.0],
+        "busyGpus": [16, 24, 24, 24, 8, 0],
+        "queuedJobs": [0, 0, 1, 0, 0, 0],
+        "queuedGpus": [0, 0, 16, 0, 0, 0],
+    }
+    assert found["jobs"][2] == {
+        "name": "c",
+        "kind": "",
+        "gpus": 16,
+        "pods": 2,
+        "submitted": 20.0,
+        "start": 100.0,
+        "end": 200.0,
+        "wait": 80.0,
+        "nodes": 2,
+        "domain": ["a", "r1"],
+        "span": {"zone": 1, "rack": 1, "hostname": 2},
+    }
+    assert found["jobs"][3]["start"] is None
+    # Three jobs count; the cluster is full from 10 to 100, and 310 s of it are looked at until c starts.
+    assert found["measures"]["jobs"] == 3
+    assert found["measures"]["window"] == {"begin": 0.0, "end": 100.0}
+    assert found["measures"]["utilisation"] == pytest.approx((16 * 10 + 24 * 90) / (24 * 100))
+
+
+def test_the_table_says_what_ran_on_what(trace: Path) -> None:
+    printed = closeby("simulate", "-f", "-", "--trace", trace, stdin=text(*CLUSTER)).stdout
+    first = "4 jobs of jobs.csv on the cluster of the files: 3 nodes with 24 GPUs in 2 racks, 1 zone"
+    assert printed.startswith(f"{first}\nconfiguration default\n")
+    assert "Ended 3 of 4 jobs in 5 min 10 s of virtual time; 1 too large for the cluster." in printed
+    assert "✗ 1 job of 32 GPUs  d\n" in printed
+    assert "at most 16 GPUs asked for by 1 job that waits" in printed
+
+
+def test_what_runs_already_stays_and_what_waits_is_left_aside(trace: Path) -> None:
+    cluster = [*CLUSTER, pod("old", 8, on="node-3"), pod("new", 1)]
+    found = small("--trace", trace, cluster=cluster)
+    assert (found["cluster"]["gpus"], found["cluster"]["heldGpus"]) == (16, 8)
+    assert found["notices"] == ["1 pod of the files waits for a node; it is left aside"]
+    assert found["summary"]["ended"] == 3
+    # a until 100, then b alone, and c only when b has left its node.
+    assert found["samples"]["times"] == [0, 10, 20, 100, 400, 500]
+    assert found["samples"]["busyGpus"] == [16, 16, 16, 8, 16, 0]
+    assert "jobs" not in found
+
+
+def test_jobs_may_ask_for_one_rack(tmp_path: Path) -> None:
+    trace = tmp_path / "wide.csv"
+    trace.write_text(f"{HEADER}\nwide,0,10,3,8,0,\nsingle,1,10,1,8,0,")
+    assert small("--trace", trace)["summary"]["ended"] == 2
+    found = small("--trace", trace, "--required", "rack")
+    assert found["policy"]["required"] == "rack"
+    assert (
+        found["refusals"][0]["message"] == "no rack takes more than 2 pods of 8 GPUs when no other job runs"
+    )
+
+
+def test_a_made_up_workload_is_the_same_again(tmp_path: Path) -> None:
+    asked = ("--workload", "seren", "--jobs", 60, "--cluster", "small", "--load", 1.5, "--full")
+    found = report("simulate", *asked, "--seed", 7)
+    assert found["workload"] == {"name": "seren", "jobs": 60, "load": 1.5, "seed": 7}
+    assert found == report("simulate", *asked, "--seed", 7)
+    assert found != report("simulate", *asked, "--seed", 8)
+
+
+def test_a_written_trace_gives_the_same_run(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    made = report(
+        "simulate", "--workload", "philly", "--jobs", 60, "--cluster", "small", "--write-trace", path
+    )
+    read = report("simulate", "--trace", path, "--cluster", "small")
+    for part in ("summary", "measures", "samples"):
+        assert made[part] == read[part]
+
+
+def test_samples_are_thinned_unless_all_are_asked_for() -> None:
+    asked = ("simulate", "--workload", "gavel", "--jobs", 300, "--cluster", "small")
+    few, all_of_them = report(*asked), report(*asked, "--full")
+    assert len(few["samples"]["times"]) == 200
+    assert len(all_of_them["samples"]["times"]) > 400
+    assert few["samples"]["times"][-1] == all_of_them["samples"]["times"][-1]
+
+
+def test_a_run_that_is_stopped() -> None:
+    found = report("simulate", "--workload", "seren", "--jobs", 60, "--cluster", "small", "--until", "5m")
+    summary = found["summary"]
+    assert summary["until"] == 300
+    assert summary["running"] > 0
+    assert summary["toCome"] > 0
+    assert sum(value for key, value in summary.items() if key not in ("until", "jobs")) == summary["jobs"]
+
+
+def test_the_configuration_is_named(tmp_path: Path, trace: Path) -> None:
+    config = tmp_path / "tight.yaml"
+    config.write_text("plugins:\n- name: topology\n  enabled: false\n")
+    assert small("--trace", trace, "--config", config)["policy"]["name"] == "tight"
+
+
+def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
+    stdin = text(*CLUSTER)
+    assert closeby("simulate", "-f", "-", "--trace", trace, "--strict", stdin=stdin).exit_code == 3
+    assert closeby("simulate", "--trace", trace, "--cluster", "small", "--strict").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--workload", "serene"), "there is no workload 'serene'; there are seren, kalos, philly"),
+        (
+            ("--workload", "seren", "--cluster", "big"),
+            "there is no cluster 'big'; there are lingjun: 847",
+        ),
+        (("--workload", "seren", "--trace", "x.csv"), "give one of them"),
+        (("--trace", "x.csv", "--seed", "3"), "--seed belongs to --workload"),
+        (("--trace", "x.csv"), "x.csv: can't be read: No such file or directory; check the path"),
+        (("--jobs", "3"), "--jobs belongs to a run over time"),
+        (("--workload", "seren", "--explain"), "--explain is for the pods of manifests"),
+        (("--workload", "seren", "--until", "soon"), "'soon' is no span of time; write seconds"),
+        (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
+        (
+            ("--workload", "seren", "--required", "row"),
+            "topology fabric has no level row; there are pod",
+        ),
+        (("--workload", "seren", "--resource", "amd.com/gpu"), "no node offers amd.com/gpu"),
+        (("--workload", "seren", "--write-trace", "/nowhere/x.csv"), "/nowhere/x.csv: can't be written"),
+        ((), "Missing option '-f' / '--filename'"),
+    ],
+)
+def test_what_makes_no_sense_is_said(arguments: tuple[str, ...], said: str) -> None:
+    result = closeby("simulate", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"{HEADER}\na,0,10,1,8,0,\nb,0,long,1,8,0,\nc,0,10,none,8,0,\n")
+    result = closeby("simulate", "--trace", path)
+    assert result.exit_code == 2
+    assert f"error: {path}:3: duration: 'long' is no time" in result.stderr
+    assert f"error: {path}:4: pods: 'none' is no number" in result.stderr
+
+
+def test_files_without_nodes() -> None:
+    result = closeby("simulate", "-f", "-", "--workload", "seren", stdin=text(pod("lonely")))
+    assert result.exit_code == 2
+    assert "the files hold no nodes" in result.stderr
