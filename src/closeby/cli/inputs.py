@@ -12,6 +12,7 @@ from msgspec import Struct
 from closeby.cli.options import Sources
 from closeby.objects.configuration import Configuration, ConfigurationError, read_configuration
 from closeby.objects.manifests import Manifests, read_manifests
+from closeby.plugins.configurations import NAMED
 from closeby.report.words import harmless
 
 if TYPE_CHECKING:
@@ -87,15 +88,24 @@ def usable_configuration() -> Iterator[None]:
 
 
 def read_configuration_file(path: str | None) -> Configuration:
-    """The configuration at ``path``, None for the default one; says what was left aside in it.
+    """The configuration at ``path``, else the one of that name; None for the default one.
+
+    Says what was left aside in it.
 
     Raises:
         Unusable: it can't be read.
     """
     if path is None:
         return Configuration()
+    if path in NAMED and not Path(path).is_file():
+        return NAMED[path]
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        names = ", ".join(NAMED)
+        raise Unusable(
+            f"{path}: there is no such file, and no configuration of that name: {names}"
+        ) from error
     except OSError as error:
         raise Unusable(f"{path}: can't be read: {error.strerror or error}; check the path") from error
     except UnicodeDecodeError as error:

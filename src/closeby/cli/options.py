@@ -19,6 +19,7 @@ class Sources(NamedTuple):
 
     #: Files, folders, or ``-`` for standard input.
     paths: tuple[str, ...]
+    #: A file, or the name of a configuration that comes with closeby.
     config_path: str | None
     keep_going: bool
     #: How to reach the cluster that is read when there are no paths.
@@ -29,13 +30,13 @@ class Sources(NamedTuple):
 
 
 def configured(command: Command) -> Command:
-    """``--config FILE``, which the command gets as ``config_path``."""
+    """``--config FILE|NAME``, which the command gets as ``config_path``."""
     return click.option(
         "--config",
         "config_path",
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False),
-        help="Configuration of the scheduler: its plugins and their arguments.",
+        metavar="FILE|NAME",
+        help="Configuration of the scheduler: its plugins and their arguments. Or the name of one that comes "
+        "with closeby, such as closeby or slurm-tree; a file of that name wins.",
     )(command)
 
 

@@ -3,6 +3,12 @@
 from collections.abc import Mapping
 
 from closeby.objects.configuration import Configuration
+from closeby.plugins.baselines.allocated import LeastAllocated, MostAllocated
+from closeby.plugins.baselines.first_task_labels import FirstTaskLabels
+from closeby.plugins.baselines.kueue_best_fit import KueueBestFit
+from closeby.plugins.baselines.random import Random
+from closeby.plugins.baselines.single_level_required import SingleLevelRequired
+from closeby.plugins.baselines.slurm_tree import SlurmTree
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.network_topology import NetworkTopology
@@ -39,7 +45,17 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
 )
 
 #: Taking part where a configuration names them.
-OTHER_PLUGINS: tuple[type[Plugin], ...] = (QOSSort, TopologicalSort)
+OTHER_PLUGINS: tuple[type[Plugin], ...] = (
+    QOSSort,
+    TopologicalSort,
+    Random,
+    LeastAllocated,
+    MostAllocated,
+    FirstTaskLabels,
+    SingleLevelRequired,
+    SlurmTree,
+    KueueBestFit,
+)
 
 #: All built-in plugins by name, and by the other name that a design gives one.
 BUILT_IN: Mapping[str, type[Plugin]] = {

@@ -1,0 +1,43 @@
+"""Configurations that have a name: closeby's own for clusters of GPUs, and one for each baseline.
+
+They differ in the one plugin that places gangs. The queue, the filters, all-or-nothing and reservations are
+the same, and so is the place of a single pod wherever the baseline has nothing to say about it: on the
+fullest node, so that whole nodes stay free for gangs.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from closeby.objects.configuration import Configuration, PluginEntry
+
+#: What closeby's own is called; comparisons take it as the reference by default.
+CLOSEBY: Final = "closeby"
+
+_FULLEST_NODE: Final = PluginEntry(
+    name="NodeResourcesFit",
+    arguments={
+        "scoringStrategy": {
+            "type": "MostAllocated",
+            "resources": [{"name": "nvidia.com/gpu"}, {"name": "cpu"}, {"name": "memory"}],
+        }
+    },
+)
+_ONLY_A_FILTER: Final = PluginEntry(name="NodeResourcesFit", weight=0.0)
+_WITHOUT_TOPOLOGY: Final = PluginEntry(name="topology", enabled=False)
+
+
+def _baseline(plugin: str, fit: PluginEntry) -> Configuration:
+    return Configuration(plugins=(fit, PluginEntry(name=plugin), _WITHOUT_TOPOLOGY), source=plugin)
+
+
+#: By name; ``closeby`` first, then the baselines, those that know less of the topology first.
+NAMED: Final[Mapping[str, Configuration]] = {
+    CLOSEBY: Configuration(plugins=(_FULLEST_NODE,), source=CLOSEBY),
+    "random": _baseline("random", _ONLY_A_FILTER),
+    "least-allocated": _baseline("least-allocated", _ONLY_A_FILTER),
+    "most-allocated": _baseline("most-allocated", _ONLY_A_FILTER),
+    "first-task-labels": _baseline("first-task-labels", _FULLEST_NODE),
+    "single-level-required": _baseline("single-level-required", _FULLEST_NODE),
+    "slurm-tree": _baseline("slurm-tree", _FULLEST_NODE),
+    "kueue-best-fit": _baseline("kueue-best-fit", _FULLEST_NODE),
+}

@@ -1,0 +1,48 @@
+"""Where a part of a gang must stay: what every PlacementGenerate plugin has to keep to."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.scheduling.extension import PartView
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+
+Ints = NDArray[np.intp]
+
+
+def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
+    """Domains in which the part may lie as a whole and has room, the tightest first.
+
+    Those of the required level, beside the members that already run; all that the part may use where no level
+    is required.
+    """
+    outer = part.domain_in(tree)
+    levels = part.levels
+    level = outer.level if levels is None or levels.required is None else levels.required
+    if level <= outer.level:
+        return (outer,) if _room(part, tree, outer) >= part.needed else ()
+    first, end = tree.within(outer, level)
+    room = part.room(tree, level)[first:end]
+    usable = (room >= part.needed) & tree.labelled[level][first:end]
+    if part.anchors:
+        owners = _owners(tree, level, part.anchors)
+        usable &= (owners == owners[0]).all() & (np.arange(first, end) == owners[0])
+    found = np.flatnonzero(usable)
+    order = found[np.argsort(room[found], kind="stable")]
+    return tuple(Domain(level, first + index) for index in order.tolist())
+
+
+def slots_of(tree: Tree, domain: Domain) -> Ints:
+    """The slots of a domain, in the order of the tree."""
+    first, end = tree.span(domain)
+    return tree.slot_at[first:end]
+
+
+def _room(part: PartView, tree: Tree, domain: Domain) -> int:
+    return int(part.room(tree, domain.level)[0 if domain.level == ROOT_LEVEL else domain.index])
+
+
+def _owners(tree: Tree, level: int, slots: tuple[int, ...]) -> Ints:
+    """The domain of each slot at a level; -1 outside the tree."""
+    positions = tree.position_of[np.asarray(slots, dtype=np.intp)]
+    at = np.arange(tree.size) if level == tree.node_level else tree.domain_at[level]
+    return np.append(at, -1)[positions]
