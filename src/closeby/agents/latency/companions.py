@@ -27,7 +27,8 @@ class Companion:
         self._command = (*COMMANDS[program], str(port))
         self._say = say
         self._end = Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        #: What runs; None before the first time.
+        self.process: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self._run, name=program, daemon=True)
 
     def open(self) -> Trouble | None:
@@ -41,7 +42,7 @@ class Companion:
     def close(self) -> None:
         """Ends it."""
         self._end.set()
-        process = self._process
+        process = self.process
         if process is not None:
             process.terminate()
             try:
@@ -53,9 +54,9 @@ class Companion:
     def _run(self) -> None:
         while not self._end.is_set():
             quiet = subprocess.DEVNULL
-            with subprocess.Popen(self._command, stdin=quiet, stdout=quiet, stderr=quiet) as self._process:
+            with subprocess.Popen(self._command, stdin=quiet, stdout=quiet, stderr=quiet) as self.process:
                 if self._end.is_set():
-                    self._process.kill()
+                    self.process.kill()
             if not self._end.wait(_AGAIN):
-                code = self._process.returncode
+                code = self.process.returncode
                 self._say("a server ended", warning=True, program=self._command[0], code=code)

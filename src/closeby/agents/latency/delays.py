@@ -48,9 +48,13 @@ class Delays:
         self._known = {**self._given, **found}
         return None
 
+    def of(self, zone: str) -> float:
+        """Milliseconds that an answer of this zone is to take longer."""
+        return self._known.get(zone, 0.0)
+
     def pause(self, zone: str) -> None:
-        """Waits as long as an answer of this zone is to take longer."""
-        milliseconds = self._known.get(zone, 0.0)
+        """Waits as long."""
+        milliseconds = self.of(zone)
         if milliseconds > 0:
             time.sleep(milliseconds / 1000)
 

@@ -188,9 +188,13 @@ def parse_iperf3(output: bytes) -> float | Trouble:
         return _unreadable("iperf3", output)
     if report.error:
         return Trouble(_FAILED, f"iperf3 says {report.error[:200]!r}")
-    if report.end.sum_received is None or not 0 < report.end.sum_received.bits_per_second < math.inf:
+    received = report.end.sum_received
+    if received is None or not 0 <= received.bits_per_second < math.inf:
         return _unreadable("iperf3", output)
-    return report.end.sum_received.bits_per_second
+    if received.bits_per_second == 0:
+        # So little was sent that it was over before the receiver had counted any of it.
+        return Trouble(_FAILED, "iperf3 counted nothing in so short a time; send more with --iperf3-bytes")
+    return received.bits_per_second
 
 
 def _pairs(output: bytes) -> Sequence[tuple[str, str]]:

@@ -177,7 +177,9 @@ def why(error: Exception) -> Trouble:
         case WireError():
             return error.trouble
         case ssl.SSLError():
-            return Trouble("TlsFailed", f"{error.reason or error}; check both sides' certificates and CA")
+            # Only an error of OpenSSL's own has a reason.
+            said = getattr(error, "reason", None) or str(error)
+            return Trouble("TlsFailed", f"{said}; check both sides' certificates and CA")
         case TimeoutError():
             return Trouble("NoAnswerInTime", "no answer came in time")
         case EOFError() | ConnectionError() if not isinstance(error, ConnectionRefusedError):

@@ -1,0 +1,161 @@
+"""Tokens and certificates: which are taken, which not, and new ones without a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from closeby.agents.latency.credentials import Credentials, TlsFiles, parse_tokens
+from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.results import Latency
+from closeby.agents.troubles import Trouble
+from tests.agents.certificates import Authority
+from tests.agents.talking import LINES, Lines, answering, asking, shared, soon
+
+OLD, NEW = "the old token of agents", "the new token of agents"
+QUICK = Limits(trips=5, warm=1, within=1.0)
+
+
+def reason(found: Latency | Trouble) -> str:
+    return found.reason if isinstance(found, Trouble) else "fine"
+
+
+def test_a_token_is_replaced_while_all_agents_run(tmp_path: Path) -> None:
+    """A new one is taken first, then shown, then the old one is taken no more: none is refused meanwhile."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for one in (here, there):
+        one.write_text(OLD)
+    mine, theirs = (Credentials(token_file=str(one), say=LINES.say) for one in (here, there))
+    with answering(credentials=theirs, limits=QUICK) as (_, peer):
+        probe = asking(mine, QUICK)
+        for path, content in (
+            (there, f"{OLD}\n{NEW}\n"),
+            (here, f"{OLD}\n{NEW}\n"),
+            (here, f"{NEW}\n{OLD}\n"),
+            (there, f"{NEW}\n{OLD}\n"),
+            (there, f"{NEW}\n"),
+            (here, f"{NEW}\n"),
+        ):
+            path.write_text(content)
+            assert reason(probe(peer)) == "fine", content
+        there.write_text(OLD)
+        assert reason(probe(peer)) == "Refused"
+
+
+def test_a_token_file_that_gets_unusable_changes_nothing(tmp_path: Path) -> None:
+    lines, path = Lines(), tmp_path / "token"
+    path.write_text(OLD)
+    credentials = Credentials(token_file=str(path), say=lines.say)
+    assert credentials.keys() == (OLD.encode(),)
+    for content in ("", "short", "\n".join([NEW] * 5)):
+        path.write_text(content)
+        assert credentials.keys() == (OLD.encode(),)
+    path.unlink()
+    assert credentials.keys() == (OLD.encode(),)
+    assert len(lines.said("new credentials can't be used")) == 4
+    assert OLD not in str(lines.lines)
+    path.write_text(NEW)
+    assert credentials.keys() == (NEW.encode(),)
+    assert len(lines.said("credentials were read anew")) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "no token"),
+        ("  \n", "no token"),
+        ("fifteen letters", "shorter than 16"),
+        ("a" * 20 + "\nb", "shorter"),
+    ],
+)
+def test_tokens_that_are_none(content: str, complaint: str, tmp_path: Path) -> None:
+    found = parse_tokens(content, "token")
+    assert isinstance(found, Trouble)
+    assert complaint in found.message and "openssl rand -hex 32" in found.message
+    path = tmp_path / "token"
+    path.write_text(content)
+    trouble = Credentials(token_file=str(path), say=LINES.say).trouble()
+    assert trouble is not None and complaint in trouble.message
+
+
+def test_a_token_file_that_can_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    trouble = Credentials(token_file=str(path), say=LINES.say).trouble()
+    assert trouble is not None and "No such file" in trouble.message
+    path.write_bytes(b"\xff\xfe" * 20)
+    trouble = Credentials(token_file=str(path), say=LINES.say).trouble()
+    assert trouble is not None and "no text" in trouble.message
+
+
+def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    mine, theirs = authority.issue("mine"), authority.issue("theirs")
+    with answering(credentials=shared(None, theirs)) as (responder, peer):
+        assert reason(asking(shared(None, mine))(peer)) == "fine"
+        # Neither without a certificate, nor with a token instead.
+        assert reason(asking(shared(None))(peer)) != "fine"
+        assert reason(asking(shared())(peer)) != "fine"
+        soon(lambda: responder.connections == 0)
+        # Who says nothing of TLS is waited for until his time is up.
+        assert responder.outcomes == {"Answered": 1, "NoAnswerInTime": 2}
+
+
+def test_a_token_counts_under_tls_too(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue()
+    with answering(credentials=shared(NEW, files)) as (_, peer):
+        assert reason(asking(shared(NEW, files))(peer)) == "fine"
+        assert reason(asking(shared(OLD, files))(peer)) == "Refused"
+
+
+def test_certificates_of_another_authority(tmp_path: Path) -> None:
+    for one in ("ours", "others"):
+        (tmp_path / one).mkdir()
+    ours, others = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
+    good, bad = ours.issue(), others.issue()
+    with answering(credentials=shared(None, good)) as (responder, peer):
+        assert reason(asking(shared(None, bad))(peer)) == "TlsFailed"
+        # It trusts us, but has no certificate that we trust.
+        half = TlsFiles(certificate=bad.certificate, key=bad.key, authority=good.authority)
+        assert reason(asking(shared(None, half))(peer)) in ("TlsFailed", "ConnectionCut")
+        soon(lambda: responder.connections == 0)
+        assert "Answered" not in responder.outcomes
+
+
+def test_a_certificate_of_the_right_authority_that_is_no_agents(tmp_path: Path) -> None:
+    """Where one authority signs for everything, the name tells agents from others."""
+    authority = Authority(tmp_path)
+    agent, web = authority.issue("agent"), authority.issue("web", "www.example.com")
+    with answering(credentials=shared(None, agent)) as (responder, peer):
+        assert reason(asking(shared(None, web))(peer)) in ("ConnectionCut", "TlsFailed")
+        soon(lambda: responder.outcomes["TlsFailed"] == 1)
+    with answering(credentials=shared(None, web)) as (_, peer):
+        assert reason(asking(shared(None, agent))(peer)) == "TlsFailed"
+
+
+def test_certificates_are_renewed_while_it_runs(tmp_path: Path) -> None:
+    """Another authority altogether: refused until both have its certificates."""
+    for one in ("old", "new"):
+        (tmp_path / one).mkdir()
+    here, there = Authority(tmp_path / "old").issue("here"), Authority(tmp_path / "new").issue("there")
+    mine = shared(None, here)
+    with answering(credentials=shared(None, there)) as (_, peer):
+        assert reason(asking(mine)(peer)) == "TlsFailed"
+        for new, old in (
+            (there.certificate, here.certificate),
+            (there.key, here.key),
+            (there.authority, here.authority),
+        ):
+            Path(old).write_bytes(Path(new).read_bytes())
+        assert reason(asking(mine)(peer)) == "fine"
+
+
+def test_certificates_that_can_not_be_used(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    one, other = authority.issue("one"), authority.issue("other")
+    for files in (
+        TlsFiles(certificate=one.certificate, key=other.key, authority=one.authority),
+        TlsFiles(certificate=one.certificate, key=one.key, authority=one.key),
+        TlsFiles(certificate=str(tmp_path / "none"), key=one.key, authority=one.authority),
+    ):
+        trouble = shared(None, files).trouble()
+        assert trouble is not None and "PEM" in trouble.message

@@ -1,0 +1,188 @@
+"""Other programs: what they print, and the real ones where they are installed."""
+
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from closeby.agents.latency.companions import COMMANDS, Companion
+from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.programs import (
+    Iperf3,
+    NetperfProbe,
+    QperfProbe,
+    Runner,
+    parse_iperf3,
+    parse_netperf,
+    parse_qperf,
+)
+from closeby.agents.latency.results import Latency
+from closeby.agents.troubles import Trouble
+from tests.agents.talking import Lines, answering, asking, soon
+
+#: qperf 0.4.11 with -uu -vvs.
+QPERF = b"""tcp_lat:
+    latency         =    9250 ns
+    msg_rate        =  107832 /sec
+    loc_send_bytes  =   53916 bytes
+    loc_send_msgs   =   53,916
+    rem_send_msgs   =   53916
+"""
+#: As netperf's manual has its -k output.
+NETPERF = b"P50_LATENCY=302\nP90_LATENCY=373\nP99_LATENCY=413\nTRANSACTION_RATE=3201.55\n"
+
+
+def there(program: str) -> None:
+    server = COMMANDS[program][0]
+    if shutil.which(program) is None or shutil.which(server) is None:
+        pytest.skip(f"there is no {program} to test with: install it")
+
+
+@contextmanager
+def companion(program: str) -> Iterator[tuple[Companion, Peer]]:
+    """Its server on this machine, when it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    one = Companion(program, port, Lines().say)
+    assert one.open() is None
+
+    def listens() -> bool:
+        with socket.socket() as trying:
+            return trying.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        soon(listens)
+        yield one, Peer(name="b", host="127.0.0.1", port=port)
+    finally:
+        one.close()
+
+
+def test_qperf_tells_half_of_the_way() -> None:
+    assert parse_qperf(QPERF) == Latency(p50=18.5, samples=53_916)
+    assert parse_qperf(b"tcp_lat:\n    latency  =  21.9 us\n") == Latency(p50=43.8, samples=1)
+    assert parse_qperf(b"    latency = 1.5 ms\n") == Latency(p50=3000.0, samples=1)
+    for wrong in (b"", b"latency = fast ns", b"latency = 3 parsecs", b"latency = -3 us", b"latency = inf us"):
+        assert isinstance(parse_qperf(wrong), Trouble)
+
+
+def test_netperf_tells_percentiles() -> None:
+    assert parse_netperf(NETPERF) == Latency(p50=302.0, p90=373.0, p99=413.0, samples=3201)
+    for wrong in (b"", b"P50_LATENCY=", b"P90_LATENCY=3", b"P50_LATENCY=nan"):
+        assert isinstance(parse_netperf(wrong), Trouble)
+
+
+def test_iperf3_tells_bits() -> None:
+    assert parse_iperf3(b'{"end": {"sum_received": {"bits_per_second": 2.5e9, "seconds": 1}}}') == 2.5e9
+    refused = parse_iperf3(b'{"end": {}, "error": "unable to connect to server: Connection refused"}')
+    assert isinstance(refused, Trouble) and "refused" in refused.message
+    nothing = parse_iperf3(b'{"end": {"sum_received": {"bits_per_second": 0}}}')
+    assert isinstance(nothing, Trouble) and "--iperf3-bytes" in nothing.message
+    for wrong in (b"", b"{}", b'{"end": {"sum_received": {"bits_per_second": -1}}}', b"[" * 100_000):
+        assert isinstance(parse_iperf3(wrong), Trouble)
+
+
+@given(
+    st.binary(max_size=300)
+    | st.lists(st.sampled_from(["latency", "=", " ", "1", "ns", "\n", ",", "."])).map(
+        lambda parts: "".join(parts).encode()
+    )
+)
+def test_whatever_they_print(output: bytes) -> None:
+    for parse in (parse_qperf, parse_netperf, parse_iperf3):
+        found = parse(output)
+        assert isinstance(found, (Latency, float, Trouble))
+
+
+def test_the_real_qperf() -> None:
+    there("qperf")
+    with companion("qperf") as (_, peer), answering() as (_, ours):
+        found = QperfProbe(Runner(), peer.port)(peer)
+        assert isinstance(found, Latency), found
+        assert found.samples > 10 and found.p90 is None
+        # Both take what a request and its response take on this machine, be it busy.
+        own = asking()(ours)
+        assert isinstance(own, Latency)
+        assert found.p50 / 50 < own.p50 < found.p50 * 50
+
+
+def test_the_real_netperf() -> None:
+    there("netperf")
+    with companion("netperf") as (_, peer):
+        found = NetperfProbe(Runner(), peer.port)(peer)
+        assert isinstance(found, Latency), found
+        assert found.p90 is not None and found.p99 is not None
+        assert 0 < found.p50 <= found.p90 <= found.p99
+
+
+def test_the_real_iperf3() -> None:
+    there("iperf3")
+    with companion("iperf3") as (_, peer):
+        probe = Iperf3(Runner(), peer.port)
+        found: list[float | Trouble] = []
+
+        def measured() -> bool:
+            # Now and then it is over before anything was counted.
+            found.append(probe(peer))
+            return isinstance(found[-1], float)
+
+        soon(measured, 10)
+        last = found[-1]
+        assert isinstance(last, float) and last > 1e6
+
+
+@pytest.mark.parametrize("program", ["qperf", "iperf3", "netperf"])
+def test_nobody_answers_the_real_one(program: str) -> None:
+    there(program)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    nobody = Peer(name="b", host="127.0.0.1")
+    runner = Runner(patience=3.0)
+    probe = {"qperf": QperfProbe, "iperf3": Iperf3, "netperf": NetperfProbe}[program](runner, port)
+    began = time.monotonic()
+    found = probe(nobody)
+    assert isinstance(found, Trouble) and found.reason in ("ProgramFailed", "NoAnswerInTime")
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_ends_is_started_anew_and_none_is_left_over() -> None:
+    there("iperf3")
+    with companion("iperf3") as (one, peer):
+        first = one.process
+        assert first is not None
+        first.kill()
+        soon(
+            lambda: one.process is not first and Path(f"/proc/{one.process and one.process.pid}").exists(), 10
+        )
+        soon(lambda: isinstance(Iperf3(Runner(), peer.port)(peer), float), 10)
+        last = one.process
+    assert last is not None and last.poll() is not None
+
+
+def test_a_program_that_takes_too_long_is_ended() -> None:
+    began = time.monotonic()
+    found = Runner(patience=0.3).run("sleep", "30")
+    assert isinstance(found, Trouble) and found.reason == "NoAnswerInTime"
+    assert time.monotonic() - began < 3
+
+
+def test_a_program_that_is_not_there_or_fails() -> None:
+    missing = Runner().run("no-such-program")
+    assert isinstance(missing, Trouble) and "install it" in missing.message
+    failing = Runner().run("sh", "-c", "echo it is so; exit 3")
+    assert isinstance(failing, Trouble) and "it is so" in failing.message
+    # It prints for as long as it is read, but not for ever.
+    chatty = Runner(patience=5.0).run("sh", "-c", "head -c 3000000 /dev/zero")
+    assert isinstance(chatty, Trouble) and chatty.reason == "UnreadableOutput"
+
+
+def test_a_program_is_ended_when_nobody_waits_any_more() -> None:
+    runner = Runner(patience=30.0)
+    runner.close()
+    found = runner.run("sleep", "30")
+    assert isinstance(found, Trouble) and "stopping" in found.message
