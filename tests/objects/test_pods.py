@@ -298,3 +298,47 @@ def test_terminal_phases_are_finished() -> None:
         for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")
     ]
     assert [pod.finished for pod in read_objects(*pods).pods] == [False, False, True, True, False]
+
+
+RUNNING = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: p, annotations: {annotations}}}
+spec: {{nodeName: n, activeDeadlineSeconds: {deadline}}}
+status: {{phase: Running, startTime: "1970-01-01T00:01:00Z"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotations", "deadline", "ends"),
+    [
+        ("{}", "null", None),
+        ("{}", "600", 660),
+        ('{closeby.dev/expected-end: "1970-01-01T00:05:00Z"}', "null", 300),
+        # Whichever comes first.
+        ('{closeby.dev/expected-end: "1970-01-01T00:05:00Z"}', "600", 300),
+        ('{closeby.dev/expected-end: "1970-01-01T01:00:00+01:00"}', "600", 0),
+        ("{}", "-1", None),
+        ("{}", str(10**30), None),
+    ],
+)
+def test_when_it_will_be_done(annotations: str, deadline: str, ends: float | None) -> None:
+    (pod,) = read_good(RUNNING.format(annotations=annotations, deadline=deadline)).pods
+    assert pod.ends == ends
+
+
+def test_a_pod_with_a_deadline_needs_what_others_need() -> None:
+    one, other = (
+        read_good(RUNNING.format(annotations="{}", deadline=text)).pods[0].spec for text in ("null", "600")
+    )
+    assert one == other
+
+
+def test_an_end_that_is_no_time_is_told() -> None:
+    manifests = read_good(RUNNING.format(annotations="{closeby.dev/expected-end: tomorrow}", deadline="null"))
+    assert manifests.pods[0].ends is None
+    (notice,) = manifests.notices
+    assert notice.located() == (
+        "metadata.annotations[\"closeby.dev/expected-end\"]: 'tomorrow' is no time; write it like "
+        "2030-01-31T12:00:00Z"
+    )

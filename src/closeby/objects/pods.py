@@ -114,6 +114,9 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     role: str = ""
     #: What its annotations limit its traffic to; None when they say nothing.
     bandwidth_limits: BandwidthLimits | None = None
+    #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
+    #: is earlier; None when nobody says.
+    ends: float | None = None
 
     @property
     def key(self) -> str:

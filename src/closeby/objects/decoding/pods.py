@@ -1,6 +1,7 @@
 """Reads ``Pod`` and pod templates."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -12,9 +13,19 @@ from closeby.objects.decoding.errors import FieldError, Path, field_path
 from closeby.objects.decoding.identity import namespace_of
 from closeby.objects.decoding.podspecs import PodSpecWire
 from closeby.objects.decoding.reading import Reading
-from closeby.objects.decoding.wire import ObjectWire, Wire
-from closeby.objects.dialects.keys import POD_GROUP, RANK, ROLE, SUBGROUP, TASK_SPEC, unread_wishes, wish_path
+from closeby.objects.decoding.wire import ObjectWire, Wire, seconds
+from closeby.objects.dialects.keys import (
+    EXPECTED_END,
+    POD_GROUP,
+    RANK,
+    ROLE,
+    SUBGROUP,
+    TASK_SPEC,
+    unread_wishes,
+    wish_path,
+)
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
 
@@ -43,12 +54,15 @@ _ROLE_LABELS: Final = (
 )
 _ROLE_KEYS: Final = frozenset(_ROLE_LABELS)
 _LONGEST_NUMBER: Final = 10
+#: Seconds; Kubernetes takes no longer one.
+_LONGEST_DEADLINE: Final = 2**31 - 1
 
 
 class PodStatusWire(Wire, gc=False):
     """``status``."""
 
     phase: str | None = None
+    start_time: datetime | None = None
 
 
 class PodWire(ObjectWire):
@@ -86,9 +100,16 @@ def read_pod(document: Document, reading: Reading) -> Pod:
         for wish in unread_wishes(entries or {}):
             if not wish.hard:
                 reading.unread(wish, called, f"metadata.{part}")
+    deadline = wire.spec.active_deadline_seconds if wire.spec else None
     pod = _pod(wire, reading, Identity(namespace, name, called), ("spec",))
     phase = wire.status.phase if wire.status else None
-    return pod if not phase or phase == "Pending" else msgspec.structs.replace(pod, phase=phase)
+    if phase and phase != "Pending":
+        pod = msgspec.structs.replace(pod, phase=phase)
+    if deadline is not None or EXPECTED_END in pod.annotations:
+        started = wire.status.start_time if wire.status else None
+        ends = _ends(started, deadline, pod.annotations.get(EXPECTED_END), reading, called)
+        pod = msgspec.structs.replace(pod, ends=ends)
+    return pod
 
 
 def read_template(wire: TemplateWire | None, reading: Reading, owner: Identity, path: Path) -> Pod:
@@ -141,6 +162,26 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
         role=_role(labels, annotations),
         bandwidth_limits=limits,
     )
+
+
+def _ends(
+    started: datetime | None, deadline: int | None, expected: str | None, reading: Reading, called: str
+) -> float | None:
+    """When a pod is done, by what it is allowed and what somebody expects."""
+    ends = []
+    if started is not None and deadline is not None and 0 < deadline <= _LONGEST_DEADLINE:
+        ends.append(seconds(started) + deadline)
+    if expected is not None:
+        try:
+            ends.append(seconds(msgspec.convert(expected, datetime)))
+        except msgspec.ValidationError:
+            field = f"metadata.annotations{field_path((EXPECTED_END,))}"
+            message, remedy = f"{expected!r} is no time", "write it like 2030-01-31T12:00:00Z"
+            condition = Condition(
+                reason=Reason.INVALID_SPEC, object=called, field=field, message=message, remedy=remedy
+            )
+            reading.note(f"{EXPECTED_END}={expected}", condition)
+    return min(ends, default=None)
 
 
 def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:

@@ -77,6 +77,7 @@ class PodSpecWire(ContainersWire):
     priority_class_name: str | None = None
     priority: int | None = None
     node_name: str | None = None
+    active_deadline_seconds: int | None = None
 
 
 class SpecPool:
@@ -90,13 +91,14 @@ class SpecPool:
     def read(self, wire: PodSpecWire) -> tuple[PodSpec, tuple[str, ...]]:
         """The needs in ``wire``, and its wishes that nothing here heeds yet (as field paths).
 
-        ``wire`` loses its node and its group, which are no needs.
+        ``wire`` loses its node, its group and its deadline, which are no needs.
 
         Raises:
             FieldError: something in it makes no sense; the path starts at ``spec``.
         """
         wire.node_name = None
         wire.scheduling_group = None
+        wire.active_deadline_seconds = None
         text = self._encoder.encode(wire)
         known = self._by_text.get(text)
         if known is None:

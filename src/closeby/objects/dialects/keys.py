@@ -29,7 +29,19 @@ ROLE: Final = "closeby.dev/role"
 TASK_TRAFFIC: Final = "closeby.dev/task-traffic"
 #: Annotation of PodGroups of other dialects: the plan of a start that was begun.
 PLAN: Final = "closeby.dev/plan"
-_OWN: Final = (POD_GROUP, SUBGROUP, RANK, TOPOLOGY_DOMAIN, PLACEMENT_STRATEGY, ROLE, TASK_TRAFFIC, PLAN)
+#: When whoever runs a pod thinks that it will be done, as an RFC 3339 time.
+EXPECTED_END: Final = "closeby.dev/expected-end"
+_OWN: Final = (
+    POD_GROUP,
+    SUBGROUP,
+    RANK,
+    TOPOLOGY_DOMAIN,
+    PLACEMENT_STRATEGY,
+    ROLE,
+    TASK_TRAFFIC,
+    PLAN,
+    EXPECTED_END,
+)
 
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
 TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"
