@@ -48,7 +48,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
 
     _contradictions(over_time)
     configuration = read_configuration_file(sources.config_path)
-    cluster = _cluster(sources, over_time)
+    cluster = given_cluster(sources, over_time)
     with usable_configuration():
         room = room_of(engine_of(cluster, configuration), cluster.resource)
     if not room.total.any():
@@ -94,7 +94,12 @@ def _contradictions(over_time: OverTime) -> None:
                 raise click.UsageError(f"--{name} belongs to --workload: a trace says what its jobs are")
 
 
-def _cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
+def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
+    """The cluster of the files, or the one that is made up.
+
+    Raises:
+        Unusable: there is none of that name, or the files can't be used or hold no nodes.
+    """
     resource = over_time.resource or GPU
     if not sources.paths:
         name = over_time.cluster or DEFAULT_CLUSTER
@@ -112,7 +117,7 @@ def _cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
 
 def _jobs(over_time: OverTime, capacity: int) -> tuple[Jobs, tuple[str, ...]]:
     if over_time.trace is not None:
-        return _read(over_time.trace)
+        return read_jobs(over_time.trace)
     name = over_time.workload or ""
     known = WORKLOADS.get(name)
     if known is not None and known.resource == CPU:
@@ -132,7 +137,12 @@ def _jobs(over_time: OverTime, capacity: int) -> tuple[Jobs, tuple[str, ...]]:
     return jobs, ()
 
 
-def _read(path: str) -> tuple[Jobs, tuple[str, ...]]:
+def read_jobs(path: str) -> tuple[Jobs, tuple[str, ...]]:
+    """The jobs of a trace file, and what was left aside in it.
+
+    Raises:
+        Unusable: it can't be read.
+    """
     trace = read_trace(path)
     if trace.jobs is None:
         raise Unusable(*(fault.sentence(path) for fault in trace.faults))
