@@ -9,7 +9,6 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.quality.placements import level_names
 from closeby.quality.summary import Measures
 from closeby.report.documents import API_VERSION, DomainPath
-from closeby.report.measures_entry import in_camel_case
 from closeby.simulator.replay.history import History
 from closeby.topology.tree import ROOT, Tree
 
@@ -111,8 +110,7 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
     cluster: ClusterEntry
     policy: PolicyEntry
     summary: SummaryEntry
-    #: ``Measures`` of the quality room, field by field.
-    measures: dict[str, Any]
+    measures: Measures
     refusals: tuple[RefusalEntry, ...]
     samples: SamplesEntry
     #: Only there when it was asked for.
@@ -158,7 +156,7 @@ def simulation_report(
         ),
         policy=PolicyEntry(name=history.policy, required=asked.required, preferred=asked.preferred),
         summary=_summary(history),
-        measures=in_camel_case(measures),
+        measures=measures,
         refusals=_refusals(history),
         samples=_samples(history, full),
         jobs=tuple(_jobs(history, names)) if full else UNSET,
@@ -204,14 +202,11 @@ def _refusals(history: History) -> tuple[RefusalEntry, ...]:
 
 def _samples(history: History, full: bool) -> SamplesEntry:
     samples = history.samples
-    times = samples.times
-    if full or len(times) <= SAMPLES:
-        chosen = np.arange(len(times))
-    else:
-        times = np.linspace(times[0], times[-1], SAMPLES)
-        chosen = np.searchsorted(samples.times, times, side="right") - 1
+    count = len(samples.times)
+    # Evenly over what happened rather than over time, which has long ends in which little does.
+    chosen = np.linspace(0, count - 1, count if full else min(count, SAMPLES)).round().astype(np.intp)
     return SamplesEntry(
-        times=times.tolist(),
+        times=samples.times[chosen].tolist(),
         busy_gpus=samples.busy[chosen].tolist(),
         queued_jobs=samples.queued[chosen].tolist(),
         queued_gpus=samples.queued_gpus[chosen].tolist(),

@@ -1,13 +1,15 @@
 """The report of a run over time on a terminal: what ran on what, who waited how long, and where jobs lay."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from math import ceil, inf
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.quality.summary import Measures
+from closeby.quality.utilisation import Window
 from closeby.report.layout import plain_table, section
 from closeby.report.simulation_report import RefusalEntry, SamplesEntry, SimulationReport
 from closeby.report.words import plural, time_text
@@ -25,9 +27,8 @@ def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
     yield _what_came_of_it(report)
     yield section("Waiting, by size of job", _delays(report.measures))
     yield section("Use of the GPUs", _use(report))
-    levels = report.measures["levels"]
-    if any(level["span"] is not None for level in levels):
-        yield section("Where jobs lay", _places(levels))
+    if any(level.span is not None for level in report.measures.levels):
+        yield section("Where jobs lay", _places(report.measures))
     if report.refusals:
         yield section("Never started", Group(*_never(report.refusals)))
     for notice in report.notices:
@@ -77,32 +78,31 @@ def _what_came_of_it(report: SimulationReport) -> Text:
     return text.append(f"; {', '.join(told)}." if told else ".")
 
 
-def _delays(measures: Mapping[str, Any]) -> Table:
+def _delays(measures: Measures) -> Table:
     times = ("mean", "p50", "p95", "p99")
     table = plain_table("GPUs", "jobs", "not started", *times, right=("jobs", "not started", *times))
-    for delay in measures["delays"]:
-        if delay["jobs"]:
-            values = [time_text(delay[time]) for time in times]
-            table.add_row(delay["size"], f"{delay['jobs']:,}", f"{delay['unstarted'] or ''}", *values)
+    for delay in measures.delays:
+        if delay.jobs:
+            values = (time_text(time or 0.0) for time in (delay.mean, delay.p50, delay.p95, delay.p99))
+            table.add_row(delay.size, f"{delay.jobs:,}", f"{delay.unstarted or ''}", *values)
     return table
 
 
 def _use(report: SimulationReport) -> RenderableType:
     measures, samples = report.measures, report.samples
-    window = measures["window"]
     lines = [
         Text(
-            f"utilisation {_percent(measures['utilisation'])}, goodput {_percent(measures['goodput'])}, "
-            f"over the {time_text(window['end'] - window['begin'])} in which jobs came or waited"
+            f"utilisation {_percent(measures.utilisation)}, goodput {_percent(measures.goodput)}, "
+            f"over the {time_text(measures.window.length)} in which jobs came or waited"
         )
     ]
-    if len(samples.times) > 1 and report.cluster.gpus:
+    if measures.window.length > 0 and report.cluster.gpus:
         use = [busy / report.cluster.gpus for busy in samples.busy_gpus]
         most = max(samples.queued_gpus)
-        lines.append(_curve("in use", samples.times, use))
+        lines.append(_curve("in use", measures.window, samples.times, use))
         if most:
             queue = [queued / most for queued in samples.queued_gpus]
-            lines.append(_curve("asked for", samples.times, queue))
+            lines.append(_curve("asked for", measures.window, samples.times, queue))
             lines.append(
                 Text(f"{'':10}at most {plural(most, 'GPU')} asked for by {_deepest(samples)}", style="dim")
             )
@@ -115,37 +115,50 @@ def _deepest(samples: SamplesEntry) -> str:
     return f"{plural(jobs, 'job')} that {'waits' if jobs == 1 else 'wait'}"
 
 
-def _curve(name: str, times: Sequence[float], shares: Sequence[float]) -> Text:
-    """A line of bars: the greatest value in each of equal spans of time."""
-    first, span = times[0], (times[-1] - times[0]) or 1.0
+def _curve(name: str, window: Window, times: Sequence[float], shares: Sequence[float]) -> Text:
+    """A line of bars: the greatest value in each of equal parts of the window."""
     heights = [0.0] * _WIDTH
-    last = 0.0
-    column = 0
-    for time, share in zip(times, shares, strict=True):
-        here = min(int((time - first) / span * _WIDTH), _WIDTH - 1)
-        while column < here:
-            column += 1
-            heights[column] = last
-        heights[here] = max(heights[here], share)
-        last = share
+    for index, (time, share) in enumerate(zip(times, shares, strict=True)):
+        until = times[index + 1] if index + 1 < len(times) else inf
+        first = max((time - window.begin) / window.length * _WIDTH, 0.0)
+        last = min((until - window.begin) / window.length * _WIDTH, float(_WIDTH))
+        for column in range(int(first), ceil(last)):
+            heights[column] = max(heights[column], share)
     top = len(_BARS) - 1
     bars = "".join(_BARS[min(top, max(round(share * top), 1 if share > 0 else 0))] for share in heights)
     return Text.assemble((f"{name:10}", "dim"), (bars, "cyan"))
 
 
-def _places(levels: Sequence[Mapping[str, Any]]) -> RenderableType:
-    columns = ("span", "excess span", "greatest", "of large jobs")
+def _places(measures: Measures) -> RenderableType:
+    columns = ("span", "excess span", "greatest", "of large jobs", "group spread", "largest gang")
     table = plain_table("level", *columns, right=columns)
-    for level in levels:
-        name = "node" if level["level"] == "hostname" else level["level"]
-        keys = ("span", "excessSpan", "greatestExcessSpan", "weightedExcessSpan")
-        table.add_row(name, *("–" if level[key] is None else f"{level[key]:.2f}" for key in keys))
+    for level in measures.levels:
+        values = (
+            *(level.span, level.excess_span, level.greatest_excess_span, level.weighted_excess_span),
+            level.group_spread,
+        )
+        numbers = ["–" if value is None else f"{value:.2f}" for value in values]
+        largest = "–" if level.largest_gang is None else f"{level.largest_gang:.0%} of free"
+        table.add_row("node" if level.level == "hostname" else level.level, *numbers, largest)
     note = Text(
-        "span: domains that a job lies in; excess: over the fewest that could hold it, 1 is ideal; "
-        "of large jobs: those larger than a node, weighted by GPU-time",
+        "Means over jobs. Span: domains that a job lies in; excess: over the fewest that could hold it, 1 is "
+        "ideal; of large jobs: those larger than a node, weighted by GPU-time; group spread: domains that a "
+        "data- or pipeline-parallel group of theirs touches; largest gang: what one domain could still hold.",
         style="dim",
     )
-    return Group(table, note)
+    return Group(table, note, *_modelled(measures))
+
+
+def _modelled(measures: Measures) -> Iterator[RenderableType]:
+    if measures.all_reduce is None or measures.contended_all_reduce is None:
+        return
+    yield Text(
+        f"Modelled, not measured: an all-reduce of {measures.model.message_bytes / (1 << 20):,.0f} MiB takes "
+        f"{measures.all_reduce * 1000:,.1f} ms on average while all nodes send, "
+        f"{measures.contended_all_reduce * 1000:,.1f} ms among the flows that were there; jobs take "
+        f"{measures.job_slowdown or 1.0:.3f} times as long as on ideal places, weighted by GPU-time. "
+        "The constants are under measures.model of -o json."
+    )
 
 
 def _never(refusals: Sequence[RefusalEntry]) -> Iterator[RenderableType]:
