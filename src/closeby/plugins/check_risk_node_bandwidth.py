@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
+from closeby.measurements.coverage import Coverage
 from closeby.measurements.providers import TrafficArguments
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection
+from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection, Scores
 from closeby.scheduling.measuring import Measured, Measurements, Source
 from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes
@@ -78,6 +79,17 @@ def deviation_risk(deviation: float, capacity: float, margin: float, sensitivity
     if sensitivity == 0:
         return 0.0
     return _clamped(margin * _clamped(deviation / capacity) ** (1 / sensitivity))
+
+
+def deviation_risks(
+    deviations: Scores, capacities: Scores, margin: float, sensitivity: float
+) -> NDArray[np.float64]:
+    """``deviation_risk`` of many nodes, in the order given; 0 where the capacity is none."""
+    if sensitivity == 0:
+        return np.zeros(len(deviations))
+    offered = capacities > 0
+    part = np.clip(np.divide(deviations, capacities, out=np.zeros(len(deviations)), where=offered), 0.0, 1.0)
+    return np.where(offered, np.clip(margin * part ** (1 / sensitivity), 0.0, 1.0), 0.0)
 
 
 def node_risk(average: float, request: float, capacity: float, sigma: float) -> float:
@@ -200,12 +212,13 @@ class _Links:
         self._cluster = handle.cluster
         self._arguments = arguments
         self._readings: BandwidthReadings | None = None
+        self._coverage = Coverage(handle.cluster, BANDWIDTH)
         self._changes = NodeChanges(handle.cluster)
         self._limits = _Limits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        #: Name and measurement by slot, with the sum of requests that the measurement covers.
-        self._measured: dict[int, tuple[str, NodeBandwidth, int]] = {}
-        #: By uid: since when a pod is known to be on its node; None before the first measurements.
-        self._since: dict[str, float | None] | None = None
+        #: By slot: the node's name and its host's, None for one without.
+        self._hosts: dict[int, tuple[str, str | None]] = {}
+        #: By slot: the measurement, with the sum of requests that it covers.
+        self._measured: dict[int, tuple[NodeBandwidth, int]] = {}
 
     @property
     def known(self) -> bool:
@@ -220,22 +233,31 @@ class _Links:
 
     def take(self, readings: BandwidthReadings | None) -> None:
         """From now on these count; None: nothing was measured."""
-        self._readings = readings
+        before, self._readings = self._readings, readings
         self._measured.clear()
         if readings is not None:
-            self._see_pods(readings)
-        self.limits()
-        self._write(range(self._cluster.capacity))
+            self._coverage.take(readings)
+        if readings is None or before is None or readings.hosts.keys() != before.hosts.keys():
+            self._hosts.clear()
+        # All are read anew, so that what changed since needs not be looked at.
+        self._changes.take()
+        self._write_all()
 
     def limits(self) -> _Limits:
         """The limits, up to date."""
         changed = self._changes.take()
-        room = self._cluster.alive.shape[0]
-        if changed is None or room != len(self._limits.requested):
-            self._limits = _Limits(np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.int64))
-            self._write(range(self._cluster.capacity))
+        if changed is None or self._cluster.alive.shape[0] != len(self._limits.requested):
+            self._hosts.clear()
+            self._measured.clear()
+            self._write_all()
         elif len(changed):
-            self._write(set(changed.tolist()))
+            slots = np.unique(changed)
+            for slot in slots.tolist():
+                node, known = self._cluster.nodes[slot], self._hosts.get(slot)
+                if node is None or known is None or known[0] != node.name:
+                    self._hosts.pop(slot, None)
+                    self._measured.pop(slot, None)
+            self._write(slots)
         return self._limits
 
     def sigma(self, deviation: float, capacity: int) -> float:
@@ -248,7 +270,7 @@ class _Links:
         entry = self._measured.get(slot)
         if entry is None:
             return _Use(requested, 0.0, measured=False)
-        _, link, covered = entry
+        link, covered = entry
         return _Use(link.average + max(requested - covered, 0), link.deviation, True, link.measured)
 
     def conditions(self) -> tuple[Condition, ...]:
@@ -258,77 +280,53 @@ class _Links:
         nodes = (node for node in self._cluster.nodes if node is not None)
         return self._readings.of_nodes({node.name: _names(node) for node in nodes}).problems
 
-    def _write(self, slots: range | set[int]) -> None:
+    def _write_all(self) -> None:
+        room = self._cluster.alive.shape[0]
+        self._limits = _Limits(np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.int64))
+        self._write(np.arange(self._cluster.capacity))
+
+    def _write(self, slots: NDArray[np.intp]) -> None:
+        """Solves risk <= threshold for what is in use on these slots."""
         self._match(slots)
+        average, deviation, covered = (np.zeros(len(slots)) for _ in range(3))
+        for place, slot in enumerate(slots.tolist()):
+            entry = self._measured.get(slot)
+            if entry is not None:
+                average[place], deviation[place], covered[place] = (
+                    entry[0].average,
+                    entry[0].deviation,
+                    entry[1],
+                )
         row = self._cluster.row_of.get(BANDWIDTH)
-        for slot in slots:
-            self._write_limits(slot, 0 if row is None else int(self._cluster.allocatable[row, slot]))
+        capacity = (
+            np.zeros(len(slots)) if row is None else self._cluster.allocatable[row, slots].astype(float)
+        )
+        sigma = deviation_risks(deviation, capacity, self._arguments.margin, self._arguments.sensitivity)
+        share = 2 * (self._arguments.threshold + ROUNDING) - sigma
+        most = np.where(share < 0, _NOTHING, share * capacity - average)
+        # Traffic alone makes a risk of at most 0.5.
+        endless = (capacity <= 0) | (share >= 1)
+        requested = np.where(share < 0, _NOTHING, most + covered)
+        for limits, amounts in ((self._limits.requested, requested), (self._limits.measured, most)):
+            whole = np.maximum(np.floor(np.where(endless, 0.0, amounts)), _NOTHING)
+            limits[slots] = np.where(endless, _ENDLESS, whole.astype(np.int64))
 
-    def _see_pods(self, readings: BandwidthReadings) -> None:
-        """Note since when pods are on their nodes.
-
-        Those that are there at first came when they were made, at the earliest. Of those that came since it
-        is only known that they were not there at the measurement before, so that they count as just come.
-        """
-        before, at, self._since = self._since, readings.measured, {}
-        row = self._cluster.row_of.get(BANDWIDTH)
-        if row is None or not self._cluster.requested[row].any():
-            return
-        for pod, _ in self._cluster.placed_pods():
-            if pod.node_name is not None and _request(pod.spec):
-                newly = pod.created if before is None or at is None else at
-                self._since[pod.uid] = newly if before is None else before.get(pod.uid, newly)
-
-    def _covered(self, pod: Pod, link: NodeBandwidth) -> int:
-        """What a pod requests, as far as an average covers it: all of it if it was there all the time."""
-        if pod.node_name is None:
-            return 0
-        since = (self._since or {}).get(pod.uid, pod.created)
-        if since is None or link.measured is None:
-            return _request(pod.spec)
-        there = link.measured - since
-        window = 0.0 if self._readings is None else self._readings.window
-        if there < 0 or window <= 0:
-            return _request(pod.spec) if there >= 0 else 0
-        return math.floor(_request(pod.spec) * min(1.0, there / window))
-
-    def _match(self, slots: range | set[int]) -> None:
+    def _match(self, slots: NDArray[np.intp]) -> None:
         """Find what was measured on nodes that are new in their slots."""
         if self._readings is None:
             return
-        new: dict[int, tuple[str, NodeBandwidth]] = {}
-        for slot in slots:
-            node, known = self._cluster.nodes[slot], self._measured.get(slot)
-            if node is None or (known is not None and known[0] == node.name):
+        new: dict[int, NodeBandwidth] = {}
+        for slot in slots.tolist():
+            node = self._cluster.nodes[slot]
+            if node is None or slot in self._measured:
                 continue
-            self._measured.pop(slot, None)
-            host = self._readings.host_of(_names(node))
-            if host is not None:
-                new[slot] = (node.name, self._readings.hosts[host])
-        covered = dict.fromkeys(new, 0)
-        for pod, slot in self._cluster.placed_pods() if new else ():
-            if slot in new:
-                covered[slot] += self._covered(pod, new[slot][1])
-        self._measured.update({slot: (name, link, covered[slot]) for slot, (name, link) in new.items()})
-
-    def _write_limits(self, slot: int, capacity: int) -> None:
-        """Solves risk <= threshold for what is in use."""
-        entry = self._measured.get(slot)
-        average, deviation, covered = (0.0, 0.0, 0)
-        if entry is not None:
-            average, deviation, covered = entry[1].average, entry[1].deviation, entry[2]
-        share = 2 * (self._arguments.threshold + ROUNDING)
-        if capacity > 0:
-            share -= self.sigma(deviation, capacity)
-        if capacity <= 0 or share >= 1:  # Traffic alone makes a risk of at most 0.5.
-            requested = measured = _ENDLESS
-        elif share < 0:
-            requested = measured = _NOTHING
-        else:
-            most = share * capacity - average
-            requested, measured = math.floor(most + covered), math.floor(most)
-        self._limits.requested[slot] = max(requested, _NOTHING)
-        self._limits.measured[slot] = max(measured, _NOTHING)
+            known = self._hosts.get(slot)
+            if known is None or known[0] != node.name:
+                known = self._hosts[slot] = node.name, self._readings.host_of(_names(node))
+            if known[1] is not None:
+                new[slot] = self._readings.hosts[known[1]]
+        covered = self._coverage.of(new)
+        self._measured.update({slot: (link, covered[slot]) for slot, link in new.items()})
 
 
 def _request(spec: PodSpec) -> int:

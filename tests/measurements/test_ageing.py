@@ -1,0 +1,76 @@
+"""What is known from one source, as answers come and time goes by; ten seconds are too old."""
+
+from closeby.measurements.ageing import Known, State
+from closeby.scheduling.measuring import Reading, Source
+
+
+class Time:
+    """Goes on when it is told to; the wall clock is a thousand seconds ahead."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        source = Source(name="s", argument="address", read=lambda: "nothing", every=2.0, max_age=10.0)
+        self.known = Known(source, clock=lambda: self.seconds, epoch=lambda: self.seconds + 1000.0)
+
+    def at(self, seconds: float) -> Known:
+        self.seconds = seconds
+        return self.known
+
+
+def reading(measured: float | None = None, *, empty: bool = False) -> Reading:
+    return Reading(values="figures", measured=measured, empty=empty)
+
+
+def test_nobody_has_asked() -> None:
+    known = Time().known
+    assert (known.state, known.age, known.now().reading) == (State.UNREAD, None, None)
+
+
+def test_what_was_read_counts_until_it_is_too_old() -> None:
+    time = Time()
+    good = reading()
+    assert time.at(0).take(good).reading is good
+    assert time.at(4).take("it is gone").reading is good
+    assert (time.known.state, time.known.age, time.known.now().trouble) == (State.STALE, 4.0, "it is gone")
+    assert time.at(9.9).now().reading is good
+    assert time.at(10).now().reading is None
+    assert (time.known.state, time.known.age, time.known.now().trouble) == (State.GONE, None, "it is gone")
+    again = reading()
+    assert time.at(11).take(again).reading is again
+    assert (time.known.state, time.known.failures, time.known.now().trouble) == (State.GOOD, 1, "")
+
+
+def test_a_source_that_hangs_is_no_news() -> None:
+    time = Time()
+    time.at(0).take(reading())
+    assert time.at(10).now().trouble == "s gave nothing for 10 s"
+    assert time.known.state is State.GONE
+
+
+def test_the_age_counts_from_the_measurement_if_the_source_knows_it() -> None:
+    time = Time()
+    assert time.at(5).take(reading(measured=1002.0)).age == 3.0
+    assert time.at(6).now().age == 4.0
+    assert time.at(12).now().reading is None
+
+
+def test_a_clock_that_is_ahead_makes_nothing_younger_than_now() -> None:
+    time = Time()
+    assert time.at(5).take(reading(measured=5000.0)).age == 0.0
+
+
+def test_a_source_whose_own_measurements_are_old_is_not_believed() -> None:
+    time = Time()
+    now = time.at(100).take(reading(measured=1085.0))
+    assert (now.reading, now.trouble) == (None, "what s knows was measured 15 s ago")
+    assert (time.known.state, time.known.failures) == (State.GONE, 1)
+
+
+def test_an_answer_that_knows_of_nobody_takes_nothing_away() -> None:
+    time = Time()
+    nothing, good = reading(empty=True), reading()
+    assert time.at(0).take(nothing).reading is nothing
+    time.at(1).take(good)
+    now = time.at(2).take(nothing)
+    assert (now.reading, now.trouble) == (good, "s knows of no host")
+    assert time.at(12).take(nothing).reading is None
