@@ -161,7 +161,7 @@ def test_without_prometheus_measurements_get_old_and_are_dropped(
 
                     began = time.monotonic()
                     (gone,) = await said(it, "no measurements")
-                    assert gone["instead"] == "what pods request"
+                    assert gone["instead"] == "nodes count as using what their pods request, without swings"
                     assert time.monotonic() - began < 7
                     await it.bound(1)
                     assert missing() == 1 and ages() == []

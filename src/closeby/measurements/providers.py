@@ -117,5 +117,6 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             read=read,
             every=self.refresh,
             max_age=self.max_age,
+            fallback="nodes count as using what their pods request, without swings",
             warnings=self.access.warnings(self.address),
         )

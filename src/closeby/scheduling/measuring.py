@@ -34,6 +34,8 @@ class Source(Struct, frozen=True, kw_only=True, eq=False):
     every: float
     #: Measurements older than this are not used any more.
     max_age: float
+    #: What the plugin does without measurements.
+    fallback: str = ""
     #: What somebody should know about how it is read, such as that nobody checks who answers.
     warnings: tuple[str, ...] = ()
 

@@ -106,7 +106,7 @@ class Refreshing:
             source=known.source.name,
             age=None if age is None else f"{age:.0f}s",
             error=now.trouble or None,
-            instead="what pods request" if known.state is State.GONE else None,
+            instead=known.source.fallback if known.state is State.GONE else None,
         )
 
 
