@@ -26,6 +26,7 @@ def test_the_report_of_a_gang_that_fits_one_rack() -> None:
         "conditions",
         "errors",
         "unused",
+        "model",
     ]
     assert (found["apiVersion"], found["kind"]) == ("closeby.dev/v1alpha1", "SchedulingReport")
     assert found["groups"] == [
@@ -41,6 +42,23 @@ def test_the_report_of_a_gang_that_fits_one_rack() -> None:
             "reason": None,
             "message": None,
             "conditions": [],
+            "quality": {
+                "excessSpan": {"zone": 1.0, "rack": 1.0, "hostname": 1.0},
+                "crossPairs": {"zone": 0, "rack": 0, "hostname": 4},
+                "pairs": 6,
+                "meanDistance": 1.33333,
+                "diameter": 2,
+                "ringCrossings": {"zone": 0, "rack": 0, "hostname": 2},
+                "ringHops": 4,
+                "leastRingHops": 4,
+                "groupSpread": {"zone": 1.0, "rack": 1.0, "hostname": 2.0},
+                # 12 ranks: 22 steps of 9.6 µs, and 22/12 GiB over 3 links of 50 GB/s
+                "allReduceSeconds": 0.0133347,
+                "contendedAllReduceSeconds": 0.0133347,
+                "idealAllReduceSeconds": 0.0133347,
+                "slowdown": 1.0,
+                "jobSlowdown": 1.0,
+            },
         }
     ]
     assert [entry["name"] for entry in found["pods"]] == [

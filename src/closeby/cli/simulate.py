@@ -29,6 +29,7 @@ STILL_PENDING = 3
     is_flag=True,
     help="Add how cheap the talk of an application could have been, by a solver: up to 12 pods on 16 nodes.",
 )
+@click.option("--quality", is_flag=True, help="Add to the table how close what was placed lies.")
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
 @runs_over_time
@@ -38,6 +39,7 @@ def command(
     output: str,
     explain: str | None,
     optimum: bool,
+    quality: bool,
     strict: bool,
     scheduler_name: str | None,
     over_time: OverTime,
@@ -56,6 +58,7 @@ def command(
         for option, given in (
             ("--explain", explain),
             ("--optimum", optimum or None),
+            ("--quality", quality or None),
             ("--scheduler-name", scheduler_name),
         ):
             if given is not None:
@@ -67,13 +70,18 @@ def command(
             raise click.UsageError(
                 "Missing option '-f' / '--filename': give manifests, or --workload or --trace to run jobs."
             )
-        waiting = _once(sources, output, explain, optimum, scheduler_name)
+        waiting = _once(sources, output, explain, optimum, scheduler_name, quality)
     if strict and waiting:
         click.get_current_context().exit(STILL_PENDING)
 
 
 def _once(
-    sources: Sources, output: str, explain: str | None, optimum: bool, scheduler_name: str | None
+    sources: Sources,
+    output: str,
+    explain: str | None,
+    optimum: bool,
+    scheduler_name: str | None,
+    quality: bool,
 ) -> bool:
     """Schedule what the manifests hold; returns whether something still waits."""
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
@@ -102,7 +110,7 @@ def _once(
         from closeby.report.parts import all_parts
         from closeby.report.scheduling_view import scheduling_views
 
-        return scheduling_views(report, all_parts(run))
+        return scheduling_views(report, all_parts(run), quality=quality)
 
     emit(report, output, views)
     return report.waiting

@@ -10,7 +10,9 @@ from closeby.applications.talk import EdgeCost
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.quality.talk import talk_measures
 from closeby.report.conditions import ConditionEntry, condition_entries
+from closeby.report.quality import told
 from closeby.simulator.runs import Run
 
 #: Whole numbers are written without a fraction.
@@ -50,6 +52,13 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     #: The least possible for them and how far above it they lie (0.05 is 5 %), where that was worked out.
     optimum: Cost | None = None
     gap: float | None = None
+    #: Pairs of placed replicas that talk; shares of them on one node, in one zone and in one region (null
+    #: where there are none); and those farther apart than allowed.
+    pairs: int = 0
+    same_node: float | None = None
+    same_zone: float | None = None
+    same_region: float | None = None
+    over: int = 0
 
 
 def app_group_entries(run: Run) -> tuple[AppGroupEntry, ...]:
@@ -69,11 +78,14 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
     improvement = None if outcome is None else outcome.improvement
     together = None if improvement is None else improvement.final
     optimum = None if improvement is None else improvement.optimum
+    talk = talk_measures(
+        application.edges, _replicas(run, application, pods), run.engine.cluster.labels, edges
+    )
     return AppGroupEntry(
         namespace=group.namespace,
         name=group.name,
         topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
-        cost=None if edges is None else cost_of(sum(edge.cost for edge in edges)),
+        cost=None if talk.cost is None else cost_of(talk.cost),
         conditions=condition_entries(
             (*group.conditions, *application.order.conditions, *_odd(application, pods))
         ),
@@ -84,7 +96,23 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         together=None if together is None else cost_of(together),
         optimum=None if optimum is None else cost_of(optimum),
         gap=None if optimum is None or together is None else _gap(together, optimum),
+        pairs=talk.pairs,
+        same_node=told(talk.same_node),
+        same_zone=told(talk.same_zone),
+        same_region=told(talk.same_region),
+        over=talk.over,
     )
+
+
+def _replicas(run: Run, application: Application, pods: Sequence[Pod]) -> dict[str, dict[int, int]]:
+    """How many replicas of each workload are on each slot."""
+    found: dict[str, dict[int, int]] = {}
+    for pod in pods:
+        workload, slot = application.workload_of(pod), run.engine.cluster.placement(pod.uid)
+        if workload is not None and slot is not None:
+            on = found.setdefault(workload, {})
+            on[slot] = on.get(slot, 0) + 1
+    return found
 
 
 def _edge(cost: EdgeCost) -> EdgeEntry:

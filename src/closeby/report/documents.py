@@ -6,8 +6,10 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.conditions import ConditionEntry, condition_entries
+from closeby.report.quality import QualityEntry, gang_qualities
 from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
 from closeby.topology.natural import natural_key
@@ -69,6 +71,8 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: tuple[ConditionEntry, ...]
     #: Only there for gangs whose roles talk.
     traffic: TrafficEntry | UnsetType = UNSET
+    #: How close its placed members lie; only there when it has some.
+    quality: QualityEntry | UnsetType = UNSET
 
 
 class CandidateEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -116,6 +120,8 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     errors: tuple[str, ...] = ()
     #: Objects of known kinds that scheduling does not need, by kind.
     unused: Mapping[str, int] = {}
+    #: The constants behind what ``quality`` models; only there when some gang has one.
+    model: Model | UnsetType = UNSET
 
     @property
     def waiting(self) -> bool:
@@ -125,14 +131,17 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
 def scheduling_report(run: Run, *, explain: bool = False, errors: Iterable[str] = ()) -> SchedulingReport:
     """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers."""
+    groups = group_entries(run)
+    measured = any(isinstance(group.quality, QualityEntry) for group in groups)
     return SchedulingReport(
         pods=tuple(pod_entry(run, pod) for pod in run.pods),
-        groups=group_entries(run),
+        groups=groups,
         app_groups=app_group_entries(run),
         explain=_explain(run) if explain else UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
         unused=run.unused,
+        model=DEFAULT_MODEL if measured else UNSET,
     )
 
 
@@ -174,12 +183,18 @@ def group_entries(run: Run) -> tuple[GroupEntry, ...]:
             members.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
     minimum: dict[str, int | None] = dict.fromkeys(members)
     minimum.update({group.key: group.min_member for group in run.groups})
-    entries = {key: _group(run, key, least, members.get(key, [])) for key, least in minimum.items()}
+    qualities = gang_qualities(run)
+    entries = {
+        key: _group(run, key, least, members.get(key, []), qualities.get(key, UNSET))
+        for key, least in minimum.items()
+    }
     described = [entries.pop(group.key) for group in run.groups]
     return tuple(sorted([*described, *entries.values()], key=_group_order))
 
 
-def _group(run: Run, key: str, min_member: int | None, members: list[Pod]) -> GroupEntry:
+def _group(
+    run: Run, key: str, min_member: int | None, members: list[Pod], quality: QualityEntry | UnsetType
+) -> GroupEntry:
     namespace, name = key.split("/", 1)
     outcome = run.gang_outcomes.get(key)
     place = run.places.get(key)
@@ -201,6 +216,7 @@ def _group(run: Run, key: str, min_member: int | None, members: list[Pod]) -> Gr
         message=message,
         conditions=condition_entries(conditions),
         traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),
+        quality=quality,
     )
 
 

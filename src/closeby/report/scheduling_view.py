@@ -14,6 +14,7 @@ from closeby.report.decisions_view import decision_views
 from closeby.report.documents import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.layout import plain_table, section, worth_knowing
 from closeby.report.lines import PartLine
+from closeby.report.quality_view import quality_sections
 from closeby.report.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.topology.natural import natural_key
 
@@ -22,9 +23,12 @@ LINES_PER_GANG = 8
 
 
 def scheduling_views(
-    report: SchedulingReport, parts: dict[str, tuple[PartLine, ...]]
+    report: SchedulingReport, parts: dict[str, tuple[PartLine, ...]], *, quality: bool = False
 ) -> Iterator[RenderableType]:
-    """All sections that have something to say; ``parts`` holds the subgroups of gangs that have some."""
+    """All sections that have something to say; ``parts`` holds the subgroups of gangs that have some.
+
+    ``quality`` adds how close what was placed lies.
+    """
     names = Names(
         {pod.namespace for pod in report.pods}
         | {group.namespace for group in report.groups}
@@ -35,6 +39,8 @@ def scheduling_views(
         yield section("Gangs", _groups_table(report, names, parts))
     if report.app_groups:
         yield section("Applications", app_groups_table(report.app_groups, names))
+    if quality:
+        yield from quality_sections(report, names)
     placed = [pod for pod in report.pods if pod.phase == "Scheduled"]
     if placed:
         yield section("Pods placed", _pods_table(placed, names))

@@ -8,6 +8,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.accelerators import is_gpu
 from closeby.report.conditions import ConditionEntry, condition_entries
 from closeby.report.documents import API_VERSION, NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
@@ -134,12 +135,6 @@ def main_resources(cluster: Cluster) -> tuple[str, ...]:
     offered = _offered(cluster)
     gpus = tuple(name for name in offered if is_gpu(name))
     return gpus or tuple(name for name in COMMON if name in offered)
-
-
-def is_gpu(resource: str) -> bool:
-    """Extended resources such as ``nvidia.com/gpu`` and ``nvidia.com/mig-1g.5gb``."""
-    vendor, _, kind = resource.partition("/")
-    return bool(kind) and ("gpu" in kind or (vendor == "nvidia.com" and kind.startswith("mig-")))
 
 
 class _Columns:

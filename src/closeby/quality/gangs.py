@@ -1,0 +1,117 @@
+"""The measures of placed gangs, as reports and metrics tell them: the same live and simulated."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.pods import Pod
+from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
+from closeby.quality.model import DEFAULT_MODEL, Model
+from closeby.quality.needs import EmptyCluster, gpus_of, node_gpus
+from closeby.quality.placements import level_names, placements
+from closeby.topology.tree import Tree
+
+#: Members of a gang with the slots they are on, in the order of their ranks.
+Members = Sequence[tuple[Pod, int]]
+
+
+class GangMeasures(Struct, frozen=True, kw_only=True):
+    """One gang. What has one value a level goes from coarse to fine, single nodes last; None is unknown."""
+
+    #: Short names; ``hostname`` for single nodes.
+    levels: tuple[str, ...]
+    #: Members that were measured, and their GPUs; a pod without any counts as one.
+    pods: int
+    ranks: int
+    #: Distinct domains used, and over the fewest that could hold the gang on an empty cluster.
+    span: tuple[int, ...]
+    excess_span: tuple[float | None, ...]
+    #: Pairs of pods in different domains, and all pairs.
+    cross_pairs: tuple[int, ...]
+    pairs: int
+    #: Tree edges between two pods: mean (None for fewer than two pods) and greatest.
+    mean_distance: float | None
+    diameter: int
+    #: Edges of the ring of ranks that leave a domain; tree edges it runs over; the fewest in another order.
+    ring_crossings: tuple[int, ...]
+    ring_hops: int
+    least_ring_hops: int
+    #: Domains that data- and pipeline-parallel groups touch: the greatest, and the mean over the groups.
+    group_spread: tuple[float, ...]
+    mean_group_spread: tuple[float, ...]
+    #: Modelled seconds of an all-reduce: while all nodes send, among the gangs measured together, and on an
+    #: ideal placement.
+    all_reduce: float
+    contended_all_reduce: float
+    ideal_all_reduce: float | None
+    #: Times that communication takes longer than ideally, and times that the job does; at least 1.
+    slowdown: float | None
+    job_slowdown: float | None
+
+
+class GangGauge:
+    """Measures gangs on one cluster."""
+
+    def __init__(self, cluster: Cluster, model: Model = DEFAULT_MODEL) -> None:
+        self.model = model
+        self._cluster = cluster
+        self._empty = EmptyCluster(cluster)
+
+    def measure(self, tree: Tree, gangs: Sequence[Members]) -> list[GangMeasures | None]:
+        """Measure gangs that lie in one tree at the same time; None for one without members in it.
+
+        Members on nodes outside the tree are left out.
+        """
+        inside = [[(pod, slot) for pod, slot in gang if tree.node_domain(slot) is not None] for gang in gangs]
+        placed = [members for members in inside if members]
+        if not placed:
+            return [None for _ in inside]
+        offsets = np.asarray([0, *accumulate(len(members) for members in placed)], dtype=np.intp)
+        slots = np.asarray([slot for members in placed for _, slot in members], dtype=np.intp)
+        each = [[max(1, gpus_of(pod.spec)) for pod, _ in members] for members in placed]
+        shapes = Shapes(
+            ranks=np.asarray([sum(gpus) for gpus in each]),
+            links=np.asarray([min(gpus) for gpus in each]),
+            fewest=np.stack([self._empty.fewest(tree, [pod for pod, _ in members]) for members in placed]),
+            during=np.tile([0.0, 1.0], (len(placed), 1)),
+        )
+        found = measure_jobs(placements(tree, offsets, slots), shapes, node_gpus(self._cluster), self.model)
+        measured = iter(
+            [
+                _gang(found, job, level_names(tree), len(members), int(shapes.ranks[job]))
+                for job, members in enumerate(placed)
+            ]
+        )
+        return [next(measured) if members else None for members in inside]
+
+
+def _gang(found: JobMeasures, job: int, levels: tuple[str, ...], pods: int, ranks: int) -> GangMeasures:
+    distance = float(found.mean_distance[job])
+    return GangMeasures(
+        levels=levels,
+        pods=pods,
+        ranks=ranks,
+        span=tuple(found.span[job].tolist()),
+        excess_span=tuple(_known(one) for one in found.excess_span[job].tolist()),
+        cross_pairs=tuple(found.cross_pairs[job].tolist()),
+        pairs=int(found.pairs[job]),
+        mean_distance=_known(distance),
+        diameter=int(found.diameter[job]),
+        ring_crossings=tuple(found.ring_crossings[job].tolist()),
+        ring_hops=int(found.ring_hops[job]),
+        least_ring_hops=int(found.least_ring_hops[job]),
+        group_spread=tuple(found.spreads.greatest[job].tolist()),
+        mean_group_spread=tuple(found.spreads.mean[job].tolist()),
+        all_reduce=float(found.all_reduce[job]),
+        contended_all_reduce=float(found.contended_all_reduce[job]),
+        ideal_all_reduce=_known(float(found.ideal_all_reduce[job])),
+        slowdown=_known(float(found.slowdown[job])),
+        job_slowdown=_known(float(found.job_slowdown[job])),
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value

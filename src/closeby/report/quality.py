@@ -1,0 +1,98 @@
+"""How good the places of gangs and applications are, as data: the measures of one run over manifests."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from closeby.objects.pods import Pod
+from closeby.quality.gangs import GangGauge, GangMeasures, Members
+from closeby.simulator.runs import Run
+from closeby.topology.natural import natural_key
+from closeby.topology.tree import Tree
+
+
+class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How close the placed members of one gang lie; what has a value a level is by its short name.
+
+    Six digits are told. ``null`` is unknown. The seconds and slowdowns are modelled.
+    """
+
+    excess_span: Mapping[str, float | None]
+    cross_pairs: Mapping[str, int]
+    pairs: int
+    mean_distance: float | None
+    diameter: int
+    ring_crossings: Mapping[str, int]
+    ring_hops: int
+    least_ring_hops: int
+    group_spread: Mapping[str, float]
+    all_reduce_seconds: float
+    contended_all_reduce_seconds: float
+    ideal_all_reduce_seconds: float | None
+    slowdown: float | None
+    job_slowdown: float | None
+
+
+def gang_qualities(run: Run) -> dict[str, QualityEntry]:
+    """The quality of each gang that has placed members, by ``namespace/name``.
+
+    Gangs that lie in one topology are measured together, so that they share its links.
+    """
+    gauge = GangGauge(run.engine.cluster)
+    by_tree: dict[str, tuple[Tree, dict[str, Members]]] = {}
+    members = _members(run)
+    for group in run.groups:
+        if group.key in members:
+            tree = run.tree_of(group) or run.engine.topologies.flat()
+            by_tree.setdefault(tree.name, (tree, {}))[1][group.key] = members[group.key]
+    return {
+        key: _entry(found)
+        for tree, gangs in by_tree.values()
+        for key, found in zip(gangs, gauge.measure(tree, tuple(gangs.values())), strict=True)
+        if found is not None
+    }
+
+
+def _members(run: Run) -> dict[str, Members]:
+    """Placed members of each gang with their slots, by rank; those without one last."""
+    found: dict[str, list[tuple[tuple[object, ...], Pod, int]]] = {}
+    for pod in run.pods:
+        slot = run.engine.cluster.placement(pod.uid)
+        if pod.group is not None and slot is not None:
+            assignment = run.assignments.get(pod.uid)
+            rank = pod.rank if assignment is None else assignment.rank
+            place = rank is None, rank or 0, natural_key(pod.name)
+            found.setdefault(f"{pod.namespace}/{pod.group}", []).append((place, pod, slot))
+    return {
+        key: [(pod, slot) for _, pod, slot in sorted(rows, key=lambda row: row[0])]
+        for key, rows in found.items()
+    }
+
+
+def _entry(found: GangMeasures) -> QualityEntry:
+    levels = found.levels
+    return QualityEntry(
+        excess_span=dict(zip(levels, map(told, found.excess_span), strict=True)),
+        cross_pairs=dict(zip(levels, found.cross_pairs, strict=True)),
+        pairs=found.pairs,
+        mean_distance=told(found.mean_distance),
+        diameter=found.diameter,
+        ring_crossings=dict(zip(levels, found.ring_crossings, strict=True)),
+        ring_hops=found.ring_hops,
+        least_ring_hops=found.least_ring_hops,
+        group_spread=dict(zip(levels, found.group_spread, strict=True)),
+        all_reduce_seconds=_digits(found.all_reduce),
+        contended_all_reduce_seconds=_digits(found.contended_all_reduce),
+        ideal_all_reduce_seconds=told(found.ideal_all_reduce),
+        slowdown=told(found.slowdown),
+        job_slowdown=told(found.job_slowdown),
+    )
+
+
+def told(value: float | None) -> float | None:
+    """A measure as it is written, to six digits."""
+    return None if value is None else _digits(value)
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.6g}")

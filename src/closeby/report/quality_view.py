@@ -1,0 +1,102 @@
+"""How close gangs and applications lie, as tables: the measures, and the constants of what is modelled."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from closeby.quality.model import Model
+from closeby.report.app_groups import AppGroupEntry
+from closeby.report.documents import GroupEntry, SchedulingReport
+from closeby.report.layout import plain_table, section
+from closeby.report.quality import QualityEntry
+from closeby.report.words import Names
+
+#: What data meets under, nearest first; the model's tiers.
+_TIERS: Final = ("one node", "one finest domain", "one level up", "any farther level")
+
+
+def quality_sections(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
+    """A section on gangs, one on applications; nothing where none is placed."""
+    gangs = [(group, group.quality) for group in report.groups if isinstance(group.quality, QualityEntry)]
+    if gangs and isinstance(report.model, Model):
+        yield section("How close gangs lie", Group(_gangs(gangs, names), Text(), _constants(report.model)))
+    talking = [entry for entry in report.app_groups if entry.pairs]
+    if talking:
+        yield section("How close applications lie", _applications(talking, names))
+
+
+def _gangs(gangs: Sequence[tuple[GroupEntry, QualityEntry]], names: Names) -> Table:
+    figures = ("distance", "ring hops", "all-reduce", "slowdown")
+    table = plain_table("gang", "excess span", *figures, right=figures)
+    for group, found in gangs:
+        distance = "–" if found.mean_distance is None else f"{found.mean_distance:.3g}"
+        hops = f"{found.ring_hops:,}"
+        if found.ring_hops > found.least_ring_hops:
+            hops += f" (least {found.least_ring_hops:,})"
+        table.add_row(
+            names.of(group.namespace, group.name),
+            _excess(found),
+            distance,
+            hops,
+            seconds_text(found.all_reduce_seconds),
+            _times(found.slowdown),
+        )
+    return table
+
+
+def _excess(found: QualityEntry) -> Text:
+    """The levels on which the gang lies in more domains than it would have to."""
+    if None in found.excess_span.values():
+        return Text("larger than any node", style="dim")
+    above = [f"{level} ×{excess:.3g}" for level, excess in found.excess_span.items() if excess and excess > 1]
+    return Text(", ".join(above), style="yellow") if above else Text("none", style="green")
+
+
+def _times(slowdown: float | None) -> Text:
+    if slowdown is None:
+        return Text("–", style="dim")
+    return Text(f"×{slowdown:.3g}", style="yellow" if slowdown >= 1.005 else "green")
+
+
+def _applications(entries: Sequence[AppGroupEntry], names: Names) -> Table:
+    figures = ("pairs", "same node", "same zone", "same region", "beyond limits")
+    table = plain_table("application", *figures, right=figures)
+    for entry in entries:
+        shares = (entry.same_node, entry.same_zone, entry.same_region)
+        table.add_row(
+            names.of(entry.namespace, entry.name),
+            f"{entry.pairs:,}",
+            *("–" if share is None else f"{share:.0%}" for share in shares),
+            Text(f"{entry.over:,}", style="red" if entry.over else ""),
+        )
+    return table
+
+
+def _constants(model: Model) -> RenderableType:
+    """What the modelled figures rest on."""
+    figures = ("a step", "a link", "oversubscription")
+    table = plain_table("climbing to", *figures, right=figures)
+    for name, tier in zip(_TIERS, model.tiers, strict=False):
+        speed = f"{tier.bytes_per_second / 1e9:g} GB/s"
+        table.add_row(name, seconds_text(tier.latency_seconds), speed, f"{tier.oversubscription:g}")
+    message = f"{model.message_bytes / 2**30:g} GiB"
+    return Group(
+        Text(
+            f"Modelled: a ring all-reduce of {message} over all GPUs of a gang, and how many times",
+            style="dim",
+        ),
+        Text("longer it takes than on an ideal placement on an empty cluster.", style="dim"),
+        Padding(table, (0, 0, 0, 2), style="dim"),
+    )
+
+
+def seconds_text(seconds: float) -> str:
+    """A short time in the unit that suits it: ``0``, ``12 µs``, ``4.12 ms``, ``1.5 s``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "0" if not seconds else f"{seconds * 1e6:.2g} µs"
