@@ -54,7 +54,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
             {"name": "hostname", "domains": 3},
         ],
     }
-    assert found["policy"] == {"name": "default", "required": None, "preferred": None}
+    assert found["policy"] == {"name": "closeby", "required": None, "preferred": None}
     assert found["summary"] == {
         "until": 310.0,
         "jobs": 4,
@@ -101,7 +101,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
 def test_the_table_says_what_ran_on_what(trace: Path) -> None:
     printed = closeby("simulate", "-f", "-", "--trace", trace, stdin=text(*CLUSTER)).stdout
     first = "4 jobs of jobs.csv on the cluster of the files: 3 nodes with 24 GPUs in 2 racks, 1 zone"
-    assert printed.startswith(f"{first}\nconfiguration default\n")
+    assert printed.startswith(f"{first}\nconfiguration closeby\n")
     assert "Ended 3 of 4 jobs in 5 min 10 s of virtual time; 1 too large for the cluster." in printed
     assert "✗ 1 job of 32 GPUs  d\n" in printed
     assert "at most 16 GPUs asked for by 1 job that waits" in printed

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from closeby.benchmarks import applications, buckets, memory, placement, throughput
+from closeby.benchmarks import applications, buckets, memory, over_time, placement, throughput
 from closeby.benchmarks.figures import Figure
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "network-cost": applications.scoring,
     "network-paths": applications.paths,
     "applications": applications.placing,
+    "over-time": over_time.over_time,
     "memory": memory.memory,
 }
 

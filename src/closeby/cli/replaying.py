@@ -12,6 +12,7 @@ from msgspec import Struct
 from closeby.cli.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
 from closeby.cli.options import Sources
 from closeby.cli.over_time import DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
+from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.report.words import plural
 from closeby.simulator.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up, room_of
 from closeby.simulator.replay.driver import Settings, UnrunnableError, engine_of, replay
@@ -47,7 +48,8 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     from closeby.report.simulation_report import Asked
 
     _contradictions(over_time)
-    configuration = read_configuration_file(sources.config_path)
+    chosen = sources.config_path
+    configuration = NAMED[CLOSEBY] if chosen is None else read_configuration_file(chosen)
     cluster = given_cluster(sources, over_time)
     with usable_configuration():
         room = room_of(engine_of(cluster, configuration), cluster.resource)
@@ -58,7 +60,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         _write(over_time.write_trace, jobs)
     settings = Settings(
         configuration=configuration,
-        policy="default" if sources.config_path is None else Path(sources.config_path).stem,
+        policy=CLOSEBY if chosen is None else Path(chosen).stem,
         seed=None if over_time.workload is None else _or(over_time.seed, SEED),
         wishes=Wishes(
             required=over_time.required, preferred=over_time.preferred, topology=over_time.topology

@@ -1,8 +1,4 @@
-"""Jobs as Kubernetes objects: a PodGroup with its pods, all of which must start together.
-
-A job of one pod is a gang too: as a plain pod the default policy would put it on the emptiest node, and jobs
-of whole hosts would wait for those (``docs/simulation.md`` has the figures).
-"""
+"""Jobs as Kubernetes objects: a plain pod, or a PodGroup with its pods, all of which must start together."""
 
 from collections.abc import Iterator
 
@@ -59,6 +55,9 @@ class Submitter:
         name, created = self._names[job], self._submitted[job]
         gpus, priority, count = self._gpus[job], self._priorities[job], self._pods[job]
         spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
+        if count == 1:
+            yield PodAdded(Pod(namespace=NAMESPACE, name=name, uid=f"{name}/0", spec=spec, created=created))
+            return
         yield GroupChanged(
             PodGroup(
                 namespace=NAMESPACE,
@@ -66,7 +65,7 @@ class Submitter:
                 min_member=count,
                 priority=priority,
                 created=created,
-                constraint=self._constraint if count > 1 else None,
+                constraint=self._constraint,
             )
         )
         for index in range(count):
@@ -86,6 +85,9 @@ class Submitter:
     def leaves(self, job: int) -> Iterator[Event]:
         """A job has ended, or is withdrawn."""
         name, count = self._names[job], self._pods[job]
+        if count == 1:
+            yield PodRemoved(f"{name}/0")
+            return
         yield from (PodRemoved(f"{name}/{index}") for index in range(count))
         yield GroupRemoved(f"{NAMESPACE}/{name}")
 

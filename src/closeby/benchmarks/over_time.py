@@ -1,0 +1,30 @@
+"""Runs over time: the Seren mix at 85 % load on the Lingjun network."""
+
+from collections.abc import Iterator
+
+from closeby.benchmarks.figures import Figure, summary, timed
+from closeby.plugins.configurations import CLOSEBY, NAMED
+from closeby.simulator.replay.clusters import made_up
+from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.workloads.generating import generate
+from closeby.simulator.workloads.jobs import Jobs
+
+#: Jobs, and the CPU milliseconds that we aim at.
+CASES = ((10_000, 6_000.0), (100_000, 60_000.0))
+LOAD = 0.85
+SEED = 1
+
+
+def over_time() -> Iterator[Figure]:
+    """Whole runs with the configuration ``closeby``: arrivals, decisions, ends, and the history."""
+    cluster = made_up("lingjun")
+    settings = Settings(configuration=NAMED[CLOSEBY], policy=CLOSEBY, seed=SEED)
+    gpus = sum(node.allocatable[cluster.resource] for node in cluster.nodes)
+    for count, limit in CASES:
+        jobs = generate("seren", jobs=count, load=LOAD, capacity=gpus, seed=SEED)
+
+        def run(jobs: Jobs = jobs) -> int:
+            return len(replay(jobs, cluster, settings).slots)
+
+        case = f"{count:,} jobs of seren at {LOAD:.0%} load"
+        yield summary("over time", case, len(cluster.nodes), int(jobs.pods.sum()), [timed(run)], limit)
