@@ -49,7 +49,8 @@ class Companion:
                 process.wait(_FAREWELL)
             except subprocess.TimeoutExpired:
                 process.kill()
-        self._thread.join(_FAREWELL)
+        if self._thread.is_alive():
+            self._thread.join(_FAREWELL)
 
     def _run(self) -> None:
         while not self._end.is_set():

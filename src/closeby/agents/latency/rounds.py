@@ -93,8 +93,9 @@ class Rounds:
         self._end.set()
 
     def join(self, within: float) -> None:
-        """Waits for the end of what was begun."""
-        self._thread.join(within)
+        """Waits for the end of what was begun, if anything was."""
+        if self._thread.is_alive():
+            self._thread.join(within)
 
     def _run(self) -> None:
         try:

@@ -1,0 +1,236 @@
+"""`closeby agent` as a program of its own, without a cluster."""
+
+import contextlib
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.certificates import Authority
+from tests.agents.programs import Agent, agent, free_port, peers_file, refused
+from tests.agents.talking import TOKEN
+from tests.cli.calling import closeby
+
+P50 = "netperf_p50_latency_microseconds"
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, names: list[str], *arguments: object) -> Iterator[dict[str, Agent]]:
+    """Agents on loopback."""
+    ports = {name: free_port() for name in names}
+    peers = peers_file(folder / "peers.yaml", {name: ("127.0.0.1", port) for name, port in ports.items()})
+    with contextlib.ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                agent(
+                    folder / f"{name}.log",
+                    *(
+                        "--peers",
+                        peers,
+                        "--node-name",
+                        name,
+                        "--listen",
+                        f"127.0.0.1:{port}",
+                        "--round",
+                        "0.5",
+                    ),
+                    *arguments,
+                    environment={"CLOSEBY_AGENT_TOKEN": TOKEN},
+                )
+            )
+            for name, port in ports.items()
+        }
+
+
+def pairs(one: Agent) -> set[tuple[str, ...]]:
+    """Destinations and origins of the latencies that it tells."""
+    return set(one.told().all(P50))
+
+
+@pytest.mark.slow
+def test_agents_measure_each_other_and_follow_who_comes_and_goes(tmp_path: Path) -> None:
+    """Three on one machine; one leaves the file, and later is back, but silent."""
+    with cluster(
+        tmp_path, ["a-1", "a-2", "b-1"], "--delay", "b=20", "--max-age", 3, "--timeout", 1
+    ) as agents:
+        one = agents["a-1"]
+        told = one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1"), ("b-1", "a-1")})
+        assert 20_000 < (told.value(P50, origin="a-1", destination="b-1") or 0) < 100_000
+        assert (told.value(P50, origin="a-1", destination="a-2") or 0) < 20_000
+        assert told.value("closeby_agent_latency_samples", origin="a-1", destination="a-2") == 50
+        assert (told.value("closeby_agent_latency_age_seconds", origin="a-1", destination="a-2") or 0) < 3
+        assert told.value("closeby_agent_peers") == 3
+        assert {one.asked(f"/{path}") for path in ("healthz", "livez", "readyz")} == {200}
+
+        whole = (tmp_path / "peers.yaml").read_text()
+        both = {name: ("127.0.0.1", port) for name, port in ports_in(whole).items() if name != "b-1"}
+        peers_file(tmp_path / "peers.yaml", both)
+        one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1")})
+
+        (tmp_path / "peers.yaml").write_text(whole)
+        one.until(lambda told: ("b-1", "a-1") in told.all(P50))
+        agents["b-1"].process.kill()
+        told = one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1")})
+        assert (told.value("closeby_agent_probe_failures_total", reason="Unreachable") or 0) >= 1
+        assert 'msg="no latency" peer=b-1' in one.log
+        assert one.stop() < 1
+        assert one.process.returncode == 0
+        assert "msg=stopped" in one.log and "Traceback" not in one.log
+
+
+def ports_in(peers: str) -> dict[str, int]:
+    found = re.findall(r"name: (\S+)\n  port: (\d+)", peers)
+    return {name: int(port) for name, port in found}
+
+
+def test_it_ends_within_a_second_while_a_peer_says_nothing(tmp_path: Path) -> None:
+    """And while strangers hold connections open."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:
+        port = free_port()
+        places = {"a-1": ("127.0.0.1", port), "a-2": silent.getsockname()}
+        peers = peers_file(tmp_path / "peers.yaml", places)
+        token = tmp_path / "token"
+        token.write_text(TOKEN)
+        arguments = ("--peers", peers, "--node-name", "a-1", "--listen", f"127.0.0.1:{port}", "--timeout", 30)
+        one = stack.enter_context(agent(tmp_path / "log", *arguments, "--token-file", token))
+        accepted, _ = silent.accept()
+        stack.enter_context(accepted)
+        stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        one.until(lambda told: told.value("closeby_agent_connections") == 1)
+        assert one.stop() < 1
+        assert one.process.returncode == 0, one.log
+
+
+def test_it_opens_nothing_else(tmp_path: Path) -> None:
+    port = free_port()
+    peers = peers_file(tmp_path / "peers.yaml", {"a-1": ("127.0.0.1", port)})
+    arguments = (
+        "--peers",
+        peers,
+        "--node-name",
+        "a-1",
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--log-format",
+        "json",
+    )
+    with agent(tmp_path / "log", *arguments, environment={"CLOSEBY_AGENT_TOKEN": TOKEN}) as one:
+        one.until(lambda told: (told.value("closeby_agent_rounds_total") or 0) > 0)
+        assert listening(one.process.pid) == {port, int(one.metrics.rpartition(":")[2])}
+        lines = [json.loads(line) for line in one.log.splitlines()]
+        assert {"answering peers", "serving metrics"} <= {line["msg"] for line in lines}
+        assert TOKEN not in one.log
+
+
+def listening(pid: int) -> set[int]:
+    """TCP ports that a process listens on, and UDP ports it has."""
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found = re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink()))
+            if found:
+                inodes.add(found[1])
+    ports = set()
+    for kind, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == state and fields[9] in inodes:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+def test_agents_with_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    ports = {name: free_port() for name in ("a-1", "b-1")}
+    peers = peers_file(tmp_path / "peers.yaml", {name: ("127.0.0.1", port) for name, port in ports.items()})
+    with contextlib.ExitStack() as stack:
+        agents = []
+        for name, port in ports.items():
+            files = authority.issue(name)
+            arguments = (
+                "--peers",
+                peers,
+                "--node-name",
+                name,
+                "--listen",
+                f"127.0.0.1:{port}",
+                "--round",
+                "0.5",
+            )
+            tls = ("--tls-cert", files.certificate, "--tls-key", files.key, "--tls-ca", files.authority)
+            agents.append(stack.enter_context(agent(tmp_path / f"{name}.log", *arguments, *tls)))
+        agents[0].until(lambda told: told.all(P50))
+        agents[1].until(lambda told: told.all(P50))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint", "remedy"),
+    [
+        ((), "neither a token nor a certificate", "--insecure"),
+        (("--token-file", "none"), "none can't be read", ""),
+        (("--tls-cert", "x"), "needs all of", "--tls-key"),
+        (("--tls-cert", "x", "--tls-key", "y", "--tls-ca", "z"), "can't be used", "PEM"),
+        (("--insecure", "--peers", "none.yaml"), "none.yaml can't be read", ""),
+        (("--insecure", "--listen", "9"), "no address to listen on", "HOST:PORT"),
+        (("--insecure", "--delay", "b"), "no delay of a zone", "ZONE=MILLISECONDS"),
+        (("--insecure", "--delays", "none.yaml"), "none.yaml can't be read", ""),
+        (("--insecure", "--bandwidth", "-1"), "negative", "10G"),
+        (("--insecure", "--node-name", "x" * 300), "no node's name", "253"),
+        (("--insecure", "--metrics-address", "9"), "no address to listen on", "HOST:PORT"),
+        (("--insecure", "--round", "0"), "--round", ""),
+        (("--insecure", "--probe", "ping"), "ping", "qperf"),
+    ],
+)
+def test_what_can_not_be_used(
+    arguments: tuple[str, ...], complaint: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    peers = () if "--peers" in arguments else ("--peers", peers_file(tmp_path / "p.yaml", {"a": ("::1", 1)}))
+    environment = {"CLOSEBY_AGENT_TOKEN": "", "NODE_NAME": ""}
+    done = closeby("agent", *peers, *arguments, environment=environment)
+    assert done.exit_code == 2, done.output
+    assert complaint in done.stderr and remedy in done.stderr
+
+
+@pytest.mark.parametrize("program", [("--probe", "qperf"), ("--iperf3",)])
+def test_programs_that_know_no_token_need_to_be_allowed(program: tuple[str, ...], tmp_path: Path) -> None:
+    peers = peers_file(tmp_path / "peers.yaml", {"a-1": ("::1", 1)})
+    done = refused("--peers", peers, *program, environment={"CLOSEBY_AGENT_TOKEN": TOKEN})
+    assert done.returncode == 2
+    assert "answers anybody" in done.stderr and "--insecure" in done.stderr
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        peers = peers_file(tmp_path / "peers.yaml", {"a-1": taken.getsockname()})
+        arguments = ("--peers", peers, "--insecure", "--listen", address, "--metrics-address", "off")
+        done = refused(*arguments)
+        assert done.returncode == 2, done.stderr
+        assert "can't be listened on" in done.stderr and "--listen" in done.stderr
+        assert "Traceback" not in done.stderr and threading.active_count() < 50
+
+
+def test_no_cluster_and_no_file() -> None:
+    done = refused("--insecure", environment={"HOME": "/nonexistent", "KUBECONFIG": ""})
+    assert done.returncode == 2
+    assert "no cluster is known" in done.stderr
+
+
+def test_help_names_all_that_is_needed() -> None:
+    shown = closeby("agent", "--help").stdout
+    for option in (
+        "--peers",
+        "--token-file",
+        "--tls-cert",
+        "--insecure",
+        "--delay",
+        "--bandwidth",
+        "--round",
+    ):
+        assert option in shown
+    assert "For trials" in shown
