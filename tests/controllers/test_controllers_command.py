@@ -59,6 +59,10 @@ def test_what_can_not_be_used(tmp_path: Path) -> None:
         (["--only", "everything"], "'everything' is not one of"),
         (["--kubeconfig", str(tmp_path / "nothing")], "nothing"),
         (["--kubeconfig", str(nobody), "--no-leader-elect"], "http://127.0.0.1:9"),
+        (["--prometheus-token-file", "token"], "whom are the token and the certificates for?"),
+        (["--prometheus-address", "prometheus:9090"], "'prometheus:9090' is no URL"),
+        (["--prometheus-address", "https://p", "--prometheus-key-file", "k"], "needs --prometheus-cert-file"),
+        (["--costs-max-age", "0"], "--costs-max-age"),
     ):
         done = closeby("controllers", *arguments)
         assert done.exit_code == 2, done

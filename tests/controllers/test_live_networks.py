@@ -2,12 +2,18 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
+from closeby.controllers.networks.settings import Acquaintance
 from closeby.kube.scheduler.live import LiveScheduler
 from closeby.kube.scheduler.live import Settings as LiveSettings
+from closeby.measurements.access import Access
 from closeby.objects.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
@@ -41,8 +47,10 @@ def host(name: str, region: str = "eu", **labels: str) -> Object:
 HOSTS = [host(f"{zone}-{number}") for zone in "xyz" for number in (1, 2)]
 
 
-def controller(it: Site, timing: Timing = QUICK) -> NetworkTopologyController:
-    return NetworkTopologyController(it.writer, it.say, timing=timing)
+def controller(
+    it: Site, timing: Timing = QUICK, acquaintance: Acquaintance | None = None
+) -> NetworkTopologyController:
+    return NetworkTopologyController(it.writer, it.say, timing=timing, acquaintance=acquaintance)
 
 
 def spec(address: str, frequency: int = 1) -> str:
@@ -80,6 +88,45 @@ def answering(*links: tuple[str, str, float]) -> Any:
     ]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
     return lambda path: (200, body)
+
+
+def unmeasured(status: Object) -> bool:
+    return bool(condition(status, "LatenciesMeasured").get("status") == "False")
+
+
+class Hearing:
+    """A server that answers one latency, and what tokens it was shown."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.tokens: list[str | None] = []
+
+
+@contextmanager
+def hearing(origin: str, destination: str) -> Iterator[Hearing]:
+    heard = Hearing("")
+    _, body = answering((origin, destination, 5.0))("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.tokens.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    heard.address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield heard
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 async def nodes_there(it: Site) -> int:
@@ -143,6 +190,69 @@ def test_costs_follow_what_prometheus_knows(
                 )
                 assert last["weightCalculationTime"] > calculated
                 assert it.said("latencies again")
+
+    asyncio.run(run())
+
+
+def test_costs_are_dropped_when_they_are_too_old(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Whichever controller calculated them; and they are back when Prometheus is."""
+    patient = Timing(minute=1.0, retry=0.5, gathered=0.2, max_age=600.0)
+    strict = Timing(minute=1.0, retry=0.5, gathered=0.2, max_age=3.0)
+
+    async def run() -> None:
+        with measuring(tmp_path) as (prometheus, probes):
+            probes.measure(MEASURED)
+            async with site(control_plane, namespace, *HOSTS) as it:
+                async with it.running(controller(it, patient)):
+                    await it.create("networktopologies", "net", spec(prometheus.address))
+                    first = await it.until("networktopologies", "net", costs)
+                    await asyncio.to_thread(prometheus.stop)
+                    await it.until("networktopologies", "net", unmeasured)
+                    await asyncio.sleep(3.0)
+                    last = await it.status("networktopologies", "net")
+                    assert costs(last) == costs(first)
+                async with it.running(controller(it, strict)):
+                    dropped = await it.until("networktopologies", "net", lambda one: "weights" not in one)
+                    told = condition(dropped, "LatenciesMeasured")
+                    calculated = last["weightCalculationTime"]
+                    assert dropped["weightCalculationTime"] == calculated
+                    assert told["message"].startswith(
+                        f"the costs of {calculated} were dropped, for they are more than 3 s old; "
+                    )
+                    # Since when nothing could be measured, not since when there are no costs.
+                    before = condition(last, "LatenciesMeasured")["lastTransitionTime"]
+                    assert told["lastTransitionTime"] == before
+                    assert condition(dropped, "AllNodesMeasured") == {}
+                    await it.quiet("networktopologies", "net", 1.5)
+
+                    await asyncio.to_thread(prometheus.start)
+                    again = await it.until("networktopologies", "net", costs)
+                    assert costs(again).keys() == costs(first).keys()
+                    assert condition(again, "LatenciesMeasured")["status"] == "True"
+
+    asyncio.run(run())
+
+
+def test_tokens_of_the_controller_are_for_the_prometheus_that_it_knows(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Whoever writes a NetworkTopology can't have them sent elsewhere."""
+    token = tmp_path / "token"
+    token.write_text("secret")
+
+    async def run() -> None:
+        async with site(control_plane, namespace, *HOSTS) as it:
+            with hearing("x-1", "y-1") as known, hearing("x-1", "y-1") as other:
+                ours = Acquaintance(known.address, Access(token_file=str(token)))
+                async with it.running(controller(it, acquaintance=ours)):
+                    await it.create("networktopologies", "known", spec(known.address))
+                    await it.create("networktopologies", "other", spec(other.address))
+                    for name in ("known", "other"):
+                        await it.until("networktopologies", name, costs)
+            assert set(known.tokens) == {"Bearer secret"}
+            assert set(other.tokens) == {None}
 
     asyncio.run(run())
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from closeby.controllers.networks.settings import Settings, read_settings
+from closeby.controllers.networks.settings import Acquaintance, Settings, read_settings
+from closeby.measurements.access import Access
 
 ADDRESS = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"
 
@@ -80,3 +81,33 @@ def test_a_metric_that_prometheus_would_not_take() -> None:
         "'up} or {x' is no name of a metric",
     )
     assert found.settings == Settings(address=ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("address", "ours"),
+    [
+        ("https://p.example:9090", True),
+        ("https://P.example:9090/tenant", True),
+        ("https://me@p.example:9090", True),
+        ("http://p.example:9090", False),
+        ("https://p.example", False),
+        ("https://p.example:9090@evil.example", False),
+        ("https://p.example.evil:9090", False),
+        ("https://p.example:x", False),
+        ("", False),
+    ],
+)
+def test_what_the_controller_has_is_for_one_server(address: str, ours: bool) -> None:
+    mine = Access(token_file="/token", ca_file="/ca")
+    found = Acquaintance("https://p.example:9090", mine).access_to(Settings(address=address))
+    assert found == (mine if ours else Access())
+
+
+def test_a_token_of_the_object_comes_first() -> None:
+    address = "https://p.example"
+    acquaintance = Acquaintance(address, Access(token_file="/token", ca_file="/ca"))
+    found = acquaintance.access_to(Settings(address=address, token="theirs"))
+    assert found == Access(token="theirs", ca_file="/ca")
+    nobody = Acquaintance().access_to(Settings(address=address, token="theirs"))
+    assert nobody == Access(token="theirs")
+    assert Acquaintance().access_to(Settings()) == Access()

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from closeby.controllers.networks.settings import read_settings
-from closeby.controllers.networks.status import Failure, Measurement, network_status
+from closeby.controllers.networks.status import Failure, Limit, Measurement, network_status
 from closeby.controllers.networks.weights import Place, Weights, weights_of
 from closeby.controllers.statuses import Wanted
 from closeby.measurements.latencies import Latencies, Latency
@@ -391,6 +392,37 @@ def test_the_scheduler_reads_the_zones_of_many_nodes() -> None:
         here, there = sorted((nodes[one].zone, nodes[other].zone))
         assert cost == (1 if here == there else zones[here, there])
     assert len(between) == 120 * 119 // 2
+
+
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize(("age", "kept"), [(0.0, True), (DAY - 1, True), (DAY, False), (3 * DAY, False)])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_costs_that_nothing_renews_are_dropped_after_a_day(age: float, kept: bool, restarted: bool) -> None:
+    """Also by a controller that was started anew, and knows their time from the status alone."""
+    failed = Failure("NoLatencies", "it is gone")
+    known = Measurement(failure=failed) if restarted else replace(measured(LINKS), failure=failed)
+    it, record = network(SPEC, KEP)
+    it = replace(it, status={"weights": [{"name": "before"}], "weightCalculationTime": STAMP})
+    limit = Limit(NOW + age, DAY)
+    wanted = network_status(it, record, read_settings(it.key, it.spec), known, NODES, limit)
+    state, reason, message = conditions(wanted)["LatenciesMeasured"]
+    assert (state, reason) == ("False", "NoLatencies")
+    if kept:
+        assert wanted.fields.get("weights", ()) is not None
+        assert message == f"the costs are those of {STAMP}; it is gone"
+    else:
+        assert wanted.fields["weights"] is None
+        assert message == f"the costs of {STAMP} were dropped, for they are more than 24 h old; it is gone"
+        assert "AllNodesMeasured" not in conditions(wanted) and "AllNodesMeasured" in wanted.types
+
+
+def test_costs_that_were_just_measured_are_kept_however_the_clock_stands() -> None:
+    it, record = network(SPEC, KEP)
+    limit = Limit(NOW + 3 * DAY, DAY)
+    wanted = network_status(it, record, read_settings(it.key, it.spec), measured(LINKS), NODES, limit)
+    assert wanted.fields["weights"]
 
 
 names = st.sampled_from([f"n{i}" for i in range(6)])
