@@ -7,6 +7,7 @@ import click
 
 from closeby.cli.options import Sources, may_read_manifests, output_option
 from closeby.cli.over_time import OverTime, runs_over_time
+from closeby.cli.pictures import Pictures, draws
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,6 +33,7 @@ STILL_PENDING = 3
 @click.option("--quality", is_flag=True, help="Add to the table how close what was placed lies.")
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
+@draws
 @runs_over_time
 def command(
     *,
@@ -43,6 +45,7 @@ def command(
     strict: bool,
     scheduler_name: str | None,
     over_time: OverTime,
+    pictures: Pictures,
 ) -> None:
     """Schedule the pods of manifests and say what went where, and why; or run a workload over time.
 
@@ -54,6 +57,7 @@ def command(
       kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
       closeby simulate --workload seren --jobs 2000 --load 0.85
     """
+    pictures.check(over_time=over_time.wanted)
     if over_time.wanted:
         for option, given in (
             ("--explain", explain),
@@ -63,14 +67,14 @@ def command(
         ):
             if given is not None:
                 raise click.UsageError(f"{option} is for the pods of manifests, not for a run over time")
-        waiting = _over_time(sources, over_time, output)
+        waiting = _over_time(sources, over_time, output, pictures)
     else:
         _only_over_time(over_time)
         if not sources.paths:
             raise click.UsageError(
                 "Missing option '-f' / '--filename': give manifests, or --workload or --trace to run jobs."
             )
-        waiting = _once(sources, output, explain, optimum, scheduler_name, quality)
+        waiting = _once(sources, output, explain, optimum, scheduler_name, quality, pictures)
     if strict and waiting:
         click.get_current_context().exit(STILL_PENDING)
 
@@ -82,6 +86,7 @@ def _once(
     optimum: bool,
     scheduler_name: str | None,
     quality: bool,
+    pictures: Pictures,
 ) -> bool:
     """Schedule what the manifests hold; returns whether something still waits."""
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
@@ -113,10 +118,11 @@ def _once(
         return scheduling_views(report, all_parts(run), quality=quality)
 
     emit(report, output, views)
+    pictures.of_run(run, report, sources.config_path, views)
     return report.waiting
 
 
-def _over_time(sources: Sources, over_time: OverTime, output: str) -> bool:
+def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pictures) -> bool:
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit
     from closeby.cli.replaying import run_over_time
@@ -132,6 +138,7 @@ def _over_time(sources: Sources, over_time: OverTime, output: str) -> bool:
         return simulation_views(report)
 
     emit(report, output, views)
+    pictures.of_history(ran.history, report, views)
     return report.waiting
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from closeby.report.pictures.boxes import boxes_of
 from closeby.report.pictures.cdfs import delay_cdfs, span_cdfs
 from closeby.report.pictures.fabric import fabric, limbs_of
+from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.paper import Chart, finished, moment_of
 from closeby.report.pictures.rack_map import rack_map
 from closeby.report.pictures.scene import Scene, scene_of
@@ -28,13 +29,6 @@ FLOWS = (
 )
 DELAY = "From submission to start; jobs that never started count with what they had waited in the end."
 SPAN = "Jobs larger than a node, weighted by GPU-time; 1 is as close together as an empty cluster allows."
-
-
-class Heading(Struct, frozen=True, kw_only=True):
-    """What all pictures of a run say of it: ``seren on lingjun, configuration default``, and its numbers."""
-
-    title: str
-    details: str
 
 
 class Picture(Struct, frozen=True, kw_only=True, eq=False):

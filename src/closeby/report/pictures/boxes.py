@@ -30,7 +30,7 @@ BARS = (
     (16.0, 4.0),
 )
 #: For clusters that none of these suits, however high the map gets.
-SMALLEST = (8.0, 3.0)
+LEAST_BAR = (8.0, 3.0)
 HEIGHT = 760.0
 #: Bars at least this high have the node's name beside them.
 NAMED_HEIGHT = 15.0
@@ -83,7 +83,7 @@ def boxes_of(tree: Tree) -> Boxes:
         drawn = _Packing(tree, bar).drawn()
         if drawn.height <= HEIGHT:
             return drawn
-    return _Packing(tree, SMALLEST).drawn()
+    return _Packing(tree, LEAST_BAR).drawn()
 
 
 def shortened(text: str, width: float, letter: float) -> str:

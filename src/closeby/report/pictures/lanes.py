@@ -33,7 +33,8 @@ def pieces_of(scene: Scene) -> Pieces:
     rows: list[tuple[int, float, float, int]] = []
     slots = scene.slots[order]
     begins = np.flatnonzero(np.diff(slots, prepend=-1))
-    for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(slots)], strict=True):
+    ends = np.append(begins, len(slots))[1:]
+    for first, end in zip(begins.tolist(), ends.tolist(), strict=True):
         slot = int(slots[first])
         capacity = float(scene.capacity[slot])
         if (

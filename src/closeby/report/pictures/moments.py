@@ -16,7 +16,7 @@ UNITS = (
     ("d", 86400.0, float("inf")),
 )
 #: Stops of the slider, at most.
-STOPS = 500
+STOPS = 1000
 
 
 class Moments(Struct, frozen=True, kw_only=True):

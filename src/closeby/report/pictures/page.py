@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import vl_convert
 
-from closeby.report.pictures.album import FLOWS, Heading, distributions, left_out, maps_of, stop_of
+from closeby.report.pictures.album import FLOWS, distributions, left_out, maps_of, stop_of
 from closeby.report.pictures.files import VEGA_LITE
+from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.markup import markup
 from closeby.report.pictures.paper import finished, moment_of
 from closeby.report.pictures.scene import scene_of
@@ -29,7 +30,7 @@ SVG = "svg"
 #: What the page needs of the libraries.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 HINT = "Point at a gang to see where the rest of it lies."
-#: Where the slider is put; empty, and not shown, where there is none.
+#: Where the slider is put.
 SLIDER = '<div id="moment"></div>'
 
 
@@ -48,7 +49,7 @@ def page_of_history(history: History, heading: Heading, views: Iterable["Rendera
             "The cluster over time",
             SLIDER,
             _asides(f"Move the slider. {HINT}", FLOWS, *left_out(scene)),
-            _chart("over-time", finished(charts, "", (), moment), CANVAS),
+            _chart("over-time", finished(charts, "", (), moment), CANVAS, slider="#moment"),
         ),
         _distributions({history.policy: [history]}, heading),
     )
@@ -63,7 +64,6 @@ def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -
         heading,
         _section(
             "The cluster",
-            SLIDER,
             _asides(HINT, FLOWS, *left_out(scene)),
             "" if charts is None else _chart("state", charts, CANVAS),
         ),
@@ -75,7 +75,7 @@ def page_of_comparison(
     histories: Mapping[str, Sequence[History]], heading: Heading, views: Iterable["RenderableType"]
 ) -> str:
     """Policies side by side: what ``views`` tell, and distributions with a line for each policy."""
-    return _page(heading, _section("Measures", SLIDER, markup(views)), _distributions(histories, heading))
+    return _page(heading, _section("Measures", markup(views)), _distributions(histories, heading))
 
 
 def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> str:
@@ -94,7 +94,7 @@ def _page(heading: Heading, *body: str) -> str:
         title=escape(heading.title),
         subtitle=escape(heading.details),
         body="\n".join(body),
-        library=_inline(vl_convert.javascript_bundle(SNIPPET, VEGA_LITE)),
+        library=vl_convert.javascript_bundle(SNIPPET, VEGA_LITE).replace("</script", "<\\/script"),
     )
 
 
@@ -106,14 +106,14 @@ def _asides(*sentences: str) -> str:
     return "\n".join(f'<p class="aside">{escape(sentence)}</p>' for sentence in sentences if sentence)
 
 
-def _chart(name: str, document: dict[str, Any], renderer: str) -> str:
-    text = _inline(json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+def _chart(name: str, document: dict[str, Any], renderer: str, slider: str = "") -> str:
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     return (
-        f'<div class="chart" id="{name}" data-renderer="{renderer}">'
-        f'<script type="application/json">{text}</script></div>'
+        f'<div class="chart" id="{name}" data-renderer="{renderer}" data-slider="{slider}">'
+        f'<script type="application/json">{_harmless(text)}</script></div>'
     )
 
 
-def _inline(script: str) -> str:
-    """Text that can't end the script element it is put into, in JSON and JavaScript alike."""
-    return script.replace("</", "<\\/").replace("<!--", "<\\!--")
+def _harmless(text: str) -> str:
+    """JSON without the character that could end the element it is put into."""
+    return text.replace("<", "\\u003c")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import altair as alt
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.report.pictures.moments import Moments
@@ -12,6 +13,8 @@ from closeby.report.pictures.steps import thinned
 from closeby.report.pictures.tables import data
 from closeby.report.words import plural
 from closeby.simulator.replay.history import History
+
+Floats = NDArray[np.float64]
 
 WIDTH = 960.0
 HEIGHT = 110.0
@@ -34,33 +37,35 @@ def scrubbed_timeline(history: History, moments: Moments) -> alt.VConcatChart:
     return alt.vconcat(_in_words(history, moments), *panels, spacing=8)
 
 
+class _Series(Struct, frozen=True, kw_only=True, eq=False):
+    """One line over time."""
+
+    values: NDArray[np.int64]
+    title: str
+    ink: str
+    top: float
+
+
 def _panels(
     history: History, moments: Moments, height: float, above: alt.Chart | None
 ) -> Iterator[alt.LayerChart]:
     samples = history.samples
-    capacity = float(history.node_gpus.sum())
+    queued_gpus, queued = float(samples.queued_gpus.max(initial=1)), float(samples.queued.max(initial=1))
     series = (
-        (samples.busy, "GPUs busy", BUSY, capacity),
-        (samples.queued_gpus, "GPUs queued", QUEUED, float(samples.queued_gpus.max(initial=1))),
-        (samples.queued, "jobs queued", JOBS, float(samples.queued.max(initial=1))),
+        _Series(values=samples.busy, title="GPUs busy", ink=BUSY, top=float(history.node_gpus.sum())),
+        _Series(values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
+        _Series(values=samples.queued, title="jobs queued", ink=JOBS, top=queued),
     )
-    for number, (values, title, ink, top) in enumerate(series):
-        last = number == len(series) - 1
-        layers = _line(samples.times, values, title, ink, moments, top, with_times=last)
+    for number, one in enumerate(series):
+        layers = _line(one, samples.times, moments, with_times=one is series[-1], low=height <= LOW)
         chart = alt.LayerChart(layer=[*layers, *([] if above is None else [above])])
         yield chart.properties(width=WIDTH, height=height, name=f"timeline_{number}")
 
 
 def _line(
-    times: NDArray[np.float64],
-    values: NDArray[np.int64],
-    title: str,
-    ink: str,
-    moments: Moments,
-    top: float,
-    *,
-    with_times: bool,
+    series: _Series, times: Floats, moments: Moments, *, with_times: bool, low: bool
 ) -> tuple[alt.Chart, alt.Chart]:
+    values = series.values
     kept = thinned(times, values)
     rows = data(
         # The last value holds until the end; without this point its step would have no length.
@@ -74,22 +79,22 @@ def _line(
         scale=alt.Scale(domain=[0, moments.last], nice=False),
         axis=alt.Axis(grid=False, labels=with_times),
     )
-    scale = alt.Scale(domain=[0, max(top, 1.0)], nice=False)
-    y = alt.Y("value:Q", title=title, scale=scale, axis=_counts(top))
+    scale = alt.Scale(domain=[0, max(series.top, 1.0)], nice=False)
+    y = alt.Y("value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4))
     told = [
         alt.Tooltip("time:Q", title=f"time [{moments.unit}]", format=",.2f"),
-        alt.Tooltip("value:Q", title=title, format=",d"),
+        alt.Tooltip("value:Q", title=series.title, format=",d"),
     ]
     base = alt.Chart(rows)
-    area = base.mark_area(interpolate="step-after", color=ink, opacity=0.18).encode(x=x, y=y)
-    line = base.mark_line(interpolate="step-after", color=ink, strokeWidth=1.2)
+    area = base.mark_area(interpolate="step-after", color=series.ink, opacity=0.18).encode(x=x, y=y)
+    line = base.mark_line(interpolate="step-after", color=series.ink, strokeWidth=1.2)
     return area, line.encode(x=x, y=y, order="number:Q", tooltip=told)
 
 
-def _counts(top: float) -> alt.Axis:
+def _counts(top: float, ticks: int) -> alt.Axis:
     """Whole numbers only, each once."""
     if top > FEW:
-        return alt.Axis(format=",d", tickCount=4)
+        return alt.Axis(format=",d", tickCount=ticks)
     return alt.Axis(format=",d", values=list(range(int(top) + 1)))
 
 

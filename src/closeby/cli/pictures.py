@@ -1,0 +1,154 @@
+"""The options `--plot` and `--html`, and what writes the files that they ask for."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from closeby.cli.inputs import Unusable
+from closeby.cli.options import Command
+from closeby.cli.over_time import Seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from closeby.report.documents import SchedulingReport
+    from closeby.report.pictures.album import Picture
+    from closeby.report.simulation_report import SimulationReport
+    from closeby.simulator.replay.history import History
+    from closeby.simulator.runs import Run
+
+Views = Callable[[], "Iterable[RenderableType]"]
+
+LIBRARIES = ("altair", "vl_convert")
+
+
+class Pictures(NamedTuple):
+    """Which pictures somebody wants."""
+
+    folder: str | None
+    page: str | None
+    #: The moment that maps show, in seconds; None leaves it to them.
+    at: float | None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to draw."""
+        return self.folder is not None or self.page is not None
+
+    def check(self, *, over_time: bool) -> None:
+        """Says at once what would keep the files from being written after a long run.
+
+        Raises:
+            Unusable: what draws is not installed, or a path can't be written to.
+        """
+        if self.at is not None and not (over_time and self.folder is not None):
+            raise click.UsageError("--plot-at is the moment of a run over time that --plot shows: add both")
+        if not self.wanted:
+            return
+        if any(find_spec(name) is None for name in LIBRARIES):
+            raise Unusable("--plot and --html need what draws; pip install 'closeby[plot]'")
+        if self.folder is not None and Path(self.folder).exists() and not Path(self.folder).is_dir():
+            raise Unusable(f"{self.folder}: is a file; --plot needs a folder")
+        if self.page is not None and Path(self.page).is_dir():
+            raise Unusable(f"{self.page}: is a folder; --html needs the name of a file")
+
+    def of_run(self, run: "Run", report: "SchedulingReport", config_path: str | None, views: Views) -> None:
+        """Draw the state after a run over manifests, if somebody wants it.
+
+        Raises:
+            Unusable: a file can't be written.
+        """
+        if not self.wanted:
+            return
+        from closeby.report.pictures.album import pictures_of_run
+        from closeby.report.pictures.headings import heading_of_scheduling
+        from closeby.report.pictures.page import page_of_run
+
+        policy = "closeby" if config_path is None else Path(config_path).stem
+        heading = heading_of_scheduling(report, run.engine.cluster.node_count, policy)
+        self._write(lambda: pictures_of_run(run, heading), lambda: page_of_run(run, heading, views()))
+
+    def of_history(self, history: "History", report: "SimulationReport", views: Views) -> None:
+        """Draw a run over time, if somebody wants it.
+
+        Raises:
+            Unusable: a file can't be written.
+        """
+        if not self.wanted:
+            return
+        from closeby.report.pictures.album import pictures_of_history
+        from closeby.report.pictures.headings import heading_of_simulation
+        from closeby.report.pictures.page import page_of_history
+
+        heading = heading_of_simulation(report)
+        self._write(
+            lambda: pictures_of_history(history, heading, self.at),
+            lambda: page_of_history(history, heading, views()),
+        )
+
+    def of_comparison(self, histories: "Mapping[str, Sequence[History]]", title: str, views: Views) -> None:
+        """Draw the distributions of several policies side by side, if somebody wants it.
+
+        ``histories`` holds the runs of each policy, ``title`` says on what they were compared.
+
+        Raises:
+            Unusable: a file can't be written.
+        """
+        if not self.wanted:
+            return
+        from closeby.report.pictures.album import distributions
+        from closeby.report.pictures.headings import heading_of_comparison
+        from closeby.report.pictures.page import page_of_comparison
+
+        heading = heading_of_comparison(histories, title)
+        self._write(
+            lambda: distributions(histories, heading),
+            lambda: page_of_comparison(histories, heading, views()),
+        )
+
+    def _write(self, pictures: "Callable[[], tuple[Picture, ...]]", page: Callable[[], str]) -> None:
+        """Draw and write, and say so on standard error."""
+        from closeby.report.pictures.files import write_pictures
+
+        try:
+            if self.folder is not None:
+                drawn = pictures()
+                write_pictures(Path(self.folder), drawn)
+                names = ", ".join(picture.name for picture in drawn) or "none, as there are no nodes"
+                click.echo(f"pictures in {self.folder}, as .svg and .png: {names}", err=True)
+            if self.page is not None:
+                Path(self.page).parent.mkdir(parents=True, exist_ok=True)
+                Path(self.page).write_text(page(), encoding="utf-8")
+                click.echo(f"report in {self.page}", err=True)
+        except OSError as error:
+            path = error.filename or self.folder or self.page
+            raise Unusable(f"{path}: can't be written: {error.strerror or error}; check the path") from error
+
+
+def draws(command: Command) -> Command:
+    """``--plot DIR``, ``--plot-at TIME`` and ``--html FILE``; the command gets them as ``pictures``."""
+
+    @click.option(
+        "--plot",
+        "folder",
+        metavar="DIR",
+        help="Write pictures there, as SVG and PNG; files of the same names are overwritten.",
+    )
+    @click.option(
+        "--plot-at",
+        "at",
+        type=Seconds(),
+        help="The moment of a run over time that --plot's maps show.  [default: the busiest]",
+    )
+    @click.option(
+        "--html", "page", metavar="FILE", help="Write one HTML file with all of it; it needs no network."
+    )
+    @wraps(command)
+    def with_pictures(*, folder: str | None, at: float | None, page: str | None, **options: object) -> None:
+        command(pictures=Pictures(folder, page, at), **options)
+
+    return with_pictures

@@ -1,0 +1,52 @@
+"""What the pictures of a run say about it: no dates, so that the same run gives the same files."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from closeby.report.documents import SchedulingReport
+from closeby.report.simulation_report import SimulationReport
+from closeby.report.words import plural
+from closeby.simulator.replay.history import History
+
+
+class Heading(Struct, frozen=True, kw_only=True):
+    """``seren on lingjun, configuration default``, and its numbers."""
+
+    title: str
+    details: str
+
+
+def heading_of_simulation(report: SimulationReport) -> Heading:
+    """Workload, cluster and configuration; then size, load, seed and what was asked of the topology."""
+    workload, cluster, policy = report.workload, report.cluster, report.policy
+    details = [plural(workload.jobs, "job")]
+    if workload.load is not None:
+        details.append(f"load {workload.load:g}")
+    if workload.seed is not None:
+        details.append(f"seed {workload.seed}")
+    details.append(f"{plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}")
+    for what, level in (("required", policy.required), ("preferred", policy.preferred)):
+        if level is not None:
+            details.append(f"{what} {level}")
+    return Heading(
+        title=f"{workload.name} on {cluster.name}, configuration {policy.name}", details=", ".join(details)
+    )
+
+
+def heading_of_scheduling(report: SchedulingReport, nodes: int, policy: str) -> Heading:
+    """How many pods have a node, then the size of the cluster, the configuration, and the gangs that wait."""
+    placed = sum(pod.node is not None for pod in report.pods)
+    details = [plural(nodes, "node"), f"configuration {policy}"]
+    waiting = sum(group.reason is not None for group in report.groups)
+    if waiting:
+        details.append(f"{plural(waiting, 'gang')} waiting")
+    return Heading(
+        title=f"{placed:,} of {plural(len(report.pods), 'pod')} placed", details=", ".join(details)
+    )
+
+
+def heading_of_comparison(histories: Mapping[str, Sequence[History]], title: str) -> Heading:
+    """What was compared, and how many runs there are of each policy."""
+    runs = max((len(one) for one in histories.values()), default=0)
+    return Heading(title=title, details=f"{', '.join(histories)}: {plural(runs, 'run')} each")

@@ -1,0 +1,134 @@
+"""Runs over time made by hand, small enough to know what every picture of them shows."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.configuration import Configuration
+from closeby.objects.manifests import Manifests
+from closeby.simulator.replay.history import History, Samples
+from closeby.simulator.runs import Run, simulate
+from closeby.simulator.workloads.jobs import Jobs
+from closeby.topology.tree import Tree
+from tests.worlds import GPU, HOSTNAME, draw, fabric
+
+#: Two leaves in each of two zones; every node has 4 GPUs.
+DRAWING = """
+a l1 : n1=4 n2=4
+a l2 : n3=4 n4=4
+b l1 : n5=4 n6=4
+b l2 : n7=4
+"""
+LEVELS = ("zone", "leaf")
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One job: where its pods lay, by rank, and when it was submitted, started and ended (None: not)."""
+
+    nodes: Sequence[str] = ()
+    gpus: int = 4
+    pods: int = 0
+    submitted: float = 0.0
+    start: float | None = None
+    end: float | None = None
+
+
+def empty_run(drawing: str = DRAWING, levels: Sequence[str] = LEVELS) -> Run:
+    """The cluster of a drawing without any pods."""
+    nodes = tuple(draw(drawing, levels))
+    topologies = (fabric(*levels, HOSTNAME),) if levels else ()
+    return simulate(Manifests(nodes=nodes, topologies=topologies), Configuration())
+
+
+def tree_of(drawing: str = DRAWING, levels: Sequence[str] = LEVELS) -> Tree:
+    """The tree of a drawing."""
+    topologies = empty_run(drawing, levels).engine.topologies
+    tree = topologies.tree("fabric") if levels else topologies.flat()
+    assert tree is not None
+    return tree
+
+
+def history(
+    jobs: Mapping[str, Job],
+    until: float,
+    drawing: str = DRAWING,
+    levels: Sequence[str] = LEVELS,
+    policy: str = "by-hand",
+) -> History:
+    """What happened to these jobs on the cluster of a drawing, until the run stopped."""
+    run = empty_run(drawing, levels)
+    tree = tree_of(drawing, levels)
+    cluster = run.engine.cluster
+    names = tuple("" if node is None else node.name for node in cluster.nodes[: cluster.capacity])
+    capacity = cluster.allocatable[cluster.row_of[GPU], : cluster.capacity].astype(np.int64)
+    every = list(jobs.values())
+    pods = np.asarray([job.pods or len(job.nodes) for job in every], dtype=np.int64)
+    gpus = np.asarray([job.gpus for job in every], dtype=np.int64)
+    submitted = np.asarray([job.submitted for job in every])
+    started = np.asarray([np.nan if job.start is None else job.start for job in every])
+    ended = np.asarray([np.nan if job.end is None else job.end for job in every])
+    return History(
+        jobs=Jobs(
+            names=tuple(jobs),
+            submitted=submitted,
+            durations=np.where(np.isnan(ended), until, ended) - np.where(np.isnan(started), 0.0, started),
+            pods=pods,
+            gpus=gpus,
+            priorities=np.zeros(len(every), dtype=np.int64),
+            kinds=("",) * len(every),
+        ),
+        policy=policy,
+        seed=1,
+        tree=tree,
+        nodes=names,
+        node_gpus=capacity,
+        started=started,
+        ended=ended,
+        offsets=np.concatenate(([0], np.cumsum([len(job.nodes) for job in every]))).astype(np.intp),
+        slots=np.asarray([names.index(node) for job in every for node in job.nodes], dtype=np.intp),
+        until=until,
+        samples=_samples(submitted, started, ended, pods * gpus, until),
+        refusals={},
+    )
+
+
+def _samples(
+    submitted: np.ndarray, started: np.ndarray, ended: np.ndarray, sizes: np.ndarray, until: float
+) -> Samples:
+    moments = np.concatenate((submitted, started, ended, [until]))
+    times = np.unique(moments[~np.isnan(moments)])
+    gone = np.where(np.isnan(ended), np.inf, ended)
+    begun = np.where(np.isnan(started), np.inf, started)
+    runs = (begun <= times[:, None]) & (times[:, None] < gone)
+    waits = (submitted <= times[:, None]) & (times[:, None] < begun)
+    return Samples(times=times, busy=runs @ sizes, queued=waits.sum(axis=1), queued_gpus=waits @ sizes)
+
+
+#: A gang over two leaves, two single pods on one node one after the other, a gang that waits for the first,
+#: and a job that never starts.
+STORY = {
+    "wide": Job(nodes=("n1", "n2", "n3"), start=0.0, end=1200.0),
+    "half": Job(nodes=("n4",), gpus=2, start=0.0, end=600.0),
+    "other": Job(nodes=("n4",), gpus=3, submitted=300.0, start=600.0, end=1800.0),
+    "later": Job(nodes=("n1", "n2"), submitted=600.0, start=1200.0),
+    "never": Job(pods=9, gpus=4, submitted=900.0),
+}
+UNTIL = 2400.0
+
+
+def story(policy: str = "by-hand") -> History:
+    """The history of ``STORY``."""
+    return history(STORY, UNTIL, policy=policy)
+
+
+def who_holds(past: History, seconds: float) -> dict[str, dict[str, int]]:
+    """GPUs that each job holds on each node at a moment, read off the history itself."""
+    found: dict[str, dict[str, int]] = {}
+    for job, name in enumerate(past.jobs.names):
+        end = past.ended[job]
+        if past.started[job] <= seconds and not end <= seconds:
+            for slot in past.slots_of(job).tolist():
+                here = found.setdefault(past.nodes[slot], {})
+                here[name] = here.get(name, 0) + int(past.jobs.gpus[job])
+    return found

@@ -1,0 +1,38 @@
+"""What the distributions of a run are made of."""
+
+import pytest
+
+from closeby.report.pictures.distributions import delay_distributions, span_distributions
+from tests.report.pictures.histories import Job, history, story
+
+
+def test_delays_of_the_story_by_size() -> None:
+    """half (2 GPUs), other (3) and later (8) wait 0, 300 and 600 s; wide (12) 0 s, never (36) 1500 s."""
+    found = {one.group: one for one in delay_distributions([story()])}
+    assert list(found) == ["2-8", "9-64"]
+    assert (found["2-8"].jobs, found["2-8"].values.tolist()) == (3, [0.0, 300.0, 600.0])
+    assert found["2-8"].shares.tolist() == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert (found["9-64"].jobs, found["9-64"].values.tolist()) == (2, [0.0, 1500.0])
+
+
+def test_excess_spans_are_weighted_by_gpu_time() -> None:
+    """Two pods of 4 GPUs fit one leaf. near lies in one for 100 s, far in two for 300 s: a quarter of the
+    GPU-time is ideal. single is no larger than a node and does not count."""
+    past = history(
+        {
+            "near": Job(nodes=("n1", "n2"), start=0.0, end=100.0),
+            "far": Job(nodes=("n3", "n7"), start=0.0, end=300.0),
+            "single": Job(nodes=("n4",), start=0.0, end=900.0),
+        },
+        until=900.0,
+    )
+    found = {one.group: one for one in span_distributions([past])}
+    assert list(found) == ["zone", "leaf"]
+    for one in found.values():
+        assert (one.jobs, one.values.tolist(), one.shares.tolist()) == (2, [1.0, 2.0], [0.25, 1.0])
+
+
+def test_several_runs_count_as_one() -> None:
+    once, twice = delay_distributions([story()]), delay_distributions([story(), story()])
+    assert [one.jobs * 2 for one in once] == [one.jobs for one in twice]
+    assert [one.shares.tolist() for one in once] == [one.shares.tolist() for one in twice]
