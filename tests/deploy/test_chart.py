@@ -1,5 +1,6 @@
 """The chart: that it renders, what of it can be chosen, and that the plain YAML is what it renders."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -61,6 +62,22 @@ def test_definitions_can_be_left_out(helm: Path) -> None:
 def test_definitions_outlive_a_release(helm: Path) -> None:
     for one in of_kind(rendered(helm), "CustomResourceDefinition").values():
         assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_files_can_be_given_to_a_component(helm: Path, component: str) -> None:
+    """Such as what a token for Prometheus, or its authority, is in."""
+    values = {
+        f"{component}.extraVolumes": [{"name": "ca", "secret": {"secretName": "prometheus-ca"}}],
+        f"{component}.extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
+    }
+    chosen = [
+        part for name, value in values.items() for part in ("--set-json", f"{name}={json.dumps(value)}")
+    ]
+    pods = of_kind(rendered(helm, *chosen), "Deployment")[f"closeby-{component}"]["spec"]["template"]["spec"]
+    configuration = ["configuration"] if component == "scheduler" else []
+    assert [one["name"] for one in pods["volumes"]] == [*configuration, "ca"]
+    assert [one["name"] for one in pods["containers"][0]["volumeMounts"]] == [*configuration, "ca"]
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

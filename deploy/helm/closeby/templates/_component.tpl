@@ -103,17 +103,27 @@ spec:
             readOnlyRootFilesystem: true
             capabilities:
               drop: [ALL]
-          {{- if $configured }}
+          {{- if or $configured $values.extraVolumeMounts }}
           volumeMounts:
+            {{- if $configured }}
             - name: configuration
               mountPath: /etc/closeby
               readOnly: true
+            {{- end }}
+            {{- with $values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           {{- end }}
-      {{- if $configured }}
+      {{- if or $configured $values.extraVolumes }}
       volumes:
+        {{- if $configured }}
         - name: configuration
           configMap:
             name: {{ include "closeby.fullname" $root }}
+        {{- end }}
+        {{- with $values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- end }}
       {{- with $values.nodeSelector }}
       nodeSelector:
