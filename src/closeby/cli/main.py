@@ -14,6 +14,7 @@ from closeby import __version__
 COMMANDS = (
     "demo",
     "simulate",
+    "compare",
     "topology",
     "explain",
     "discover",

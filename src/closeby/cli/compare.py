@@ -1,0 +1,121 @@
+"""`closeby compare`: the same jobs under several configurations, seed by seed, and how surely they differ."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from closeby.cli.options import Sources, output_option
+from closeby.cli.over_time import DEFAULT_CLUSTER, LOAD, OverTime
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SEEDS = 10
+JOBS = 2_000
+
+
+@click.command(name="compare")
+@click.option(
+    "--config",
+    "configs",
+    metavar="FILE|NAME",
+    multiple=True,
+    required=True,
+    help="A configuration, or the name of one that comes with closeby, such as closeby or slurm-tree. "
+    "At least two; the others are compared with the first.",
+)
+@click.option("--workload", metavar="NAME", help="A made-up workload, such as seren or philly.")
+@click.option("--trace", metavar="FILE", help="Jobs of a CSV file; there are no seeds then.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 10_000),
+    help=f"Run so many workloads, of the seeds 1, 2, ...  [default: {SEEDS}]",
+)
+@click.option("--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of each.  [default: {JOBS}]")
+@click.option(
+    "--load",
+    type=click.FloatRange(0, 100, min_open=True),
+    help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
+)
+@click.option("--from-empty", is_flag=True, help="Begin with an empty cluster: it takes days to fill up.")
+@click.option(
+    "-f", "--filename", "paths", metavar="PATH", multiple=True, help="Manifests of the cluster to run on."
+)
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    help=f"The made-up cluster to run on, if -f gives no nodes.  [default: {DEFAULT_CLUSTER}]",
+)
+@click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]")
+@click.option("--topology", metavar="NAME", help="Where places are judged, if there are several.")
+@click.option("--required", metavar="LEVEL", help="Jobs of several pods must share such a domain.")
+@click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one.")
+@click.option("--processes", type=click.IntRange(1, 1024), help="Runs beside each other.  [default: cores]")
+@output_option
+def command(
+    *,
+    configs: tuple[str, ...],
+    workload: str | None,
+    trace: str | None,
+    seeds: int | None,
+    jobs: int | None,
+    load: float | None,
+    from_empty: bool,
+    paths: tuple[str, ...],
+    cluster: str | None,
+    resource: str | None,
+    topology: str | None,
+    required: str | None,
+    preferred: str | None,
+    processes: int | None,
+    output: str,
+) -> None:
+    """Run the same jobs under several configurations and say how surely they differ.
+
+    Each seed makes one workload, which all configurations get. Differences from the first one are paired by
+    seed, with a 95 % confidence interval.
+
+    \b
+    Examples:
+      closeby compare --config closeby --config most-allocated --workload seren
+      closeby compare --config mine.yaml --config closeby --workload philly --seeds 20 --cluster small
+    """
+    from closeby.cli.comparing import Wanted, compare
+    from closeby.cli.output import emit
+
+    if (workload is None) == (trace is None):
+        raise click.UsageError("give either --workload, which makes jobs, or --trace, which reads them")
+    if trace is not None:
+        for option, given in (
+            ("--seeds", seeds),
+            ("--jobs", jobs),
+            ("--load", load),
+            ("--from-empty", from_empty or None),
+        ):
+            if given is not None:
+                raise click.UsageError(f"{option} belongs to --workload: a trace says what its jobs are")
+    wanted = Wanted(
+        sources=Sources(paths, None, keep_going=False),
+        over_time=OverTime(
+            workload=workload,
+            trace=trace,
+            jobs=JOBS if jobs is None else jobs,
+            load=LOAD if load is None else load,
+            cluster=cluster,
+            resource=resource,
+            topology=topology,
+            required=required,
+            preferred=preferred,
+        ),
+        seeds=SEEDS if seeds is None else seeds,
+        standing=not from_empty,
+    )
+    report = compare(configs, wanted, processes)
+
+    def views() -> "Iterable[RenderableType]":
+        from closeby.report.comparison_view import comparison_views
+
+        return comparison_views(report)
+
+    emit(report, output, views)

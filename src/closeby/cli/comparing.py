@@ -1,0 +1,139 @@
+"""The runs that `closeby compare` asks for."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from closeby.cli.inputs import Unusable, read_configuration_file, usable_configuration
+from closeby.cli.options import Sources
+from closeby.cli.over_time import OverTime
+from closeby.cli.replaying import given_cluster, read_jobs
+from closeby.report.comparison_report import (
+    ComparedCluster,
+    ComparedWorkload,
+    ComparisonReport,
+    comparison_report,
+)
+from closeby.simulator.comparing.running import Experiment, Load, Policy, run_all
+from closeby.simulator.replay.clusters import GivenCluster, Room, room_of
+from closeby.simulator.replay.driver import UnrunnableError, engine_of
+from closeby.simulator.replay.submitting import Wishes
+from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options
+from closeby.simulator.workloads.jobs import Jobs
+
+
+class Wanted(Struct, frozen=True, kw_only=True, eq=False):
+    """What is to be run, besides the configurations."""
+
+    sources: Sources
+    over_time: OverTime
+    #: Seeds 1, 2, ... up to this one.
+    seeds: int
+    #: Whether the workload begins with jobs that already run.
+    standing: bool
+
+
+def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> ComparisonReport:
+    """Run every configuration on the same jobs.
+
+    Raises:
+        Unusable: something of it can't be used.
+    """
+    over_time = wanted.over_time
+    policies = _policies(configs)
+    cluster = given_cluster(wanted.sources, over_time)
+    room = _room(cluster, policies)
+    jobs, notices = _jobs(wanted, int(room.free.sum()))
+    experiment = Experiment(
+        policies=policies,
+        seeds=(None,) if isinstance(jobs, Jobs) else tuple(range(1, wanted.seeds + 1)),
+        source=jobs,
+        cluster=cluster,
+        wishes=Wishes(
+            required=over_time.required, preferred=over_time.preferred, topology=over_time.topology
+        ),
+    )
+    try:
+        with _progress(len(experiment.seeds) * len(policies)) as progress:
+            results = run_all(experiment, processes=processes, progress=progress)
+    except UnrunnableError as error:
+        raise Unusable(str(error)) from error
+    return comparison_report(
+        results,
+        tuple(policy.name for policy in policies),
+        ComparedWorkload(
+            name=over_time.workload or Path(over_time.trace or "").name,
+            jobs=len(jobs) if isinstance(jobs, Jobs) else jobs.jobs,
+            load=over_time.load if isinstance(jobs, Load) else None,
+            seeds=tuple(seed for seed in experiment.seeds if seed is not None),
+            standing=isinstance(jobs, Load) and wanted.standing,
+        ),
+        ComparedCluster(name=cluster.name, nodes=len(cluster.nodes), gpus=int(room.free.sum())),
+        notices,
+    )
+
+
+def _policies(configs: Sequence[str]) -> tuple[Policy, ...]:
+    """The configurations by the names of their files, or by their whole paths where those are equal."""
+    if len(configs) < 2:
+        raise click.UsageError("a comparison takes at least two configurations: give --config again")
+    twice = next((one for index, one in enumerate(configs) if one in configs[:index]), None)
+    if twice is not None:
+        raise click.UsageError(f"--config {twice} is given twice")
+    short = [Path(config).stem for config in configs]
+    return tuple(
+        Policy(name=name if short.count(name) == 1 else config, configuration=read_configuration_file(config))
+        for name, config in zip(short, configs, strict=True)
+    )
+
+
+def _room(cluster: GivenCluster, policies: Sequence[Policy]) -> Room:
+    """The room of the cluster, once all configurations are known to be usable."""
+    for policy in policies:
+        with usable_configuration():
+            engine = engine_of(cluster, policy.configuration)
+    room = room_of(engine, cluster.resource)
+    if not room.total.any():
+        raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
+    return room
+
+
+def _jobs(wanted: Wanted, capacity: int) -> tuple[Load | Jobs, tuple[str, ...]]:
+    over_time = wanted.over_time
+    if over_time.trace is not None:
+        return read_jobs(over_time.trace)
+    name = over_time.workload or ""
+    known = WORKLOADS.get(name)
+    if known is None:
+        raise Unusable(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    if known.resource == CPU:
+        raise Unusable(f"workload {name} asks for no GPUs, and jobs without any are not run over time yet")
+    if not capacity:
+        raise Unusable("other pods hold all GPUs of the cluster, so that there is no load to make")
+    load = Load(
+        workload=name,
+        jobs=over_time.jobs or 0,
+        load=over_time.load or 0.0,
+        capacity=capacity,
+        options=Options(standing=wanted.standing),
+    )
+    return load, ()
+
+
+@contextmanager
+def _progress(runs: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error, on a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("runs", total=runs)
+        yield lambda done: bar.update(task, completed=done)

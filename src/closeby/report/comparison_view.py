@@ -1,0 +1,103 @@
+"""A comparison on a terminal: a table for each kind of figures, policies below each other."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from closeby.report.comparison_report import ComparisonReport, FigureEntry, PolicyFigure
+from closeby.report.layout import plain_table, section
+from closeby.report.words import plural
+
+
+class _Scale(NamedTuple):
+    """How the values of a column are written."""
+
+    heading: str
+    divisor: float
+    decimals: int
+
+
+_TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
+
+
+def comparison_views(report: ComparisonReport) -> Iterator[RenderableType]:
+    """What was run, the tables, and what the marks mean."""
+    yield _what_ran(report)
+    for title, figures in groupby(report.figures, key=lambda figure: figure.section):
+        told = [figure for figure in figures if any(one.mean is not None for one in figure.policies)]
+        if told:
+            yield section(title, _table(told))
+    yield Text(f"\n{_legend(report)}", style="dim")
+    for entry in report.unstarted:
+        yield Text(f"\n{entry.policy}: {plural(entry.jobs, 'job')} never started", style="yellow")
+    for notice in report.notices:
+        yield Text(f"\nnote: {notice}", style="dim")
+
+
+def _what_ran(report: ComparisonReport) -> Text:
+    workload, cluster = report.workload, report.cluster
+    seeds = f"{plural(len(workload.seeds), 'seed')} of " if workload.seeds else ""
+    text = Text.assemble(
+        f"{seeds}{plural(workload.jobs, 'job')} of ",
+        (workload.name, "bold"),
+        f" on {cluster.name}: {plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}",
+    )
+    details = [f"load {workload.load:g}"] if workload.load is not None else []
+    if workload.standing:
+        details.append("and the jobs that already run when the clock begins")
+    return text.append(f"\n{', '.join(details)}", style="dim") if details else text
+
+
+def _table(figures: Sequence[FigureEntry]) -> Table:
+    scales = [_scale(figure) for figure in figures]
+    headings = [scale.heading for scale in scales]
+    table = plain_table("", *headings, right=tuple(headings))
+    for index, name in enumerate(one.policy for one in figures[0].policies):
+        cells = [
+            _cell(figure.policies[index], scale, index == 0)
+            for figure, scale in zip(figures, scales, strict=True)
+        ]
+        table.add_row(Text(name, style="bold" if index == 0 else ""), *cells)
+    return table
+
+
+def _scale(figure: FigureEntry) -> _Scale:
+    """Shares in percent, times in the unit in which the greatest of them is not small."""
+    title = figure.title.replace(", ", "\n")
+    if figure.unit == "share":
+        return _Scale(f"{title}\n%", 0.01, 2)
+    if figure.unit == "ratio":
+        return _Scale(title, 1.0, 3)
+    most = max((abs(one.mean) for one in figure.policies if one.mean is not None), default=0.0)
+    unit, size = next(((unit, size) for unit, size in _TIMES if most >= 2 * size), ("s", 1.0))
+    return _Scale(f"{title}\n{unit}", size, 1)
+
+
+def _cell(figure: PolicyFigure, scale: _Scale, is_reference: bool) -> Text:
+    """The mean; below it the difference from the reference."""
+    if figure.mean is None:
+        return Text("–")
+    text = Text(f"{figure.mean / scale.divisor:,.{scale.decimals}f}")
+    if is_reference or figure.difference is None:
+        return text
+    said = f"{figure.difference / scale.divisor:+,.{scale.decimals}f}"
+    if figure.low is not None and figure.high is not None:
+        half = (figure.high - figure.low) / 2 / scale.divisor
+        said += f" ±{half:,.{scale.decimals}f}"
+    style = "dim" if figure.better is None else "green" if figure.better else "red"
+    return text.append("\n").append(said + ("*" if figure.differs else ""), style=style)
+
+
+def _legend(report: ComparisonReport) -> str:
+    below = f"below each figure its difference from {report.reference}"
+    if len(report.workload.seeds) < 2:
+        return f"{below}; one run of each tells nothing of chance"
+    percent = f"{100 * report.confidence:g} %"
+    return (
+        f"{below}: mean over the seeds, and its {percent} confidence interval ({report.method}); "
+        "* where that excludes 0"
+    )

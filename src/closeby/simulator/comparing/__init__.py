@@ -1,0 +1,1 @@
+"""The same jobs under several policies, and how surely they differ."""

@@ -1,0 +1,88 @@
+"""Which figures of a run are compared, what they mean, and which way is better."""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from closeby.quality.delays import Delay
+from closeby.quality.summary import LevelMeasures, Measures
+
+
+class Unit(StrEnum):
+    """How a figure is written."""
+
+    SECONDS = "seconds"
+    #: Between 0 and 1.
+    SHARE = "share"
+    RATIO = "ratio"
+
+
+class Figure(NamedTuple):
+    """One figure of a run."""
+
+    #: Name for tools, such as ``excessSpan.leaf``.
+    name: str
+    #: Heading of its column, and of the table that it belongs to.
+    title: str
+    section: str
+    unit: Unit
+    more_is_better: bool
+
+
+#: Figures of a run by name; None where the run does not tell.
+Figures = dict[str, float | None]
+
+WAITING: Final = "Waiting"
+PLACES: Final = "Where jobs lay"
+USE: Final = "Use of the GPUs"
+NETWORK: Final = "Communication, modelled"
+
+
+def figures_of(measures: Measures) -> tuple[tuple[Figure, float | None], ...]:
+    """The figures of one run; runs on one cluster have the same ones in the same order."""
+    return (*_waiting(measures), *_places(measures), *_use(measures), *_network(measures))
+
+
+def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    by_size = {delay.size: delay for delay in measures.delays}
+    told: tuple[tuple[str, str, str, Callable[[Delay], float | None]], ...] = (
+        ("delay", "mean delay", "all", lambda delay: delay.mean),
+        ("delay.p99", "99 % delay", "all", lambda delay: delay.p99),
+        ("delay.9-64", "mean, 9-64 GPUs", "9-64", lambda delay: delay.mean),
+        ("delay.>64", "mean, >64 GPUs", ">64", lambda delay: delay.mean),
+    )
+    for name, title, size, value in told:
+        yield Figure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])
+
+
+def _places(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    # Single nodes come last: a job of whole nodes can't use more of them than it must.
+    for level in reversed(measures.levels[:-1]):
+        yield _of_level(level, "excessSpan", "excess span", False), level.weighted_excess_span
+    finest = measures.levels[-2:-1]
+    for level in finest:
+        yield _of_level(level, "groupSpread", "group spread", False), level.group_spread
+        yield _of_level(level, "largestGang", "largest gang", True, Unit.SHARE), level.largest_gang
+
+
+def _of_level(
+    level: LevelMeasures, name: str, title: str, more_is_better: bool, unit: Unit = Unit.RATIO
+) -> Figure:
+    return Figure(f"{name}.{level.level}", f"{title}, {level.level}", PLACES, unit, more_is_better)
+
+
+def _use(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    ended = measures.ended / measures.jobs if measures.jobs else None
+    yield Figure("ended", "jobs that ended", USE, Unit.SHARE, True), ended
+    yield Figure("utilisation", "utilisation", USE, Unit.SHARE, True), measures.utilisation
+    yield Figure("goodput", "goodput", USE, Unit.SHARE, True), measures.goodput
+    yield Figure("makespan", "makespan", USE, Unit.SECONDS, False), measures.makespan
+
+
+def _network(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    hops = Figure("ringHops", "ring hops", NETWORK, Unit.RATIO, False)
+    yield hops, measures.ring_hops
+    slowdown = measures.contended_slowdown
+    yield Figure("slowdown", "slowdown, alone", NETWORK, Unit.RATIO, False), measures.slowdown
+    yield Figure("slowdown.contended", "slowdown, among others", NETWORK, Unit.RATIO, False), slowdown
+    yield Figure("slowdown.job", "slowdown, whole jobs", NETWORK, Unit.RATIO, False), measures.job_slowdown

@@ -1,0 +1,58 @@
+"""Paired differences: two policies on the same jobs, seed by seed, with a 95 % confidence interval.
+
+Seeds make noisy jobs, but the same ones for all policies: what a seed adds to both cancels in their
+difference. The interval is Student's t for the mean of paired differences: mean +- t(0.975, n - 1) x s /
+sqrt(n).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from scipy.special import stdtrit
+
+CONFIDENCE: Final = 0.95
+
+
+class Paired(Struct, frozen=True, kw_only=True):
+    """How one policy's figure differs from the reference's. None where nothing tells."""
+
+    #: Over the seeds for which it is known.
+    mean: float | None
+    #: Policy less reference, mean over the seeds for which both are known; how many those are.
+    difference: float | None
+    seeds: int
+    #: The interval; None with fewer than two seeds.
+    low: float | None
+    high: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+def paired(values: Sequence[float | None], reference: Sequence[float | None]) -> Paired:
+    """Compare two policies by their figures for the same seeds, in the same order."""
+    known = [value for value in values if value is not None]
+    pairs = [
+        (one, other)
+        for one, other in zip(values, reference, strict=True)
+        if one is not None and other is not None
+    ]
+    mean = float(np.mean(known)) if known else None
+    if not pairs:
+        return Paired(mean=mean, difference=None, seeds=0, low=None, high=None)
+    differences = np.array([one - other for one, other in pairs])
+    centre, count = float(differences.mean()), len(pairs)
+    if count < 2:
+        return Paired(mean=mean, difference=centre, seeds=count, low=None, high=None)
+    error = float(differences.std(ddof=1)) / count**0.5
+    half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * error
+    return Paired(mean=mean, difference=centre, seeds=count, low=centre - half, high=centre + half)

@@ -1,0 +1,146 @@
+"""Runs every policy on the jobs of every seed, in processes beside each other."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.configuration import Configuration
+from closeby.simulator.comparing.figures import Figure, figures_of
+from closeby.simulator.replay.clusters import GivenCluster
+from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.replay.measuring import measure
+from closeby.simulator.replay.submitting import Wishes
+from closeby.simulator.workloads.generating import Options, generate
+from closeby.simulator.workloads.jobs import Jobs
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """A named workload, made anew for each seed."""
+
+    workload: str
+    jobs: int
+    load: float
+    #: GPUs that the jobs may use.
+    capacity: int
+    options: Options
+
+    def jobs_of(self, seed: int) -> Jobs:
+        """The jobs of a seed."""
+        return generate(
+            self.workload,
+            jobs=self.jobs,
+            load=self.load,
+            capacity=self.capacity,
+            seed=seed,
+            options=self.options,
+        )
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """A configuration with the name that it has in the comparison."""
+
+    name: str
+    configuration: Configuration
+
+
+class Experiment(Struct, frozen=True, kw_only=True, eq=False):
+    """What is run. ``source`` is a load, or the jobs of a trace (then there is one seed, None)."""
+
+    policies: tuple[Policy, ...]
+    seeds: tuple[int | None, ...]
+    source: Load | Jobs
+    cluster: GivenCluster
+    wishes: Wishes = Wishes()
+
+    def jobs_of(self, seed: int | None) -> Jobs:
+        """The jobs that all policies get for a seed."""
+        if isinstance(self.source, Jobs):
+            return self.source
+        return self.source.jobs_of(0 if seed is None else seed)
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """One policy on the jobs of one seed."""
+
+    policy: str
+    seed: int | None
+    jobs: int
+    #: Jobs that never started although the cluster could hold them.
+    unstarted: int
+    figures: tuple[tuple[Figure, float | None], ...]
+
+
+#: Is told how many runs are done.
+Progress = Callable[[int], None]
+
+
+def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
+    """One run. Whoever runs it where gets the same result.
+
+    Raises:
+        UnrunnableError: cluster, topology and wishes make no sense together.
+    """
+    jobs = experiment.jobs_of(seed)
+    settings = Settings(
+        configuration=policy.configuration, policy=policy.name, seed=seed, wishes=experiment.wishes
+    )
+    history = replay(jobs, experiment.cluster, settings)
+    unstarted = int(np.isnan(history.started).sum()) - len(history.impossible)
+    return Result(
+        policy=policy.name,
+        seed=seed,
+        jobs=len(jobs),
+        unstarted=unstarted,
+        figures=figures_of(measure(history)),
+    )
+
+
+def run_all(
+    experiment: Experiment, *, processes: int | None = None, progress: Progress | None = None
+) -> tuple[Result, ...]:
+    """All runs, seed by seed and policy by policy; ``processes`` at a time, by default one per core.
+
+    Raises:
+        UnrunnableError: see ``run_one``.
+    """
+    tasks = [(policy, seed) for seed in experiment.seeds for policy in experiment.policies]
+    workers = min(os.cpu_count() or 1 if processes is None else processes, len(tasks))
+    found: list[Result] = []
+    for result in _in_turn(experiment, tasks) if workers < 2 else _beside(experiment, tasks, workers):
+        found.append(result)
+        if progress is not None:
+            progress(len(found))
+    return tuple(found)
+
+
+_Task = tuple[Policy, int | None]
+
+
+def _in_turn(experiment: Experiment, tasks: Sequence[_Task]) -> Iterator[Result]:
+    for policy, seed in tasks:
+        yield run_one(experiment, policy, seed)
+
+
+def _beside(experiment: Experiment, tasks: Sequence[_Task], workers: int) -> Iterator[Result]:
+    # Spawned, as a forked process would inherit the threads that draw the progress.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _know, (experiment,))
+    try:
+        yield from pool.map(_run_known, tasks)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+#: What this process runs; set once, when it starts.
+_known: list[Experiment] = []
+
+
+def _know(experiment: Experiment) -> None:
+    _known[:] = [experiment]
+
+
+def _run_known(task: _Task) -> Result:
+    return run_one(_known[0], *task)

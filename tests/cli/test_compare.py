@@ -1,0 +1,163 @@
+"""`closeby compare`: configurations side by side on the same jobs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import closeby, racks, report, text
+
+# One zone; an empty r1 holds four pods of 8 GPUs, r2 two.
+CLUSTER = text(*racks({"a/r1": 4, "a/r2": 2}))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """x takes one host of r1 until 100; y comes at 10 with four pods."""
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,submitted,duration,pods,gpus\nx,0,100,1,8\ny,10,50,4,8\n")
+    return path
+
+
+def figures(found: Any, policy: str) -> dict[str, Any]:
+    """What is told of one policy, by the figure's name."""
+    return {
+        figure["name"]: next(one for one in figure["policies"] if one["policy"] == policy)
+        for figure in found["figures"]
+    }
+
+
+def test_a_known_difference(trace: Path) -> None:
+    """closeby starts y at once, over two racks. With a rack required it waits 90 s for x: a mean of 45 s."""
+    configs = ("--config", "closeby", "--config", "single-level-required")
+    found = report("compare", *configs, "--trace", trace, "-f", "-", stdin=CLUSTER)
+    assert (found["apiVersion"], found["kind"]) == ("closeby.dev/v1alpha1", "ComparisonReport")
+    assert found["workload"] == {
+        "name": "jobs.csv",
+        "jobs": 2,
+        "load": None,
+        "seeds": [],
+        "standing": False,
+    }
+    assert found["cluster"] == {"name": "the cluster of the files", "nodes": 6, "gpus": 48}
+    assert (found["reference"], found["policies"]) == ("closeby", ["closeby", "single-level-required"])
+    ours, theirs = figures(found, "closeby"), figures(found, "single-level-required")
+    assert ours["delay"] == {
+        "policy": "closeby",
+        "values": [0.0],
+        "mean": 0.0,
+        "difference": 0.0,
+        "low": None,
+        "high": None,
+        "differs": False,
+        "better": None,
+    }
+    assert (theirs["delay"]["mean"], theirs["delay"]["difference"]) == (45.0, 45.0)
+    assert (ours["excessSpan.rack"]["mean"], theirs["excessSpan.rack"]["mean"]) == (2.0, 1.0)
+    assert theirs["excessSpan.rack"]["difference"] == -1.0
+    assert theirs["makespan"]["difference"] == 50.0
+
+
+def test_seeds_are_paired_and_marked() -> None:
+    """Random scatters gangs over the leaves, whatever the seed."""
+    found = report(
+        *("compare", "--config", "closeby", "--config", "random", "--workload", "seren", "--jobs", 300),
+        *("--seeds", 3, "--processes", 1),
+    )
+    assert found["workload"]["seeds"] == [1, 2, 3]
+    theirs = figures(found, "random")["excessSpan.leaf"]
+    ours = figures(found, "closeby")["excessSpan.leaf"]
+    assert len(theirs["values"]) == 3
+    mean = sum(one - other for one, other in zip(theirs["values"], ours["values"], strict=True)) / 3
+    assert theirs["difference"] == pytest.approx(mean)
+    assert (theirs["differs"], theirs["better"]) == (True, False)
+    assert 0 < theirs["low"] < theirs["difference"] < theirs["high"]
+
+
+def test_the_table_says_what_differs(trace: Path) -> None:
+    configs = ("--config", "closeby", "--config", "single-level-required")
+    printed = closeby("compare", *configs, "--trace", trace, "-f", "-", stdin=CLUSTER).stdout
+    lines = printed.splitlines()
+    assert lines[0] == "2 jobs of jobs.csv on the cluster of the files: 6 nodes with 48 GPUs"
+    assert "Waiting" in lines and "Where jobs lay" in lines and "Use of the GPUs" in lines
+    row = next(index for index, line in enumerate(lines) if line.startswith("  single-level-required"))
+    assert lines[row].split()[1] == "45.0"
+    assert lines[row + 1].split()[0] == "+45.0"
+    assert "one run of each tells nothing of chance" in printed
+
+
+def test_files_are_called_by_their_name_and_by_their_path_where_that_is_the_same(tmp_path: Path) -> None:
+    paths = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "mine.yaml"
+        path.write_text("plugins:\n  - name: random\n")
+        paths.append(path)
+    found = report(
+        *("compare", "--config", paths[0], "--config", paths[1], "--config", "random"),
+        *("--workload", "gavel", "--jobs", 5, "--seeds", 1, "--cluster", "small", "--processes", 1),
+    )
+    assert found["policies"] == [str(paths[0]), str(paths[1]), "random"]
+
+
+def test_a_file_wins_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "random").write_text("plugins: [{name: nonsense}]")
+    monkeypatch.chdir(tmp_path)
+    result = closeby("compare", "--config", "closeby", "--config", "random", "--workload", "seren")
+    assert result.exit_code == 2
+    assert "nonsense" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--config", "closeby", "--workload", "seren"), "at least two configurations: give --config again"),
+        (
+            ("--config", "closeby", "--config", "closeby", "--workload", "seren"),
+            "--config closeby is given twice",
+        ),
+        (("--config", "closeby", "--config", "random"), "give either --workload"),
+        (
+            ("--config", "closeby", "--config", "random", "--workload", "seren", "--trace", "x.csv"),
+            "give either --workload",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--trace", "x.csv", "--seeds", "3"),
+            "--seeds belongs to --workload: a trace says what its jobs are",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--trace", "none.csv"),
+            "none.csv: can't be read: No such file or directory; check the path",
+        ),
+        (
+            ("--config", "closeby", "--config", "rendom", "--workload", "seren"),
+            "rendom: there is no such file, and no configuration of that name: closeby, random,",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--workload", "saren"),
+            "there is no workload 'saren'; there are seren, kalos,",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--workload", "microservices"),
+            "workload microservices asks for no GPUs",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--workload", "seren", "--cluster", "moon"),
+            "there is no cluster 'moon'; there are lingjun",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--workload", "seren", "--resource", "gold"),
+            "no node offers gold; name with --resource what jobs are to ask for",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--workload", "seren", "--required", "shelf"),
+            "topology fabric has no level shelf",
+        ),
+        (("--config", "closeby", "--config", "random", "--workload", "seren", "--load", "0"), "--load"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    result = closeby("compare", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""

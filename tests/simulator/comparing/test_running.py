@@ -1,0 +1,64 @@
+"""All policies get the same jobs, and the same comes out in however many processes."""
+
+import numpy as np
+
+from closeby.plugins.configurations import NAMED
+from closeby.simulator.comparing.running import Experiment, Load, Policy, run_all
+from closeby.simulator.replay.clusters import made_up
+from closeby.simulator.workloads.generating import Options
+from closeby.simulator.workloads.jobs import Jobs
+
+POLICIES = tuple(Policy(name=name, configuration=NAMED[name]) for name in ("closeby", "random"))
+
+
+def experiment(seeds: tuple[int, ...], standing: bool = True) -> Experiment:
+    """60 jobs of Seren on 64 hosts."""
+    load = Load(
+        workload="seren", jobs=60, load=0.85, capacity=512, options=Options(max_gpus=256, standing=standing)
+    )
+    return Experiment(policies=POLICIES, seeds=seeds, source=load, cluster=made_up("small"))
+
+
+def test_the_same_comes_out_in_one_process_and_in_two() -> None:
+    told: list[int] = []
+    one = run_all(experiment((1, 2)), processes=1, progress=told.append)
+    two = run_all(experiment((1, 2)), processes=2)
+    assert one == two
+    assert told == [1, 2, 3, 4]
+    assert [(result.policy, result.seed) for result in one] == [
+        ("closeby", 1),
+        ("random", 1),
+        ("closeby", 2),
+        ("random", 2),
+    ]
+
+
+def test_seeds_make_other_jobs_and_policies_get_the_same() -> None:
+    made = experiment((1, 2))
+    first, again, second = made.jobs_of(1), made.jobs_of(1), made.jobs_of(2)
+    assert (first.submitted == again.submitted).all() and (first.durations == again.durations).all()
+    assert len(first) != len(second) or (first.submitted != second.submitted).any()
+    assert len(first) > 60, "with those that already run"
+    assert len(experiment((1,), standing=False).jobs_of(1)) == 60
+
+
+def test_a_trace_is_run_once() -> None:
+    jobs = Jobs(
+        names=("a", "b"),
+        submitted=np.array([0.0, 10.0]),
+        durations=np.array([100.0, 50.0]),
+        pods=np.array([2, 1]),
+        gpus=np.array([8, 8]),
+        priorities=np.array([0, 0]),
+        kinds=("", ""),
+    )
+    found = run_all(
+        Experiment(policies=POLICIES, seeds=(None,), source=jobs, cluster=made_up("small")), processes=1
+    )
+    assert [(result.policy, result.seed, result.jobs, result.unstarted) for result in found] == [
+        ("closeby", None, 2, 0),
+        ("random", None, 2, 0),
+    ]
+    figures = [{figure.name: value for figure, value in result.figures} for result in found]
+    assert [one["makespan"] for one in figures] == [100.0, 100.0]
+    assert [one["excessSpan.leaf"] for one in figures] == [1.0, 2.0]
