@@ -8,7 +8,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.accelerators import is_gpu
+from closeby.cluster.resources import main_resources, offered
 from closeby.report.conditions import ConditionEntry, condition_entries
 from closeby.report.documents import API_VERSION, NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
@@ -17,9 +17,6 @@ from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import Uplinks
 
 Amounts = NDArray[np.int64]
-
-#: Resources of which every cluster has some, in the order in which they are shown.
-COMMON = ("cpu", "memory")
 
 
 class LevelEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -130,20 +127,13 @@ def topology_report(
     )
 
 
-def main_resources(cluster: Cluster) -> tuple[str, ...]:
-    """The GPUs if any node has some, else cpu and memory."""
-    offered = _offered(cluster)
-    gpus = tuple(name for name in offered if is_gpu(name))
-    return gpus or tuple(name for name in COMMON if name in offered)
-
-
 class _Columns:
     """Amounts and tenants per slot."""
 
     def __init__(self, run: Run) -> None:
         cluster = run.engine.cluster
         size = cluster.capacity
-        self.resources = _offered(cluster)
+        self.resources = offered(cluster)
         rows = [cluster.row_of[name] for name in self.resources]
         slots = np.arange(size)
         self.capacity = cluster.allocatable[rows][:, :size]
@@ -159,14 +149,6 @@ class _Columns:
         for pod, slot in cluster.placed_pods():
             gang = "" if pod.group is None else f"{pod.namespace}/{pod.group}"
             self.tenants.setdefault(slot, Counter())[gang] += 1
-
-
-def _offered(cluster: Cluster) -> tuple[str, ...]:
-    """Resources that some node offers, the common ones first; the number of pods is none."""
-    offered = [
-        name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()
-    ]
-    return tuple(sorted(offered, key=lambda name: (name not in COMMON, name)))
 
 
 def _chosen(tree: Tree, levels: Sequence[int] | None, level_name: str | None) -> tuple[int, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.cluster.resources import main_resources
 from closeby.objects.accelerators import is_gpu
 from closeby.objects.pods import Pod
 from closeby.quality.placements import Placements, level_names, placements
 from closeby.quality.spans import spans
 from closeby.report.pictures.moments import Moments
 from closeby.report.pictures.scene import Scene, Tenant, amount_text
-from closeby.report.topologies import main_resources
 from closeby.report.words import plural
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree

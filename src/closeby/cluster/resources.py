@@ -1,0 +1,24 @@
+"""The resources by which a cluster is told: what its nodes offer, and which of that matters most."""
+
+from typing import Final
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.accelerators import is_gpu
+
+#: Resources of which every cluster has some, in the order in which they are shown.
+COMMON: Final = ("cpu", "memory")
+
+
+def offered(cluster: Cluster) -> tuple[str, ...]:
+    """Resources that some node offers, the common ones first; the number of pods is none."""
+    found = [
+        name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()
+    ]
+    return tuple(sorted(found, key=lambda name: (name not in COMMON, name)))
+
+
+def main_resources(cluster: Cluster) -> tuple[str, ...]:
+    """The GPUs if any node has some, else cpu and memory."""
+    found = offered(cluster)
+    gpus = tuple(name for name in found if is_gpu(name))
+    return gpus or tuple(name for name in COMMON if name in found)
