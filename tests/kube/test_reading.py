@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -22,6 +24,7 @@ from tests.control_plane.nodes import joined, node
 from tests.kube.faulty_proxy import Cut, Refuse
 from tests.kube.live import direct, through_proxy, unique
 from tests.kube.live_world import RACK, ZONE, World, until
+from tests.measurements.watching import links
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -108,6 +111,37 @@ def test_a_cluster_and_its_objects_in_a_file_say_the_same(
             whole = live["topologies"][0]["domains"][0]
             assert whole["capacity"]["nvidia.com/gpu"] == 32
             assert whole["used"].get("nvidia.com/gpu", 0) == (17 if more else 0)
+
+    run(control_plane, namespace, tmp_path, look)
+
+
+def test_an_explanation_says_how_good_its_measurements_are(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Of a cluster they are taken as a scheduler takes them: what is too old, or not there, is done without."""
+    watcher, config = tmp_path / "watcher.json", tmp_path / "config.yaml"
+    arguments = {"watcherAddress": str(watcher), "maxAgeSeconds": 600}
+    entry = {"name": "CheckRiskNodeBandwidth", "arguments": arguments}
+    config.write_text(yaml.safe_dump({"plugins": [entry]}))
+
+    async def look(it: Cluster) -> None:
+        await it.world.create(it.world.pod("solo"))
+        host = sorted(one["metadata"]["name"] for one in (await it.world.api.get("/api/v1/nodes"))["items"])[
+            0
+        ]
+
+        async def told() -> tuple[str, ...]:
+            found = await it.live("explain", "pod/solo", "-n", namespace, "--config", str(config))
+            assert found["pods"][0]["phase"] == "Scheduled"
+            return tuple(one["message"] for one in found["conditions"])
+
+        (message,) = await told()
+        assert message == f"{watcher} can't be read: No such file or directory"
+        watcher.write_text(links(f"{host}: 1 1", time.time() - 100))
+        assert all(one.startswith("nodes are not measured") for one in await told())
+        watcher.write_text(links(f"{host}: 1 1", time.time() - 700))
+        (message,) = await told()
+        assert re.fullmatch(rf"what {watcher} knows was measured 70\d s ago", message)
 
     run(control_plane, namespace, tmp_path, look)
 
