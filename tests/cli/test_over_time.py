@@ -104,7 +104,7 @@ def test_the_table_says_what_ran_on_what(trace: Path) -> None:
     assert printed.startswith(f"{first}\nconfiguration closeby\n")
     assert "Ended 3 of 4 jobs in 5 min 10 s of virtual time; 1 too large for the cluster." in printed
     assert "✗ 1 job of 32 GPUs  d\n" in printed
-    assert "at most 16 GPUs asked for by 1 job that waits" in printed
+    assert "queue     " in printed
 
 
 def test_what_runs_already_stays_and_what_waits_is_left_aside(trace: Path) -> None:

@@ -102,9 +102,9 @@ def _use(report: SimulationReport) -> RenderableType:
         lines.append(_curve("in use", measures.window, samples.times, use))
         if most:
             queue = [queued / most for queued in samples.queued_gpus]
-            lines.append(_curve("asked for", measures.window, samples.times, queue))
+            lines.append(_curve("queue", measures.window, samples.times, queue))
             lines.append(
-                Text(f"{'':10}at most {plural(most, 'GPU')} asked for by {_deepest(samples)}", style="dim")
+                Text(f"{'':10}at its largest {_deepest(samples)} for {plural(most, 'GPU')}", style="dim")
             )
     return Group(*lines)
 
@@ -112,7 +112,7 @@ def _use(report: SimulationReport) -> RenderableType:
 def _deepest(samples: SamplesEntry) -> str:
     """Who waited when the most GPUs were asked for."""
     jobs = samples.queued_jobs[samples.queued_gpus.index(max(samples.queued_gpus))]
-    return f"{plural(jobs, 'job')} that {'waits' if jobs == 1 else 'wait'}"
+    return f"{plural(jobs, 'job')} that {'asks' if jobs == 1 else 'ask'}"
 
 
 def _curve(name: str, window: Window, times: Sequence[float], shares: Sequence[float]) -> Text:
