@@ -118,7 +118,7 @@ def test_a_cluster_and_its_objects_in_a_file_say_the_same(
 def test_an_explanation_says_how_good_its_measurements_are(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    """Of a cluster they are taken as a scheduler takes them: what is too old, or not there, is done without."""
+    """Of a cluster they are taken as a scheduler takes them: what is too old is done without."""
     watcher, config = tmp_path / "watcher.json", tmp_path / "config.yaml"
     arguments = {"watcherAddress": str(watcher), "maxAgeSeconds": 600}
     entry = {"name": "CheckRiskNodeBandwidth", "arguments": arguments}

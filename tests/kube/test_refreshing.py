@@ -13,7 +13,7 @@ from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
 from tests.plugins.asking import handle_of
 
-GOOD = Reading(values="figures")
+GOOD = Reading(values="figures", measured=time.time() + 3600)
 
 
 class Gauge(Measured):

@@ -28,14 +28,14 @@ def test_nobody_has_asked() -> None:
 
 def test_what_was_read_counts_until_it_is_too_old() -> None:
     time = Time()
-    good = reading()
+    good = reading(1000.0)
     assert time.at(0).take(good).reading is good
     assert time.at(4).take("it is gone").reading is good
     assert (time.known.state, time.known.age, time.known.now().trouble) == (State.STALE, 4.0, "it is gone")
     assert time.at(9.9).now().reading is good
     assert time.at(10).now().reading is None
     assert (time.known.state, time.known.age, time.known.now().trouble) == (State.GONE, None, "it is gone")
-    again = reading()
+    again = reading(1011.0)
     assert time.at(11).take(again).reading is again
     assert (time.known.state, time.known.failures, time.known.now().trouble) == (State.GOOD, 1, "")
 
@@ -68,9 +68,15 @@ def test_a_source_whose_own_measurements_are_old_is_not_believed() -> None:
 
 def test_an_answer_that_knows_of_nobody_takes_nothing_away() -> None:
     time = Time()
-    nothing, good = reading(empty=True), reading()
+    nothing, good = reading(1000.0, empty=True), reading(1001.0)
     assert time.at(0).take(nothing).reading is nothing
     time.at(1).take(good)
     now = time.at(2).take(nothing)
     assert (now.reading, now.trouble) == (good, "s knows of no host")
     assert time.at(12).take(nothing).reading is None
+
+
+def test_what_says_no_time_was_measured_when_it_was_read() -> None:
+    time = Time()
+    found = time.at(7).take(reading()).reading
+    assert found is not None and found.measured == 1007.0

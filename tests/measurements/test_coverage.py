@@ -30,9 +30,10 @@ class Line:
         for one in pods:
             self.cluster.place_pod(one, self.slot)
 
-    def covered(self, end: float | None) -> int:
+    def covered(self, end: float | None, at: float | None = None) -> int:
+        """What a measurement covers that ends then, or does not say when and was taken in at a time."""
         link = NodeBandwidth(average=0.0, measured=end)
-        self.coverage.take(BandwidthReadings("test", {"n": link}, window=100.0))
+        self.coverage.take(BandwidthReadings("test", {"n": link}, window=100.0), end if at is None else at)
         return self.coverage.of({self.slot: link})[self.slot]
 
 
@@ -84,6 +85,14 @@ def test_without_times_all_that_is_bound_is_covered() -> None:
     line = Line()
     line.place(pod("p", created=450.0), pod("q", request=0), pod("r", node=None))
     assert line.covered(None) == 1000
+
+
+def test_a_measurement_without_a_time_ends_when_it_is_taken_in() -> None:
+    line = Line()
+    line.place(pod("old", created=0.0))
+    assert line.covered(None, at=500.0) == 1000
+    line.place(pod("late", created=0.0))
+    assert [line.covered(None, at=at) for at in (530.0, 560.0, 630.0)] == [1000, 1300, 2000]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.floats(0, 500)), max_size=5), st.floats(0, 1000))

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from closeby.scheduling.measuring import Measurements, Reading, Source
 
 
@@ -77,8 +79,9 @@ class Known:
         return ""
 
     def _keep(self, answer: Reading) -> None:
-        self._reading = answer
         self._measured = self._clock() - self._age_of(answer)
+        # Who does not say when it was measured, means now.
+        self._reading = answer if answer.measured is not None else replace(answer, measured=self._epoch())
         self._trouble = ""
         self.state = State.GOOD
 

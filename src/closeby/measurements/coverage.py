@@ -21,17 +21,19 @@ class Coverage:
         self._cluster = cluster
         self._resource = resource
         self._window = 0.0
+        #: When the newest measurement was taken, for those that do not say it themselves.
+        self._at: float | None = None
         #: By uid, of pods that request something; None before the first measurement.
         self._since: dict[str, float | None] | None = None
 
-    def take(self, readings: BandwidthReadings) -> None:
-        """A new measurement, of all that is there now.
+    def take(self, readings: BandwidthReadings, at: float | None) -> None:
+        """A new measurement, of all that is there now; ``at`` is seconds since the epoch.
 
         Pods that are there at the first one came when they were made, at the earliest. Of those that came
         since it is only known that they were not there at the measurement before: they count as just come.
         """
-        before, at, since = self._since, readings.measured, dict[str, float | None]()
-        self._window = readings.window
+        before, since = self._since, dict[str, float | None]()
+        self._window, self._at = readings.window, at
         if self._requested():
             for pod, _ in self._cluster.placed_pods():
                 if pod.node_name is not None and self.request(pod):
@@ -63,6 +65,7 @@ class Coverage:
         if not request or pod.node_name is None:
             return 0
         since = (self._since or {}).get(pod.uid, pod.created)
+        end = self._at if end is None else end
         if since is None or end is None:
             return request
         there = end - since

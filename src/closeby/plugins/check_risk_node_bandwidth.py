@@ -124,8 +124,10 @@ class CheckRiskNodeBandwidth(Capacity, Measured):
         reading = measurements.reading
         if reading is before.reading:
             return False
-        values = None if reading is None else reading.values
-        self._links.take(values if isinstance(values, BandwidthReadings) else None)
+        if reading is None or not isinstance(reading.values, BandwidthReadings):
+            self._links.take(None)
+        else:
+            self._links.take(reading.values, reading.measured)
         return True
 
     @property
@@ -231,12 +233,12 @@ class _Links:
         self.limits()
         return len(self._measured)
 
-    def take(self, readings: BandwidthReadings | None) -> None:
-        """From now on these count; None: nothing was measured."""
+    def take(self, readings: BandwidthReadings | None, at: float | None = None) -> None:
+        """From now on these count, which were measured then; None: nothing was measured."""
         before, self._readings = self._readings, readings
         self._measured.clear()
         if readings is not None:
-            self._coverage.take(readings)
+            self._coverage.take(readings, at)
         if readings is None or before is None or readings.hosts.keys() != before.hosts.keys():
             self._hosts.clear()
         # All are read anew, so that what changed since needs not be looked at.
@@ -344,7 +346,7 @@ def _standing(source: Source, known: Measurements) -> Iterator[Condition]:
     """What is odd about how measurements come, and what is used instead of them."""
     told = [(sentence, "") for sentence in source.warnings]
     if known.reading is None:
-        told.append((known.trouble or "nothing was read yet", f"until then {source.fallback}"))
+        told.append((known.trouble or "nothing was read yet", f"without measurements {source.fallback}"))
     elif known.trouble:
         age = "of unknown age" if known.age is None else f"{known.age:.0f} s old"
         limit = f"from {source.max_age:g} s on {source.fallback}"
