@@ -1,54 +1,16 @@
 """The numbers that the live scheduler tells, driven by decisions of the real engine."""
 
-from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
-from closeby.objects.pods import Pod
-from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick
-from closeby.scheduling.outcomes import Bind, Report
-from tests.kube.scraping import Scrape, scrape
-from tests.worlds import GPU, World, gang, node, pods, spec, world
+from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved
+from tests.kube.metered import Metered, added
+from tests.worlds import GPU, gang, node, pods, spec, world
 
 TWO_RACKS = """
 zone-a rack-1 : a1=2 a2=2
 zone-a rack-2 : a3=4
 """
-
-
-class Metered:
-    """A world whose decisions are metered as the live scheduler's are; a batch takes half a second."""
-
-    def __init__(self, drawn: World) -> None:
-        self.now = 1000.0
-        self.meters = SchedulerMeters("mine", lambda: self.now)
-        self.meters.shows(drawn.engine)
-        self.engine = drawn.engine
-
-    def hear(self, *events: Event) -> list[str]:
-        """Takes events in and decides; returns the uids that are to be bound."""
-        self.engine.handle(*events)
-        self.meters.took_in(events)
-        decisions = self.engine.handle(Tick(self.now))
-        outcomes = [one.outcome for one in decisions if isinstance(one, Report)]
-        self.meters.decided(outcomes, 0.5)
-        return [one.pod.uid for one in decisions if isinstance(one, Bind)]
-
-    def bind(self, uids: Iterable[str], seconds: float = 0.25) -> None:
-        uids = list(uids)
-        for uid in uids:
-            self.meters.binding(uid)
-        self.now += seconds
-        for uid in uids:
-            self.meters.bound(uid)
-
-    def scrape(self) -> Scrape:
-        return scrape(self.meters)
-
-
-def added(members: Iterable[Pod]) -> list[Event]:
-    return [PodAdded(pod) for pod in members]
 
 
 def test_a_pod_from_its_arrival_to_its_node() -> None:

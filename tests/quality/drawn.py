@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.quality.columns import RunColumns
+from closeby.quality.model import Model, Tier
 from closeby.quality.placements import Placements, placements
 from tests.topology.drawing import Slots
 from tests.worlds import GPU, draw
@@ -17,6 +18,21 @@ block-1 rack-2 : c=8 d=8
 block-2 rack-3 : e=8
 block-2 rack-4 : f=8
 """
+
+
+def tier(latency: float, speed: float, oversubscription: float = 1.0) -> Tier:
+    return Tier(
+        latency_seconds=latency, bytes_per_second=speed, oversubscription=oversubscription, source="drawn"
+    )
+
+
+#: Inside a node 1 s a step and 800 B/s; a rack 2 s and 100 B/s a link; beyond 4 s and a quarter of 100 B/s.
+ROUND = Model(
+    tiers=(tier(1, 800), tier(2, 100), tier(4, 100, 4)),
+    message_bytes=1000,
+    communication_share=0.25,
+    communication_source="drawn",
+)
 
 
 class Drawn:

@@ -8,24 +8,9 @@ from closeby.quality.collectives import (
     slowdowns,
     tiers_climbed,
 )
-from closeby.quality.model import DEFAULT_MODEL, Model, Tier
+from closeby.quality.model import DEFAULT_MODEL
 from closeby.quality.spans import spans
-from tests.quality.drawn import FOUR_RACKS, Drawn
-
-
-def tier(latency: float, speed: float, oversubscription: float = 1.0) -> Tier:
-    return Tier(
-        latency_seconds=latency, bytes_per_second=speed, oversubscription=oversubscription, source="drawn"
-    )
-
-
-#: Inside a node 1 s a step and 800 B/s; a rack 2 s and 100 B/s a link; beyond 4 s and a quarter of 100 B/s.
-ROUND = Model(
-    tiers=(tier(1, 800), tier(2, 100), tier(4, 100, 4)),
-    message_bytes=1000,
-    communication_share=0.25,
-    communication_source="drawn",
-)
+from tests.quality.drawn import FOUR_RACKS, ROUND, Drawn
 
 
 def test_the_ring_formula() -> None:

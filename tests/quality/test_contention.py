@@ -5,8 +5,7 @@ from closeby.quality.collectives import tiers_climbed
 from closeby.quality.contention import Crew, alone_seconds, contended_seconds
 from closeby.quality.rings import rings
 from closeby.quality.spans import spans
-from tests.quality.drawn import FOUR_RACKS, Drawn
-from tests.quality.test_collectives import ROUND
+from tests.quality.drawn import FOUR_RACKS, ROUND, Drawn
 
 
 def seconds(

@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector
 
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.scheduler.ages import ages
+from closeby.kube.scheduler.gang_meters import GangMeters
+from closeby.kube.scheduler.use import Use
 from closeby.kube.scheduler.waits import GATED, Wait, pods_by_queue, pods_by_reason, sizes
 from closeby.measurements.ageing import Known
 from closeby.scheduling.engine import Engine
@@ -50,6 +52,7 @@ class SchedulerMeters(Meters):
         #: By uid.
         self.waits: dict[str, Wait] = {}
         self.engine: Engine | None = None
+        self.use: Use | None = None
         self.measured: Mapping[Measured, Known] = {}
         self.registry.register(_Standing(self))
         self._add_pods(profile)
@@ -114,6 +117,7 @@ class SchedulerMeters(Meters):
             _DOMAIN_BUCKETS,
             "level",
         )
+        self.gangs = GangMeters(self.registry)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
@@ -132,6 +136,7 @@ class SchedulerMeters(Meters):
                     self.waits[pod.uid] = Wait(now)
             elif isinstance(event, PodRemoved):
                 self._settled(event.uid)
+                self.gangs.gone(event.uid)
 
     def _settled(self, uid: str) -> None:
         """It has a node, or is gone; of one that is being bound the binding itself tells the end."""
@@ -171,6 +176,7 @@ class SchedulerMeters(Meters):
             self._gang_scheduled.inc()
             if outcome.place is not None:
                 self._spread(outcome.place)
+            self.gangs.decided(outcome, self.waits.get)
         elif gang and refused:
             self._gang_unschedulable.inc()
 
@@ -208,6 +214,7 @@ class SchedulerMeters(Meters):
             label = str(tries) if tries < _MANY else f"{_MANY}+"
             sli = self._slis[tries] = self._sli.labels(label)
         sli.observe(now - wait.arrived)
+        self.gangs.bound(uid, now)
 
     def not_bound(self, uid: str, *, final: bool = False) -> None:
         """It failed, or was given up; ``final``: the pod is not to be placed anew."""
@@ -220,12 +227,15 @@ class SchedulerMeters(Meters):
         wait.binding_since = None
         if final:
             del self.waits[uid]
+            self.gangs.gone(uid)
 
     # What is looked up when somebody asks
 
     def shows(self, engine: Engine) -> None:
         """Of this engine the caches and queues are told."""
         self.engine = engine
+        self.use = Use(engine)
+        self.gangs.shows(engine)
 
     def measures(self, measured: Mapping[Measured, Known]) -> None:
         """Of these plugins' measurements the age is told."""
@@ -240,8 +250,12 @@ class _Standing(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All gauges of pods and gangs."""
+        # This collector is the first, so that what it measures is told in the same answer.
+        self._meters.gangs.measure()
         waits, engine = self._meters.waits.values(), self._meters.engine
         yield pods_by_queue(waits, frozenset(() if engine is None else engine.resting))
         yield from pods_by_reason(waits, self._meters.profile)
         yield from sizes(waits, engine)
         yield from ages(self._meters.measured)
+        if self._meters.use is not None:
+            yield from self._meters.use.gauges()

@@ -1,0 +1,70 @@
+"""How much of the cluster is used, and how torn what is left of it is, as gauges for Prometheus."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client.core import Metric
+
+from closeby.cluster.columns import Cluster
+from closeby.cluster.resources import main_resources, offered
+from closeby.kube.metrics.meters import gauge
+from closeby.quality.fragmentation import largest_shares
+from closeby.quality.placements import level_names
+from closeby.scheduling.engine import Engine
+
+_RATIO: Final = "closeby_resource_utilisation_ratio"
+_LARGEST: Final = "closeby_largest_gang_ratio"
+
+
+class Use:
+    """Looks up the use of an engine's cluster; nodes that take no pods count as full."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._cursor = -1
+        self._usable: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+
+    def gauges(self) -> Iterator[Metric]:
+        """Utilisation by resource, and the largest gang by topology, level and main resource."""
+        cluster = self._engine.cluster
+        usable = self._nodes_in_use(cluster)
+        yield gauge(
+            _RATIO,
+            "What pods asked for over what nodes offer, by resource.",
+            ("resource",),
+            {(resource,): _utilisation(cluster, resource) for resource in offered(cluster)},
+        )
+        found: dict[tuple[str, ...], float] = {}
+        for name in self._engine.topologies.usable():
+            tree = self._engine.topologies.tree(name)
+            if tree is None or not tree.size:
+                continue
+            for resource in main_resources(cluster):
+                free = np.where(usable, cluster.free(cluster.row_of[resource], slice(None)), 0)
+                shares = largest_shares(tree, free).tolist()
+                for level, share in zip(level_names(tree), shares, strict=True):
+                    if not np.isnan(share):
+                        found[name, level, resource] = share
+        yield gauge(
+            _LARGEST,
+            "The most that is free in one domain of a level over all that is free: the largest gang of small "
+            "pods that can lie in one domain.",
+            ("topology", "level", "resource"),
+            found,
+        )
+
+    def _nodes_in_use(self, cluster: Cluster) -> NDArray[np.bool_]:
+        """Nodes that take pods; shape (slots,)."""
+        if self._cursor != cluster.node_changes.cursor:
+            self._cursor = cluster.node_changes.cursor
+            usable = (node is not None and node.ready and not node.unschedulable for node in cluster.nodes)
+            self._usable = np.zeros(len(cluster.alive), dtype=np.bool_)
+            self._usable[: cluster.capacity] = np.fromiter(usable, dtype=np.bool_, count=cluster.capacity)
+        return self._usable
+
+
+def _utilisation(cluster: Cluster, resource: str) -> float:
+    row = cluster.row_of[resource]
+    return float(cluster.requested[row].sum()) / float(cluster.allocatable[row].sum())
