@@ -437,8 +437,8 @@ def test_without_measurements_any_more_requests_count(watcher: Path) -> None:
     assert plugin.measured_nodes == 0
     (told,) = plugin.conditions()
     assert told.sentence() == (
-        "w can't be reached: Connection refused; without measurements nodes count as using what their pods request, "
-        "without swings"
+        "w can't be reached: Connection refused; without measurements nodes count as using what their pods "
+        "request, without swings"
     )
 
 

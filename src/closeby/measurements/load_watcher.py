@@ -17,6 +17,9 @@ from closeby.measurements.access import ANYBODY, Access, Client
 from closeby.measurements.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
 from closeby.measurements.fetching import TIMEOUT, address_of, is_url, read_file, refusal
 
+#: Seconds that the load-watcher looks back, where a document does not say it.
+WINDOW = 900.0
+
 #: Bits/s in one unit of a document.
 BITS = 8 / 100
 
@@ -101,7 +104,7 @@ def parse_watcher(content: bytes, source: str) -> BandwidthReadings | Unavailabl
         *problem(source, silent, "hosts have no metric of type Bandwidth", "they are left out"),
     )
     start, end = document.window.start, document.window.end or document.timestamp
-    window = max(0.0, end - start) if start else 0.0
+    window = max(0.0, end - start) if start else WINDOW
     return readings_of(source, samples, end or None, problems, window=window)
 
 
