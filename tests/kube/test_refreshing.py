@@ -123,7 +123,7 @@ def test_a_source_that_hangs_holds_nothing_up() -> None:
         async with at_work(Gauge(read, max_age=0.3), log) as work:
             await until(lambda: "no measurements" in log.messages)
             assert work.take()[-1].measurements.reading is None
-            assert log.lines[-1][2]["error"] == "there gave nothing for 0.3 s"
+            assert log.lines[-1][2]["error"] == "there gave nothing newer for 0.3 s"
 
     began = time.monotonic()
     asyncio.run(run())

@@ -43,7 +43,7 @@ def test_what_was_read_counts_until_it_is_too_old() -> None:
 def test_a_source_that_hangs_is_no_news() -> None:
     time = Time()
     time.at(0).take(reading())
-    assert time.at(10).now().trouble == "s gave nothing for 10 s"
+    assert time.at(10).now().trouble == "s gave nothing newer for 10 s"
     assert time.known.state is State.GONE
 
 
