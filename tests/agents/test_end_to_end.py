@@ -1,0 +1,212 @@
+"""From a network that slows down to the node that the next pod gets, with all that lies between.
+
+Agents on five nodes measure each other; a real Prometheus scrapes them; the NetworkTopology controller makes
+costs of that on a real API server; the scheduler puts the pod by NetworkMinCost where its caller is near.
+
+How the network is slowed down is in the name of each test: by the kernel (netem) where it can, else by the
+agents' own setting for trials, in namespaces, and over loopback where even those are not permitted.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from closeby.controllers.networks.controller import NetworkTopologyController, Timing
+from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.objects.configuration import Configuration, PluginEntry
+from tests.agents.networks import Ground, in_namespaces, on_loopback
+from tests.agents.programs import Agent, agent, peers_file
+from tests.agents.talking import TOKEN
+from tests.control_plane.api import Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import node
+from tests.controllers.at_work import GROUP, WORKLOAD, Site, site
+from tests.kube.live import eventually, unique
+from tests.measurements.real_prometheus import Prometheus, running
+
+P50 = "netperf_p50_latency_microseconds"
+REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+NODES = ("x-1", "y-1", "y-2", "z-1", "z-2")
+#: Milliseconds to the core and back: y is near x, z is far from both; then y gets farther than z is.
+FIRST = {"x": 2.0, "y": 2.0, "z": 10.0}
+LATER = {"x": 2.0, "y": 25.0, "z": 10.0}
+#: Seconds that a minute of ``freqUpdate`` takes. Latencies are medians over a minute (a real one), so twice
+#: the time between two refreshes is more than that, as with freqUpdate: 5 and timeRangeInMinutes: 10.
+REFRESH = 35.0
+NETWORK = """
+spec:
+  metricProvider: {type: Prometheus, address: "%s"}
+  topologyAlgorithm: Dijkstra
+  freqUpdate: 1
+  timeRangeInMinutes: 1
+"""
+APP = """
+spec:
+  numMembers: 3
+  Pods: [{name: P1, type: Pod, dependencies: [{name: P2, type: Pod}]}, {name: P2, type: Pod}]
+"""
+
+
+def ground(way: str, folder: Path) -> contextlib.AbstractContextManager[Ground]:
+    if way == "loopback":
+        return contextlib.nullcontext(on_loopback(folder, NODES))
+    return in_namespaces(folder, NODES, netem=way == "netem")
+
+
+@contextlib.contextmanager
+def agents(there: Ground, folder: Path) -> Iterator[dict[str, Agent]]:
+    """One on each node."""
+    peers = peers_file(folder / "peers.yaml", there.probes)
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for name in NODES:
+            host, port = there.probes[name]
+            found[name] = stack.enter_context(
+                agent(
+                    folder / f"{name}.log",
+                    *("--peers", peers, "--node-name", name, "--listen", f"{host}:{port}"),
+                    *("--round", 1, "--trips", 10, "--max-age", 20, *there.arguments(name)),
+                    metrics=there.metrics[name],
+                    inside=there.inside[name],
+                    environment={"CLOSEBY_AGENT_TOKEN": TOKEN},
+                )
+            )
+        for name, one in found.items():
+            # One in each other zone, and the neighbour if there is one.
+            one.until(lambda told: len({pair[0][0] for pair in told.all(P50)} | {"x"}) == 3, 30)
+            assert "Traceback" not in one.log, (name, one.log)
+        yield found
+
+
+def host(name: str) -> Object:
+    labels = {REGION: "eu", ZONE: name.partition("-")[0]}
+    return node(name, labels=labels, allocatable={"cpu": "4"})
+
+
+def pod(name: str, workload: str, scheduler: str, **more: Any) -> Object:
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3"}}}
+    return {
+        "metadata": {"name": name, "labels": {GROUP: "a1", WORKLOAD: workload}},
+        "spec": {"schedulerName": scheduler, "containers": [container], **more},
+    }
+
+
+def costs(status: Object) -> dict[tuple[str, str], int]:
+    """Between zones and between nodes."""
+    found = {}
+    for weights in status.get("weights", ()):
+        for one in weights.get("costList", ()):
+            found[one["origin"], one["destination"]] = one["cost"]
+        for area in weights.get("topologyList", ()):
+            for origin in area["originList"]:
+                for one in origin["costList"]:
+                    found[origin["origin"], one["destination"]] = one["networkCost"]
+    return found
+
+
+@contextlib.asynccontextmanager
+async def scheduling(it: Site, name: str, network: str) -> AsyncIterator[None]:
+    """closeby's scheduler at work on pods that name it."""
+    arguments = {"networkTopologyName": f"{it.namespace}/{network}"}
+    plugins = (PluginEntry(name="NetworkMinCost", weight=5, arguments=arguments),)
+    live = LiveScheduler(
+        it.transport,
+        Configuration(plugins=plugins),
+        Settings(scheduler_name=name, discover_every=0.5),
+        it.say,
+    )
+    stop = asyncio.Event()
+    work = asyncio.create_task(live.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        assert await work is None
+
+
+async def place_of(it: Site, name: str) -> str:
+    """Where a pod was put."""
+    found: list[str] = []
+
+    async def bound() -> bool:
+        one = await it.api.get(f"/api/v1/namespaces/{it.namespace}/pods/{name}")
+        found.append(one["spec"].get("nodeName", ""))
+        return bool(found[-1])
+
+    await eventually(bound)
+    return found[-1]
+
+
+async def story(
+    control_plane: ControlPlane, namespace: str, there: Ground, prometheus: Prometheus, fill: float
+) -> None:
+    """The caller's zone is full, so its callee goes to the nearest; then another one is nearest."""
+    scheduler, network = unique("closeby"), unique("net")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    timing = Timing(minute=REFRESH, retry=0.5, gathered=0.2)
+    began = time.monotonic()
+    async with site(control_plane, namespace, *map(host, NODES)) as it:
+        controller = NetworkTopologyController(it.writer, it.say, timing=timing)
+        async with it.running(controller), scheduling(it, scheduler, network):
+            await asyncio.sleep(2.0)
+            await it.create("networktopologies", network, NETWORK % prometheus.address)
+            await it.create("appgroups", "a1", APP)
+            first = costs(await it.until("networktopologies", network, wanted(near="y", far="z")))
+            assert 4_000 <= first["x", "y"] < 10_000, first
+            assert 12_000 <= first["x", "z"] < 22_000, first
+            assert first["x-1", "y-1"] < first["x-1", "z-2"]
+            await it.api.create(pods, pod("caller", "P1", scheduler, nodeSelector={ZONE: "x"}))
+            assert await place_of(it, "caller") == "x-1"
+            await it.api.create(pods, pod("near", "P2", scheduler))
+            assert (await place_of(it, "near")).startswith("y-")
+
+            # The range of the medians is full of what was: the worst case for what changes.
+            await asyncio.sleep(max(0.0, fill - (time.monotonic() - began)))
+            changed = time.monotonic()
+            there.far(LATER)
+            found = await it.until(
+                "networktopologies", network, wanted(near="z", far="y"), seconds=2 * REFRESH + 30
+            )
+            took = time.monotonic() - changed
+            assert costs(found)["x", "y"] >= 27_000, costs(found)
+            await it.drop_pod("near")
+            await it.api.create(pods, pod("next", "P2", scheduler))
+            assert (await place_of(it, "next")).startswith("z-")
+            assert took < 2 * REFRESH, took
+
+
+def wanted(near: str, far: str) -> Callable[[Object], bool]:
+    """Whether zone x is nearer to the one than to the other."""
+
+    def so(status: Object) -> bool:
+        known = costs(status)
+        return ("x", near) in known and ("x", far) in known and known["x", near] < known["x", far]
+
+    return so
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("way", "fill"),
+    [
+        pytest.param("netem", 60.0, id="delayed by netem in namespaces"),
+        pytest.param("namespaces", 60.0, id="delayed by the agents in namespaces"),
+        pytest.param("loopback", 0.0, id="delayed by the agents over loopback"),
+    ],
+)
+def test_the_next_pod_goes_where_the_network_is_near_now(
+    way: str, fill: float, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    with ground(way, tmp_path) as there:
+        there.far(FIRST)
+        directory = tmp_path / "prometheus"
+        directory.mkdir()
+        prometheus = Prometheus(directory, {one: {} for one in there.metrics.values()})
+        with agents(there, tmp_path), running(prometheus):
+            asyncio.run(story(control_plane, namespace, there, prometheus, fill))
