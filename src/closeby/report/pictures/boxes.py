@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 WIDTH = 1060.0
 #: Sizes of a node's bar, largest first; the first that keeps the map below ``HEIGHT`` is taken.
 BARS = (
+    (150.0, 20.0),
     (112.0, 18.0),
     (88.0, 15.0),
     (64.0, 12.0),

@@ -1,5 +1,6 @@
 """Charts as SVG and PNG, drawn without a browser."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,25 @@ from closeby.report.pictures.album import Picture
 
 #: The version of Vega-Lite that charts are written for, as vl-convert names it.
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+#: Where an SVG gives a name to something, or calls it by its name.
+_NAMED = re.compile(r'(\bid="|url\(#)((?:clip|gradient_?)\d+)("|\))')
 #: Pixels of a PNG for each pixel of its picture.
 SCALE = 2.0
 
 
 def to_svg(document: dict[str, Any]) -> str:
     """A chart as SVG."""
-    return vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE, allowed_base_urls=[])
+    drawn = vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE, allowed_base_urls=[])
+    # Its names for clips and gradients go on counting from picture to picture.
+    names = {
+        name: f"{name.rstrip('0123456789')}{number}" for number, name in enumerate(_names(drawn), start=1)
+    }
+    return _NAMED.sub(lambda found: f"{found[1]}{names[found[2]]}{found[3]}", drawn)
+
+
+def _names(svg: str) -> Iterable[str]:
+    """Names inside the picture, in the order in which they appear."""
+    return dict.fromkeys(found[2] for found in _NAMED.finditer(svg))
 
 
 def to_png(document: dict[str, Any]) -> bytes:

@@ -42,7 +42,7 @@ def heading_of_scheduling(report: SchedulingReport, nodes: int, policy: str) -> 
     if waiting:
         details.append(f"{plural(waiting, 'gang')} waiting")
     return Heading(
-        title=f"{placed:,} of {plural(len(report.pods), 'pod')} placed", details=", ".join(details)
+        title=f"{placed:,} of {plural(len(report.pods), 'pod')} on nodes", details=", ".join(details)
     )
 
 

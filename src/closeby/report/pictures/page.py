@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -94,8 +95,14 @@ def _page(heading: Heading, *body: str) -> str:
         title=escape(heading.title),
         subtitle=escape(heading.details),
         body="\n".join(body),
-        library=vl_convert.javascript_bundle(SNIPPET, VEGA_LITE).replace("</script", "<\\/script"),
+        library=_library(),
     )
+
+
+@cache
+def _library() -> str:
+    """The script that draws: Vega, Vega-Lite and Vega-Embed as one."""
+    return vl_convert.javascript_bundle(SNIPPET, VEGA_LITE).replace("</script", "<\\/script")
 
 
 def _section(title: str, *parts: str) -> str:

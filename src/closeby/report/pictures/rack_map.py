@@ -184,9 +184,11 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
 
 def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
     """What the colours mean, below the map."""
-    entries: list[tuple[Sequence[str], str]] = [
-        (GANGS[:3], "a gang: one colour each, as far as nine colours reach")
-    ]
+    gangs = sum(tenant.is_gang for tenant in scene.tenants)
+    text = "gangs, each in its own colour"
+    if gangs > len(GANGS):
+        text = f"gangs, neighbours in different ones of {len(GANGS)} colours"
+    entries: list[tuple[Sequence[str], str]] = [(GANGS[: min(gangs, 3)], text)] if gangs else []
     if not all(tenant.is_gang for tenant in scene.tenants):
         entries.append(((SINGLE,), "single pods"))
     entries.append(((FREE,), "free"))

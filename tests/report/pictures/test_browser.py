@@ -1,0 +1,253 @@
+"""The HTML report in a real browser without a network: it draws, the slider moves the map, all is there."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from closeby.report.pictures.colours import SINGLE, colours_of
+from closeby.report.pictures.headings import Heading
+from closeby.report.pictures.page import page_of_comparison, page_of_history, page_of_run
+from closeby.report.pictures.scene import scene_of
+from closeby.simulator.replay.history import History
+from tests.report.pictures.histories import story, who_holds
+from tests.report.pictures.test_files import some_run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None, reason="needs a Chromium and its chromedriver in the PATH"
+    ),
+]
+
+HEADING = Heading(title="a story on seven nodes", details="5 jobs")
+
+#: All marks of the map, with where their middle is on the canvas: [[datum, x, y], …].
+MARKS = """
+const view = (await window.closeby)[arguments[0]];
+await view.runAsync();
+const [left, top] = view.origin();
+const padding = view.padding();
+const found = [];
+const walk = (item, x, y) => {
+  for (const mark of item.items || []) {
+    for (const one of mark.items || []) {
+      if (mark.marktype === "group") walk(one, x + one.x, y + one.y);
+      else if (mark.marktype === "rect" && one.datum.job)
+        found.push([one.datum, x + one.x + one.width / 2, y + one.y + one.height / 2]);
+    }
+  }
+};
+walk({items: [view.scenegraph().root]}, left + padding.left, top + padding.top);
+return found;
+"""
+#: The colour of a pixel of the map's canvas, as #RRGGBB.
+PIXEL = """
+const canvas = document.querySelector("#" + arguments[0] + " canvas");
+const scale = canvas.width / canvas.getBoundingClientRect().width;
+const [r, g, b] = canvas.getContext("2d").getImageData(arguments[1] * scale, arguments[2] * scale, 1, 1).data;
+return "#" + [r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("").toUpperCase();
+"""
+#: What is said beside the pointer.
+TOOLTIP = "return (document.querySelector('#vg-tooltip-element.visible') || {}).innerText || '';"
+#: What text marks of a view say.
+TEXTS = """
+const view = (await window.closeby)[arguments[0]];
+await view.runAsync();
+const found = [];
+const walk = (item) => {
+  for (const mark of item.items || [])
+    for (const one of mark.items || [])
+      mark.marktype === "group" ? walk(one) : mark.marktype === "text" && found.push(String(one.text));
+};
+walk({items: [view.scenegraph().root]});
+return found;
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    """A Chromium that finds no host; what it asks for is recorded."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in (
+        "--no-sandbox",
+        "--headless=new",
+        "--disable-gpu",
+        "--window-size=1400,1600",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+def run(browser: webdriver.Chrome, script: str, *arguments: object) -> Any:
+    """What a script of the page returns, once it is done."""
+    return browser.execute_async_script(
+        f"const body = async function() {{ {script} }}, done = arguments[arguments.length - 1];"
+        "body.apply(null, arguments).then(done, (error) => done('failed: ' + error));",
+        *arguments,
+    )
+
+
+def logged(browser: webdriver.Chrome, kind: str) -> list[dict[str, Any]]:
+    """What the browser noted since it was last asked."""
+    found: list[dict[str, Any]] = browser.execute("getLog", {"type": kind})["value"]
+    return found
+
+
+def opened(browser: webdriver.Chrome, folder: Path, page: str) -> None:
+    """Open a page as a file and wait until all is drawn."""
+    file = folder / "report.html"
+    file.write_text(page, encoding="utf-8")
+    logged(browser, "browser")
+    logged(browser, "performance")
+    browser.get(file.as_uri())
+    assert isinstance(run(browser, "return (await window.closeby).length;"), int)
+
+
+def check_quiet(browser: webdriver.Chrome, folder: Path) -> None:
+    """No complaint in the console, and nothing asked for but the file itself."""
+    assert logged(browser, "browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in logged(browser, "performance")]
+    asked = {
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    }
+    elsewhere = {url for url in asked if not url.startswith(("data:", "blob:"))}
+    assert elsewhere == {(folder / "report.html").as_uri()}
+
+
+def move_to(browser: webdriver.Chrome, moment: float) -> None:
+    """Move the slider as a hand does that drags it."""
+    run(
+        browser,
+        """
+        const slider = document.querySelector("#moment input[type=range]");
+        slider.value = arguments[0];
+        slider.dispatchEvent(new Event("input", {bubbles: true}));
+        await (await window.closeby)[0].runAsync();
+        """,
+        moment,
+    )
+
+
+def drawn(browser: webdriver.Chrome, view: int = 0) -> dict[str, set[str]]:
+    """Jobs by the nodes that they are drawn on."""
+    found: dict[str, set[str]] = {}
+    for datum, _, _ in run(browser, MARKS, view):
+        found.setdefault(datum["node"], set()).add(datum["job"])
+    return found
+
+
+def expected(past: History, minutes: float) -> dict[str, set[str]]:
+    return {node: set(jobs) for node, jobs in who_holds(past, minutes * 60).items()}
+
+
+def test_the_slider_moves_the_map_to_what_the_history_says(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """Before, at and after every moment at which something changes, in any order."""
+    past = story()
+    opened(browser, tmp_path, page_of_history(past, HEADING, []))
+    assert drawn(browser) == expected(past, 10.0)
+    for minutes in (0.0, 9.95, 10.0, 19.95, 20.0, 40.0, 30.0, 29.95, 5.0):
+        move_to(browser, minutes)
+        assert drawn(browser) == expected(past, minutes)
+    check_quiet(browser, tmp_path)
+
+
+def test_what_is_seen_has_the_colour_of_its_gang(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    past = story()
+    scene = scene_of(past)
+    colours = dict(zip([tenant.name for tenant in scene.tenants], colours_of(scene), strict=True))
+    opened(browser, tmp_path, page_of_history(past, HEADING, []))
+    for minutes in (0.0, 10.0, 20.0):
+        move_to(browser, minutes)
+        marks = run(browser, MARKS, 0)
+        assert marks
+        for datum, x, y in marks:
+            assert browser.execute_script(PIXEL, "over-time", x, y) == colours[datum["job"]].upper()
+
+
+def test_a_node_changes_its_colour_and_is_white_when_it_is_free(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """n3 belongs to wide until minute 20 and to nobody afterwards."""
+    opened(browser, tmp_path, page_of_history(story(), HEADING, []))
+    (at,) = [(x, y) for datum, x, y in run(browser, MARKS, 0) if datum["node"] == "n3"]
+    assert browser.execute_script(PIXEL, "over-time", *at) not in ("#FFFFFF", SINGLE)
+    move_to(browser, 20.0)
+    assert browser.execute_script(PIXEL, "over-time", *at) == "#FFFFFF"
+    move_to(browser, 19.95)
+    assert browser.execute_script(PIXEL, "over-time", *at) not in ("#FFFFFF", SINGLE)
+
+
+def test_the_slider_answers_to_keys_and_the_words_follow(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    opened(browser, tmp_path, page_of_history(story(), HEADING, []))
+    slider = browser.find_element(By.CSS_SELECTOR, "#moment input[type=range]")
+    texts = run(browser, TEXTS, 0)
+    assert "At 10 min: 15 of 28 GPUs busy, 1 job waiting for 8 GPUs" in texts
+    assert "wide: 3 pods × 4 GPUs in 2 leaves" in texts
+    slider.send_keys(Keys.END)
+    texts = run(browser, TEXTS, 0)
+    assert "At 40 min: 8 of 28 GPUs busy, 1 job waiting for 36 GPUs" in texts
+    assert "later: 2 pods × 4 GPUs in 1 leaf" in texts
+    assert not [text for text in texts if text.startswith("wide")]
+
+
+def test_a_gang_tells_about_itself_below_the_pointer(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    opened(browser, tmp_path, page_of_history(story(), HEADING, []))
+    canvas = browser.find_element(By.CSS_SELECTOR, "#over-time canvas")
+    (at,) = [(x, y) for datum, x, y in run(browser, MARKS, 0) if datum["node"] == "n3"]
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+    size = canvas.size
+    pointer = ActionChains(browser)
+    pointer.move_to_element_with_offset(
+        canvas, round(at[0] - size["width"] / 2), round(at[1] - size["height"] / 2)
+    ).perform()
+    tooltip = ""
+    for _ in range(50):
+        tooltip = browser.execute_script(TOOLTIP)
+        if tooltip:
+            break
+        time.sleep(0.1)
+    for said in ("wide", "3 pods × 4 GPUs", "0 s", "1 zone, 2 leaves, 3 nodes", "n3"):
+        assert said in tooltip
+
+
+def test_distributions_are_drawn_as_svg(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    opened(browser, tmp_path, page_of_history(story(), HEADING, []))
+    for name in ("delay", "span"):
+        lines = browser.find_elements(By.CSS_SELECTOR, f"#{name} svg .mark-line path")
+        assert lines
+        assert browser.find_elements(By.CSS_SELECTOR, f"#{name} svg .role-legend")
+
+
+def test_a_state_is_drawn(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    opened(browser, tmp_path, page_of_run(some_run(), HEADING, []))
+    jobs = {job for jobs in drawn(browser).values() for job in jobs}
+    assert jobs == {"default/train", "default/solo-0"}
+    check_quiet(browser, tmp_path)
+
+
+def test_policies_side_by_side_are_drawn(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    both = {name: [story(name)] for name in ("ours", "theirs")}
+    opened(browser, tmp_path, page_of_comparison(both, HEADING, []))
+    assert {"ours", "theirs", "2-8 GPUs"} <= set(run(browser, TEXTS, 0))
+    check_quiet(browser, tmp_path)
