@@ -47,6 +47,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
         "nodes": 3,
         "gpus": 24,
         "heldGpus": 0,
+        "cores": 96.0,
         "topology": "fabric",
         "levels": [
             {"name": "zone", "domains": 1},
@@ -146,6 +147,23 @@ def test_a_written_trace_gives_the_same_run(tmp_path: Path) -> None:
     read = report("simulate", "--trace", path, "--cluster", "small")
     for part in ("summary", "measures", "samples"):
         assert made[part] == read[part]
+
+
+def test_applications_run_over_time() -> None:
+    found = report("simulate", "--workload", "microservices", "--jobs", 12, "--full")
+    assert (found["cluster"]["name"], found["cluster"]["gpus"], found["cluster"]["cores"]) == (
+        "zones",
+        0,
+        3840,
+    )
+    assert found["summary"]["ended"] == found["applications"]["placed"] == 12
+    assert found["applications"]["pairs"] > 100
+    assert found["applications"]["costPerPair"] < 1
+    assert found["measures"]["utilisation"] is None
+    assert all(job["gpus"] == 0 and job["nodes"] for job in found["jobs"])
+    printed = closeby("simulate", "--workload", "microservices", "--jobs", 12).stdout
+    assert "120 nodes with 3,840 cores in 6 zones, 2 regions" in printed
+    assert "12 applications with" in printed
 
 
 def test_samples_are_thinned_unless_all_are_asked_for() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from closeby.cli.simulate import command
 from closeby.report.simulation_report import (
+    ApplicationsEntry,
     ClusterEntry,
     JobEntry,
     PolicyEntry,
@@ -64,6 +65,7 @@ def test_the_clusters_are_all_there() -> None:
         ("cluster", ClusterEntry),
         ("policy", PolicyEntry),
         ("summary", SummaryEntry),
+        ("applications", ApplicationsEntry),
         ("refusals[]", RefusalEntry),
         ("samples", SamplesEntry),
         ("jobs[]", JobEntry),

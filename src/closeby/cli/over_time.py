@@ -8,6 +8,8 @@ import click
 from closeby.cli.options import Command
 
 DEFAULT_CLUSTER = "lingjun"
+#: Where applications run, which need no GPUs.
+APPLICATIONS_CLUSTER = "zones"
 JOBS = 1_000
 LOAD = 0.85
 SEED = 1
@@ -73,7 +75,8 @@ def runs_over_time(command: Command) -> Command:
         click.option(
             "--cluster",
             metavar="NAME",
-            help=f"The made-up cluster to run on, if -f gives no nodes.  [default: {DEFAULT_CLUSTER}]",
+            help="The made-up cluster to run on, if -f gives no nodes: lingjun, small, superpod, zones or "
+            f"racks.  [default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
         ),
         click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]"),
         click.option(

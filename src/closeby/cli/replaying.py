@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from closeby.cli.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
 from closeby.cli.options import Sources
-from closeby.cli.over_time import DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
+from closeby.cli.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.report.words import plural
 from closeby.simulator.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up, room_of
@@ -52,10 +52,11 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     configuration = NAMED[CLOSEBY] if chosen is None else read_configuration_file(chosen)
     cluster = given_cluster(sources, over_time)
     with usable_configuration():
-        room = room_of(engine_of(cluster, configuration), cluster.resource)
-    if not room.total.any():
+        engine = engine_of(cluster, configuration)
+    room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
+    if not room.total.any() and not _of_applications(over_time):
         raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
-    jobs, notices = _jobs(over_time, int(room.free.sum()))
+    jobs, notices = _jobs(over_time, cores if _of_applications(over_time) else int(room.free.sum()))
     if over_time.write_trace is not None:
         _write(over_time.write_trace, jobs)
     settings = Settings(
@@ -80,6 +81,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         load=None if over_time.workload is None else _or(over_time.load, LOAD),
         cluster=cluster.name,
         held_gpus=int((room.total - room.free).sum()),
+        cores=cores,
         required=over_time.required,
         preferred=over_time.preferred,
         notices=notices,
@@ -104,7 +106,8 @@ def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
     """
     resource = over_time.resource or GPU
     if not sources.paths:
-        name = over_time.cluster or DEFAULT_CLUSTER
+        usual = APPLICATIONS_CLUSTER if _of_applications(over_time) else DEFAULT_CLUSTER
+        name = over_time.cluster or usual
         if name not in SHAPES:
             known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
             raise Unusable(f"there is no cluster {name!r}; there are {known}")
@@ -117,18 +120,20 @@ def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
     return cluster_of(manifests, "the cluster of the files", resource)
 
 
-def _jobs(over_time: OverTime, capacity: int) -> tuple[Jobs, tuple[str, ...]]:
+def _of_applications(over_time: OverTime) -> bool:
+    """Whether the load is one of cores."""
+    known = WORKLOADS.get(over_time.workload or "")
+    return known is not None and known.resource == CPU
+
+
+def _jobs(over_time: OverTime, capacity: float) -> tuple[Jobs, tuple[str, ...]]:
     if over_time.trace is not None:
         return read_jobs(over_time.trace)
-    name = over_time.workload or ""
-    known = WORKLOADS.get(name)
-    if known is not None and known.resource == CPU:
-        raise Unusable(f"workload {name} asks for no GPUs, and jobs without any are not run over time yet")
     if not capacity:
-        raise Unusable("other pods hold all GPUs of the cluster, so that there is no load to make")
+        raise Unusable("other pods hold all of the cluster, so that there is no load to make")
     try:
         jobs = generate(
-            name,
+            over_time.workload or "",
             jobs=_or(over_time.jobs, JOBS),
             load=_or(over_time.load, LOAD),
             capacity=capacity,

@@ -33,12 +33,13 @@ class LevelEntry(Struct, frozen=True):
 
 
 class ClusterEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What it was run on. ``gpus`` are those that jobs may use, ``held_gpus`` those of pods that stay."""
+    """What it was run on. ``gpus`` and ``cores`` are what jobs may use; other pods hold ``held_gpus``."""
 
     name: str
     nodes: int
     gpus: int
     held_gpus: int
+    cores: float
     topology: str | None
     levels: tuple[LevelEntry, ...]
 
@@ -63,6 +64,18 @@ class SummaryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     impossible: int
     #: Submitted after the run was stopped.
     to_come: int
+
+
+class ApplicationsEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How close applications lay when all their pods were placed. Shares are of pairs that talk."""
+
+    placed: int
+    pairs: int
+    #: Null where nobody knows what talk costs.
+    cost_per_pair: float | None
+    same_node: float | None
+    same_zone: float | None
+    same_region: float | None
 
 
 class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -111,6 +124,8 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
     policy: PolicyEntry
     summary: SummaryEntry
     measures: Measures
+    #: Only there when the workload has applications.
+    applications: ApplicationsEntry | UnsetType = UNSET
     refusals: tuple[RefusalEntry, ...]
     samples: SamplesEntry
     #: Only there when it was asked for.
@@ -131,6 +146,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     load: float | None = None
     cluster: str
     held_gpus: int = 0
+    cores: float = 0.0
     required: str | None = None
     preferred: str | None = None
     notices: tuple[str, ...] = ()
@@ -151,12 +167,14 @@ def simulation_report(
             nodes=tree.size,
             gpus=int(history.node_gpus.sum()),
             held_gpus=asked.held_gpus,
+            cores=asked.cores,
             topology=tree.name or None,
             levels=tuple(LevelEntry(name, tree.count(level)) for level, name in enumerate(names)),
         ),
         policy=PolicyEntry(name=history.policy, required=asked.required, preferred=asked.preferred),
         summary=_summary(history),
         measures=measures,
+        applications=_applications(history) if history.jobs.graphs else UNSET,
         refusals=_refusals(history),
         samples=_samples(history, full),
         jobs=tuple(_jobs(history, names)) if full else UNSET,
@@ -177,6 +195,27 @@ def _summary(history: History) -> SummaryEntry:
         waiting=int((~started & ~impossible & ~to_come).sum()),
         impossible=int(impossible.sum()),
         to_come=int(to_come.sum()),
+    )
+
+
+def _applications(history: History) -> ApplicationsEntry:
+    talk = list(history.talk.values())
+    pairs = sum(one.pairs for one in talk)
+    costs = [one.cost for one in talk if one.cost is not None]
+
+    def share(shares: list[float | None]) -> float | None:
+        pairs_sharing = (
+            one.pairs * value for one, value in zip(talk, shares, strict=True) if value is not None
+        )
+        return sum(pairs_sharing) / pairs if pairs else None
+
+    return ApplicationsEntry(
+        placed=len(talk),
+        pairs=pairs,
+        cost_per_pair=sum(costs) / pairs if pairs and len(costs) == len(talk) else None,
+        same_node=share([one.same_node for one in talk]),
+        same_zone=share([one.same_zone for one in talk]),
+        same_region=share([one.same_region for one in talk]),
     )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from closeby.quality.summary import Measures
 from closeby.quality.utilisation import Window
 from closeby.report.layout import plain_table, section
-from closeby.report.simulation_report import RefusalEntry, SamplesEntry, SimulationReport
+from closeby.report.simulation_report import ApplicationsEntry, RefusalEntry, SamplesEntry, SimulationReport
 from closeby.report.words import plural, time_text
 
 #: Reasons that a table lists.
@@ -25,9 +25,12 @@ def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
     """All sections that have something to say."""
     yield _what_ran(report)
     yield _what_came_of_it(report)
-    yield section("Waiting, by size of job", _delays(report.measures))
-    yield section("Use of the GPUs", _use(report))
-    if any(level.span is not None for level in report.measures.levels):
+    yield section("Waiting, by size of job", _delays(report))
+    if report.cluster.gpus:
+        yield section("Use of the GPUs", _use(report))
+    if isinstance(report.applications, ApplicationsEntry):
+        yield section("How close applications lay", _applications(report.applications))
+    elif any(level.span is not None for level in report.measures.levels):
         yield section("Where jobs lay", _places(report.measures))
     if report.refusals:
         yield section("Never started", Group(*_never(report.refusals)))
@@ -37,10 +40,11 @@ def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
 
 def _what_ran(report: SimulationReport) -> Text:
     workload, cluster, policy = report.workload, report.cluster, report.policy
+    room = plural(cluster.gpus, "GPU") if cluster.gpus else f"{cluster.cores:,.0f} cores"
     text = Text.assemble(
         f"{plural(workload.jobs, 'job')} of ",
         (workload.name, "bold"),
-        f" on {cluster.name}: {plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}",
+        f" on {cluster.name}: {plural(cluster.nodes, 'node')} with {room}",
     )
     above = [plural(level.domains, level.name) for level in reversed(cluster.levels[:-1])]
     if above:
@@ -78,9 +82,16 @@ def _what_came_of_it(report: SimulationReport) -> Text:
     return text.append(f"; {', '.join(told)}." if told else ".")
 
 
-def _delays(measures: Measures) -> Table:
+def _delays(report: SimulationReport) -> Table:
+    measures = report.measures
     times = ("mean", "p50", "p95", "p99")
-    table = plain_table("GPUs", "jobs", "not started", *times, right=("jobs", "not started", *times))
+    table = plain_table(
+        "GPUs" if report.cluster.gpus else "pods",
+        "jobs",
+        "not started",
+        *times,
+        right=("jobs", "not started", *times),
+    )
     for delay in measures.delays:
         if delay.jobs:
             values = (time_text(time or 0.0) for time in (delay.mean, delay.p50, delay.p95, delay.p99))
@@ -96,7 +107,7 @@ def _use(report: SimulationReport) -> RenderableType:
             f"over the {time_text(measures.window.length)} in which jobs came or waited"
         )
     ]
-    if measures.window.length > 0 and report.cluster.gpus:
+    if measures.window.length > 0:
         use = [busy / report.cluster.gpus for busy in samples.busy_gpus]
         most = max(samples.queued_gpus)
         lines.append(_curve("in use", measures.window, samples.times, use))
@@ -158,6 +169,21 @@ def _modelled(measures: Measures) -> Iterator[RenderableType]:
         f"{measures.contended_all_reduce * 1000:,.1f} ms among the flows that were there; jobs take "
         f"{measures.job_slowdown or 1.0:.3f} times as long as on ideal places, weighted by GPU-time. "
         "The constants are under measures.model of -o json."
+    )
+
+
+def _applications(found: ApplicationsEntry) -> RenderableType:
+    """Over the pairs of pods that talk."""
+    shares = (
+        ("node", found.same_node),
+        ("zone", found.same_zone),
+        ("region", found.same_region),
+    )
+    told = [f"{value:.0%} in one {name}" for name, value in shares if value is not None]
+    cost = "unknown" if found.cost_per_pair is None else f"{found.cost_per_pair:.2f} on average"
+    return Text(
+        f"{plural(found.placed, 'application')} with {plural(found.pairs, 'pair')} of pods that talk: "
+        f"{', '.join((*told, f'cost {cost}'))}"
     )
 
 

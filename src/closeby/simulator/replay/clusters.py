@@ -6,11 +6,22 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.manifests import Manifests
+from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
+from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, NodeAdded, PodAdded, PriorityClassChanged, TopologyChanged
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    Event,
+    NetworkTopologyChanged,
+    NodeAdded,
+    PodAdded,
+    PriorityClassChanged,
+    TopologyChanged,
+)
 from closeby.simulator.expansion import expand
 from closeby.simulator.synthetic import (
     GPU,
@@ -22,6 +33,7 @@ from closeby.simulator.synthetic import (
     gpu_hosts,
 )
 from closeby.topology.natural import natural_key
+from closeby.topology.network_costs import REGION, ZONE
 from closeby.topology.network_labels import read_network_labels
 from closeby.topology.tree import Tree
 
@@ -114,6 +126,8 @@ def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenClu
     others += [
         PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)
     ]
+    others += [NetworkTopologyChanged(one) for one in sorted(manifests.network_topologies, key=_by_key)]
+    others += [AppGroupChanged(one) for one in sorted(manifests.app_groups, key=_by_key)]
     others += [PodAdded(pod) for pod in held]
     return GivenCluster(
         name=name,
@@ -130,6 +144,8 @@ class Shape(Struct, frozen=True):
     hosts: Callable[[], tuple[Node, ...]]
     #: For lists and help.
     summary: str
+    #: Topologies and costs.
+    others: tuple[Event, ...] = (TopologyChanged(fabric_topology()),)
 
 
 def _lingjun() -> tuple[Node, ...]:
@@ -152,11 +168,48 @@ def _even(pods: int, leaves: int, hosts: int) -> Iterator[Node]:
         )
 
 
-#: Made-up clusters by name; hosts have 8 GPUs each.
+def _in_zones() -> Iterator[Node]:
+    """Two regions of three zones of 20 nodes, without GPUs."""
+    for number in range(120):
+        zone = number // 20
+        name = f"node-{number + 1:03}"
+        yield Node(
+            name=name,
+            labels={REGION: f"region-{zone // 3 + 1}", ZONE: f"zone-{zone + 1}", HOSTNAME: name},
+            allocatable={"cpu": 32_000, "memory": 1 << 37, "pods": 110},
+        )
+
+
+def _zone_costs() -> tuple[Event, ...]:
+    """Zones of a region cost 5 to talk to, regions 20; nodes of one zone cost 1 (NetworkMinCost's rule)."""
+    zones = tuple(
+        LinkCost(origin=f"zone-{one}", destination=f"zone-{other}", cost=5)
+        for first in (1, 4)
+        for one in range(first, first + 3)
+        for other in range(first, first + 3)
+        if one != other
+    )
+    regions = tuple(
+        LinkCost(origin=f"region-{one}", destination=f"region-{3 - one}", cost=20) for one in (1, 2)
+    )
+    costs = WeightSet(name="UserDefined", zone_costs=zones, region_costs=regions)
+    levels = tuple(TopologyLevel(label) for label in (REGION, ZONE, HOSTNAME))
+    return (
+        TopologyChanged(Topology(name="places", levels=levels, source="made up")),
+        NetworkTopologyChanged(NetworkTopology(namespace="default", name="places", weight_sets=(costs,))),
+    )
+
+
+#: Made-up clusters by name; hosts have 8 GPUs each, but for those of ``zones``.
 SHAPES: Mapping[str, Shape] = {
     "lingjun": Shape(_lingjun, "847 hosts in 119 uneven leaves, 3 pods (Alibaba's Lingjun, 2023)"),
     "small": Shape(lambda: tuple(_even(2, 4, 8)), "64 hosts in 8 leaves of 8, 2 pods"),
     "superpod": Shape(lambda: tuple(_even(1, 4, 32)), "128 hosts in 4 leaves of 32, 1 pod"),
+    "zones": Shape(
+        lambda: tuple(_in_zones()),
+        "120 nodes of 32 cores without GPUs in 6 zones, 2 regions, with costs between them",
+        _zone_costs(),
+    ),
     "racks": Shape(lambda: tuple(_even(5, 10, 100)), "5,000 hosts in 50 racks of 100, 5 pods"),
 }
 
@@ -170,9 +223,13 @@ def made_up(name: str, resource: str = GPU) -> GivenCluster:
     return GivenCluster(
         name=name,
         nodes=SHAPES[name].hosts(),
-        others=(TopologyChanged(fabric_topology()),),
+        others=SHAPES[name].others,
         resource=resource,
     )
+
+
+def _by_key(entry: AppGroup | NetworkTopology) -> str:
+    return entry.key
 
 
 def _by_name(pod: Pod) -> tuple[object, ...]:

@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
-import numpy as np
 from msgspec import Struct
 
 from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, Tick
-from closeby.scheduling.outcomes import Assignment, Report
+from closeby.scheduling.outcomes import Assignment, ItemKind, Outcome, Report
 from closeby.simulator.replay.agenda import Agenda
-from closeby.simulator.replay.clusters import GivenCluster, Room, judged_in, room_of, usual_needs
-from closeby.simulator.replay.history import Counts, History
+from closeby.simulator.replay.applications import talk_of
+from closeby.simulator.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
+from closeby.simulator.replay.history import History
+from closeby.simulator.replay.limits import too_large, too_many_cores
 from closeby.simulator.replay.recording import Recorder
 from closeby.simulator.replay.submitting import Submitter, Wishes
+from closeby.simulator.workloads.generating import CPU
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.topology.tree import Tree
 
@@ -89,7 +91,7 @@ class _Replay:
         self._engine = engine
         self._tree = _tree(engine, settings.wishes)
         self._room = room_of(engine, cluster.resource)
-        if not self._room.total.any():
+        if jobs.gpus.any() and not self._room.total.any():
             raise UnrunnableError(
                 f"no node offers {cluster.resource}; name what jobs ask for with --resource"
             )
@@ -100,6 +102,9 @@ class _Replay:
         self._durations: list[float] = jobs.durations.tolist()
         self._pods: list[int] = jobs.pods.tolist()
         self._too_large = too_large(jobs, self._room, self._tree, settings.wishes.required)
+        self._too_large.update(too_many_cores(jobs, room_of(engine, CPU)))
+        #: Applications of which some pods are placed: slot of each by its index.
+        self._partly: dict[int, dict[int, int]] = {}
         self._done = 0
 
     def run(self, progress: Progress | None, after_each: Callable[[Engine], None] | None) -> History:
@@ -150,50 +155,37 @@ class _Replay:
                 job = number_of[outcome.key]
                 if outcome.refused:
                     recorder.refusals[job] = outcome.message or ""
+                elif outcome.kind is ItemKind.APPLICATION:
+                    self._deployed(job, outcome, now)
                 elif outcome.assigned:
-                    recorder.starts(job, now, self._slots(outcome.assigned))
-                    agenda.starts(job, now + self._durations[job])
+                    self._start(job, self._slots(outcome.assigned), now)
         recorder.sample(now)
+
+    def _start(self, job: int, slots: list[int], now: float) -> None:
+        self._recorder.starts(job, now, slots)
+        self._agenda.starts(job, now + self._durations[job])
+
+    def _deployed(self, job: int, outcome: Outcome, now: float) -> None:
+        """Some pods of an application were placed, or none; it starts when all are."""
+        held = self._partly.setdefault(job, {})
+        cluster = self._engine.cluster
+        for one in outcome.assigned:
+            held[one.pod.index or 0] = cluster.slot(one.node) or 0
+        if len(held) < self._pods[job]:
+            self._recorder.refusals[job] = next((left.message for left in outcome.leftover), "")
+            return
+        slots = [held[index] for index in sorted(self._partly.pop(job))]
+        self._start(job, slots, now)
+        graph = self._jobs.graphs[job]
+        talk = None if graph is None else talk_of(self._engine, outcome.key, graph, slots)
+        if talk is not None:
+            self._recorder.talk[job] = talk
 
     def _slots(self, assigned: tuple[Assignment, ...]) -> list[int]:
         slot_of = self._engine.cluster.slot
         if len(assigned) > 1:
             assigned = tuple(sorted(assigned, key=_rank))
-        slots = [slot_of(one.node) for one in assigned]
-        return [slot for slot in slots if slot is not None]
-
-
-def too_large(jobs: Jobs, room: Room, tree: Tree, required: str | None) -> dict[int, str]:
-    """Jobs that the cluster could not hold if no other job ran, with the reason; told by GPUs alone."""
-    level = None if required is None else tree.level_named(required)
-    found: dict[int, str] = {}
-    for gpus in np.unique(jobs.gpus).tolist():
-        if gpus == 0:
-            continue
-        asks_so = jobs.gpus == gpus
-        in_all = _most_pods(gpus, room.free, tree, None)
-        for job in np.flatnonzero(asks_so & (jobs.pods > in_all)).tolist():
-            found[job] = f"all nodes together take {_pods(in_all, gpus)} when no other job runs"
-        if level is not None:
-            in_one = _most_pods(gpus, room.free, tree, level)
-            for job in np.flatnonzero(asks_so & (jobs.pods > max(in_one, 1))).tolist():
-                message = f"no {tree.level_names[level]} takes more than {_pods(in_one, gpus)}"
-                found.setdefault(job, f"{message} when no other job runs")
-    return found
-
-
-def _pods(count: int, gpus: int) -> str:
-    return f"{count:,} pod{'' if count == 1 else 's'} of {gpus} GPU{'' if gpus == 1 else 's'}"
-
-
-def _most_pods(gpus: int, free: Counts, tree: Tree, level: int | None) -> int:
-    """The most pods of so many GPUs that one domain of the level holds (the whole cluster without one)."""
-    holds: Counts = (free // gpus)[tree.slot_at]
-    if level is None:
-        return int(holds.sum())
-    if level < tree.node_level:
-        holds = np.add.reduceat(holds, tree.bounds[level][:-1])
-    return int(holds[tree.labelled[level]].max(initial=0))
+        return [slot_of(one.node) or 0 for one in assigned]
 
 
 def _tree(engine: Engine, wishes: Wishes) -> Tree:

@@ -4,6 +4,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.quality.talk import TalkMeasures
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.topology.tree import Tree
 
@@ -53,6 +54,8 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     refusals: dict[int, str]
     #: Jobs that are too large for the cluster even when no other job runs: refused at once, never queued.
     impossible: tuple[int, ...] = ()
+    #: How close the pods of each application lay when all were placed, by index.
+    talk: dict[int, TalkMeasures] = {}
 
     def slots_of(self, job: int) -> Ints:
         """Where the pods of a job lay, in the order of their ranks."""

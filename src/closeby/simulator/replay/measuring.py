@@ -1,6 +1,7 @@
 """From the history of a run to its measures: the one place where the two meet."""
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.quality.columns import RunColumns
@@ -15,7 +16,19 @@ def measure(history: History, *, unconstrained: Floats | None = None) -> Measure
     """
     counted = counted_jobs(history)
     waited = None if unconstrained is None else unconstrained[counted]
-    return summarise(columns_of(history), unconstrained=waited)
+    found = summarise(columns_of(history), unconstrained=waited)
+    if not history.jobs.graphs:
+        return found
+    # Applications call each other; they know neither ranks nor all-reduces.
+    return replace(
+        found,
+        ring_hops=None,
+        all_reduce=None,
+        contended_all_reduce=None,
+        slowdown=None,
+        contended_slowdown=None,
+        job_slowdown=None,
+    )
 
 
 def counted_jobs(history: History) -> NDArray[np.bool_]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.quality.talk import TalkMeasures
 from closeby.simulator.replay.history import Counts, Floats, History, Ints, Samples
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.topology.tree import Tree
@@ -28,6 +29,8 @@ class Recorder:
         #: Job -> why it waits, as it was last said.
         self.refusals: dict[int, str] = {}
         self._impossible: list[int] = []
+        #: How close the pods of each application lay when all were placed.
+        self.talk: dict[int, TalkMeasures] = {}
 
     def arrives(self, job: int) -> None:
         """A job waits from now on."""
@@ -95,6 +98,7 @@ class Recorder:
             samples=Samples(times=times, busy=busy, queued=queued, queued_gpus=queued_gpus),
             refusals=dict(sorted(self.refusals.items())),
             impossible=tuple(self._impossible),
+            talk=self.talk,
         )
 
     def _places(self) -> tuple[Ints, Ints]:

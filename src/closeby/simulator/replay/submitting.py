@@ -1,4 +1,4 @@
-"""Jobs as Kubernetes objects: a plain pod, or a PodGroup with its pods, all of which must start together."""
+"""Jobs as Kubernetes objects: plain pods, PodGroups whose pods must all start together, applications."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ from msgspec import Struct
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, PodAdded, PodRemoved
+from closeby.simulator.replay.applications import Deployer
 from closeby.simulator.workloads.jobs import Jobs
 
 #: Namespace of the jobs' objects.
@@ -47,6 +48,8 @@ class Submitter:
         self._with_each = with_each
         self._constraint = wishes.constraint
         self._specs: dict[tuple[int, int], PodSpec] = {}
+        self._graphs = jobs.graphs or (None,) * len(jobs)
+        self._deployer = Deployer(NAMESPACE)
         #: Key of each job as the engine reports it -> its number.
         self.number_of = {f"{NAMESPACE}/{name}": number for number, name in enumerate(jobs.names)}
 
@@ -54,6 +57,10 @@ class Submitter:
         """A job is submitted."""
         name, created = self._names[job], self._submitted[job]
         gpus, priority, count = self._gpus[job], self._priorities[job], self._pods[job]
+        graph = self._graphs[job]
+        if graph is not None:
+            yield from self._deployer.arrives(name, graph, created, priority)
+            return
         spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
         if count == 1:
             yield PodAdded(Pod(namespace=NAMESPACE, name=name, uid=f"{name}/0", spec=spec, created=created))
@@ -84,7 +91,10 @@ class Submitter:
 
     def leaves(self, job: int) -> Iterator[Event]:
         """A job has ended, or is withdrawn."""
-        name, count = self._names[job], self._pods[job]
+        name, count, graph = self._names[job], self._pods[job], self._graphs[job]
+        if graph is not None:
+            yield from self._deployer.leaves(name, graph)
+            return
         if count == 1:
             yield PodRemoved(f"{name}/0")
             return

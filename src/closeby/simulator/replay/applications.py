@@ -1,0 +1,66 @@
+"""Applications over time: the objects of one, and how close its pods lie once all are placed."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
+from closeby.objects.pods import Pod, PodSpec
+from closeby.plugins.network_min_cost import NetworkMinCost
+from closeby.quality.talk import TalkMeasures, talk_measures
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import AppGroupChanged, AppGroupRemoved, Event, PodAdded, PodRemoved
+from closeby.simulator.workloads.applications import app_group
+from closeby.simulator.workloads.jobs import CallGraph
+
+
+class Deployer:
+    """Makes the events of applications. Pods that ask for the same share one spec."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._specs: dict[tuple[int, int], PodSpec] = {}
+
+    def arrives(self, name: str, graph: CallGraph, created: float, priority: int) -> Iterator[Event]:
+        """An application is deployed: its pods in the order of the graph's workloads."""
+        yield AppGroupChanged(app_group(graph, self._namespace, name))
+        number = count()
+        for workload, replicas, cpu in zip(graph.workloads, graph.replicas, graph.cpu, strict=True):
+            spec = self._specs.get((cpu, priority))
+            if spec is None:
+                spec = self._specs[cpu, priority] = PodSpec(requests=(("cpu", cpu),), priority=priority)
+            labels = {APP_GROUP_LABEL: name, WORKLOAD_LABEL: workload}
+            for replica in range(replicas):
+                index = next(number)
+                yield PodAdded(
+                    Pod(
+                        namespace=self._namespace,
+                        name=f"{name}-{workload}-{replica}",
+                        uid=f"{name}/{index}",
+                        spec=spec,
+                        labels=labels,
+                        created=created,
+                        index=index,
+                    )
+                )
+
+    def leaves(self, name: str, graph: CallGraph) -> Iterator[Event]:
+        """An application is deleted."""
+        yield from (PodRemoved(f"{name}/{index}") for index in range(graph.pods))
+        yield AppGroupRemoved(f"{self._namespace}/{name}")
+
+
+def talk_of(engine: Engine, key: str, graph: CallGraph, slots: Sequence[int]) -> TalkMeasures | None:
+    """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
+    application = engine.applications.get(key)
+    if application is None:
+        return None
+    replicas: dict[str, dict[int, int]] = {}
+    place = iter(slots)
+    for workload, wanted in zip(graph.workloads, graph.replicas, strict=True):
+        at = replicas.setdefault(workload, {})
+        for _ in range(wanted):
+            slot = next(place)
+            at[slot] = at.get(slot, 0) + 1
+    plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
+    costs = None if plugin is None else plugin.edges(application)
+    return talk_measures(application.edges, replicas, engine.cluster.labels, costs)
