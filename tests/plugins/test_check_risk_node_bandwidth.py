@@ -493,3 +493,28 @@ def test_a_refusal_ends_when_measurements_allow_it(watcher: Path) -> None:
     watcher.write_text(links("n1: 900 500\nn2: 100 50\nn3: 900 500"))
     here.tell(*measure_once(Configuration(plugins=(entry,)), live=False)).run()
     assert here.used() == {"n2": 1}
+
+
+def test_a_node_is_matched_anew_when_it_gets_its_address(watcher: Path) -> None:
+    """A kubelet registers its node before it knows all addresses."""
+    (bare,) = nodes("n=1000")
+    handle = handle_of([bare])
+    plugin = plugin_on(handle, watcher, "10.0.0.7:9100: 900 900")
+    assert (allowed(plugin, asking(0)), plugin.measured_nodes) == ("n", 0)
+    handle.cluster.add_node(msgspec.structs.replace(bare, addresses=("10.0.0.7",)))
+    assert (allowed(plugin, asking(0)), plugin.measured_nodes) == ("", 1)
+    handle.cluster.remove_node("n")
+    assert plugin.measured_nodes == 0
+
+
+def test_a_node_that_changes_keeps_what_came_since(watcher: Path) -> None:
+    """Its measurement covers no more pods than before, however old they are."""
+    (bare,) = nodes("n=1000")
+    handle = handle_of([bare])
+    plugin = plugin_on(handle, watcher, "n: 400 360")
+    place(handle.cluster, asking(400, "p", node_name="n", created=0.0), "n")
+    assert room(plugin, asking(100)) == {"n": 1}
+    handle.cluster.add_node(msgspec.structs.replace(bare, labels={**bare.labels, "a": "b"}))
+    assert room(plugin, asking(100)) == {"n": 1}
+    handle.cluster.add_node(msgspec.structs.replace(bare, addresses=("10.0.0.7",)))
+    assert room(plugin, asking(100)) == {"n": 1}

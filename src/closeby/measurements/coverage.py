@@ -64,7 +64,10 @@ class Coverage:
         request = self.request(pod)
         if not request or pod.node_name is None:
             return 0
-        since = (self._since or {}).get(pod.uid, pod.created)
+        if self._since is None or pod.uid not in self._since:
+            # It came after the measurement was taken in.
+            return 0
+        since = self._since[pod.uid]
         end = self._at if end is None else end
         if since is None or end is None:
             return request

@@ -255,9 +255,8 @@ class _Links:
         elif len(changed):
             slots = np.unique(changed)
             for slot in slots.tolist():
-                node, known = self._cluster.nodes[slot], self._hosts.get(slot)
-                if node is None or known is None or known[0] != node.name:
-                    self._hosts.pop(slot, None)
+                known = self._hosts.pop(slot, None)
+                if known is None or known != self._host_in(slot):
                     self._measured.pop(slot, None)
             self._write(slots)
         return self._limits
@@ -313,19 +312,24 @@ class _Links:
             whole = np.maximum(np.floor(np.where(endless, 0.0, amounts)), _NOTHING)
             limits[slots] = np.where(endless, _ENDLESS, whole.astype(np.int64))
 
+    def _host_in(self, slot: int) -> tuple[str, str | None] | None:
+        """The node's name and what its host is called; None for a slot without a node."""
+        node = self._cluster.nodes[slot]
+        if node is None or self._readings is None:
+            return None
+        return node.name, self._readings.host_of(_names(node))
+
     def _match(self, slots: NDArray[np.intp]) -> None:
         """Find what was measured on nodes that are new in their slots."""
         if self._readings is None:
             return
         new: dict[int, NodeBandwidth] = {}
         for slot in slots.tolist():
-            node = self._cluster.nodes[slot]
-            if node is None or slot in self._measured:
+            known = self._hosts.get(slot) or self._host_in(slot)
+            if known is None:
                 continue
-            known = self._hosts.get(slot)
-            if known is None or known[0] != node.name:
-                known = self._hosts[slot] = node.name, self._readings.host_of(_names(node))
-            if known[1] is not None:
+            self._hosts[slot] = known
+            if known[1] is not None and slot not in self._measured:
                 new[slot] = self._readings.hosts[known[1]]
         covered = self._coverage.of(new)
         self._measured.update({slot: (link, covered[slot]) for slot, link in new.items()})
