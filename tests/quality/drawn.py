@@ -5,9 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.cluster.columns import Cluster
+from closeby.objects.pods import Pod
+from closeby.objects.topologies import TopologyLevel
 from closeby.quality.columns import RunColumns
+from closeby.quality.gangs import Members
 from closeby.quality.model import Model, Tier
 from closeby.quality.placements import Placements, placements
+from closeby.topology.tree import Tree, build_tree
 from tests.topology.drawing import Slots
 from tests.worlds import GPU, draw
 
@@ -81,3 +86,18 @@ class Drawn:
             slots=slots,
             until=until,
         )
+
+
+def cluster_of(drawing: str = FOUR_RACKS) -> tuple[Cluster, Tree]:
+    """A cluster, and the tree of its blocks and racks."""
+    cluster = Cluster()
+    for one in draw(drawing, ("block", "rack")):
+        cluster.add_node(one)
+    levels = [TopologyLevel("block"), TopologyLevel("rack")]
+    return cluster, build_tree("fabric", levels, cluster.labels, cluster.names)
+
+
+def on(cluster: Cluster, members: list[Pod], nodes: str) -> Members:
+    """Members of a gang on these nodes, by rank."""
+    slots = [cluster.slot(name) for name in nodes.split()]
+    return [(pod, slot) for pod, slot in zip(members, slots, strict=True) if slot is not None]

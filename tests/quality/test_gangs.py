@@ -1,25 +1,11 @@
 from closeby.cluster.columns import Cluster
-from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.topologies import TopologyLevel
+from closeby.objects.pods import PodSpec
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.quality.model import DEFAULT_MODEL
 from closeby.quality.needs import EmptyCluster, gpus_of, node_gpus
-from closeby.topology.tree import Tree, build_tree
-from tests.quality.drawn import FOUR_RACKS
+from closeby.topology.tree import Tree
+from tests.quality.drawn import cluster_of, on
 from tests.worlds import draw, node, pods, spec
-
-
-def cluster_of(drawing: str = FOUR_RACKS) -> tuple[Cluster, Tree]:
-    cluster = Cluster()
-    for one in draw(drawing, ("block", "rack")):
-        cluster.add_node(one)
-    levels = [TopologyLevel("block"), TopologyLevel("rack")]
-    return cluster, build_tree("fabric", levels, cluster.labels, cluster.names)
-
-
-def on(cluster: Cluster, members: list[Pod], nodes: str) -> Members:
-    slots = [cluster.slot(name) for name in nodes.split()]
-    return [(pod, slot) for pod, slot in zip(members, slots, strict=True) if slot is not None]
 
 
 def measured(cluster: Cluster, tree: Tree, *gangs: Members) -> list[GangMeasures]:

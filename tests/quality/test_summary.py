@@ -1,7 +1,7 @@
 import pytest
 
 from closeby.quality.summary import summarise, waits_of
-from tests.quality.drawn import FOUR_RACKS, Drawn
+from tests.quality.drawn import FOUR_RACKS, ROUND, Drawn
 
 NAN = float("nan")
 
@@ -45,3 +45,53 @@ def test_a_run_in_which_nothing_happened() -> None:
     found = summarise(drawn.run({}, until=10.0))
     assert (found.jobs, found.utilisation, found.goodput, found.makespan) == (0, None, None, 0.0)
     assert [level.span for level in found.levels] == [None, None, None]
+
+
+def test_the_rest_of_the_summary() -> None:
+    #   block-1 ── rack-1 (a b)   rack-2 (c d)          48 GPUs, from 0 to 100
+    #   block-2 ── rack-3 (e)     rack-4 (f)
+    #     near   2 x 8 GPUs on a b     0 ─ 100      16 ranks in one rack: ideal
+    #     far    2 x 8 GPUs on c e     0 ─  50      two blocks, where a rack would do
+    #     next   2 x 8 GPUs           50 waits to the end
+    drawn = Drawn(FOUR_RACKS)
+    run = drawn.run(
+        {
+            "near": ("a b", 8, 0, 0, 100),
+            "far": ("c e", 8, 0, 0, 50),
+            "next": ("2", 8, 50, NAN, NAN),
+        },
+        until=100.0,
+    )
+    found = summarise(run, unconstrained=waits_of(run) - [0, 0, 20], model=ROUND)
+    block, rack, host = found.levels
+    #   pairs a-b and c-e: 2 and 6 edges; rings of two edges, which cross 1 and 3 levels
+    assert (found.mean_distance, found.diameter, found.ring_hops) == (4.0, 4.0, 1.0)
+    assert (block.cross_pairs, rack.cross_pairs, host.cross_pairs) == (0.5, 0.5, 1.0)
+    assert (block.ring_crossings, rack.ring_crossings, host.ring_crossings) == (1.0, 1.0, 2.0)
+    #   16 GPUs are one data-parallel group of both pods, and two pipeline groups of one pod each
+    assert (block.group_spread, rack.group_spread, host.group_spread) == (1.5, 1.5, 2.0)
+    assert block.mean_group_spread == pytest.approx((1 + 4 / 3) / 2)
+    #   30 steps; 1875 B. near: 2 s a step, 800 B/s. far: 4 s a step, 8 x 100/4 = 200 B/s.
+    near, far = 60 + 1875 / 800, 120 + 1875 / 200
+    assert found.all_reduce == pytest.approx((near + far) / 2)
+    #   far alone on its uplinks: 16 links / 4 of rack-2, 8 / 4 of rack-3 and of block-2: 2 links for 8 flows
+    assert found.contended_all_reduce == pytest.approx((near + 120 + 1875 / 200) / 2)
+    #   near weighs 16 x 100, far 16 x 50; a quarter of a step is communication
+    assert found.slowdown == pytest.approx((2 * 1 + far / near) / 3)
+    assert found.job_slowdown == pytest.approx((2 * 1 + 0.75 + 0.25 * far / near) / 3)
+    used, stretched = 2400 / 4800, 1600 / 4800 + 800 / 4800 / (0.75 + 0.25 * far / near)
+    assert found.utilisation == pytest.approx(used)
+    assert found.goodput == pytest.approx(stretched)
+    #   Free until 50: d and f, 16 GPUs; a block, a rack and a node hold half. Then c to f, 32 GPUs: a block
+    #   and a rack hold half, a node a quarter.
+    assert (block.largest_gang, rack.largest_gang, host.largest_gang) == (0.5, 0.5, 0.375)
+    #   From 50 on `next` waits, which rack-2 and both blocks could hold: 16 of 32 lie in other racks. No
+    #   single node could ever hold it.
+    assert (block.stranded, rack.stranded, host.stranded) == (0.0, 0.5, None)
+    #   What was free when far began: c to f. Rack-2 would have held it: one block, one rack, 2 edges, not 6.
+    assert (block.span_gap, rack.span_gap, host.span_gap) == (0.5, 0.5, 0.0)
+    assert (found.distance_gap, found.compared) == (1.0, 2)
+    #   next waits for 50 s, and would have waited for 30.
+    assert found.delays[0].topology == pytest.approx(20 / 3)
+    assert [delay.topology for delay in found.delays if delay.size == "9-64"] == [pytest.approx(20 / 3)]
+    assert found.model is ROUND

@@ -1,6 +1,9 @@
-"""The resources by which a cluster is told: what its nodes offer, and which of that matters most."""
+"""The resources by which a cluster is told: what nodes offer, what of it matters most, and who takes pods."""
 
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.accelerators import is_gpu
@@ -22,3 +25,11 @@ def main_resources(cluster: Cluster) -> tuple[str, ...]:
     found = offered(cluster)
     gpus = tuple(name for name in found if is_gpu(name))
     return gpus or tuple(name for name in COMMON if name in found)
+
+
+def taking_pods(cluster: Cluster) -> NDArray[np.bool_]:
+    """Which slots hold a node that takes pods; shape (slots,)."""
+    found = np.zeros(len(cluster.alive), dtype=np.bool_)
+    usable = (node is not None and node.ready and not node.unschedulable for node in cluster.nodes)
+    found[: cluster.capacity] = np.fromiter(usable, dtype=np.bool_, count=cluster.capacity)
+    return found

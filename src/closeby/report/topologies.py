@@ -8,7 +8,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import main_resources, offered
+from closeby.cluster.resources import main_resources, offered, taking_pods
 from closeby.report.conditions import ConditionEntry, condition_entries
 from closeby.report.documents import API_VERSION, NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
@@ -138,11 +138,7 @@ class _Columns:
         slots = np.arange(size)
         self.capacity = cluster.allocatable[rows][:, :size]
         self.used = cluster.requested[rows][:, :size]
-        self.usable = np.fromiter(
-            (node is not None and node.ready and not node.unschedulable for node in cluster.nodes),
-            dtype=np.bool_,
-            count=size,
-        )
+        self.usable = taking_pods(cluster)[:size]
         free = [cluster.free(row, slots) for row in rows]
         self.free = np.asarray(free, dtype=np.int64).reshape(len(rows), size) * self.usable
         self.tenants: dict[int, Counter[str]] = {}

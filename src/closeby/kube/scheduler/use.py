@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from prometheus_client.core import Metric
 
 from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import main_resources, offered
+from closeby.cluster.resources import main_resources, offered, taking_pods
 from closeby.kube.metrics.meters import gauge
 from closeby.quality.fragmentation import largest_shares
 from closeby.quality.placements import level_names
@@ -59,9 +59,7 @@ class Use:
         """Nodes that take pods; shape (slots,)."""
         if self._cursor != cluster.node_changes.cursor:
             self._cursor = cluster.node_changes.cursor
-            usable = (node is not None and node.ready and not node.unschedulable for node in cluster.nodes)
-            self._usable = np.zeros(len(cluster.alive), dtype=np.bool_)
-            self._usable[: cluster.capacity] = np.fromiter(usable, dtype=np.bool_, count=cluster.capacity)
+            self._usable = taking_pods(cluster)
         return self._usable
 
 
