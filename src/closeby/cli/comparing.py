@@ -44,6 +44,9 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
         Unusable: something of it can't be used.
     """
     over_time = wanted.over_time
+    known = WORKLOADS.get(over_time.workload or "")
+    if known is not None and known.resource == CPU:
+        raise Unusable(f"workload {known.name} asks for no GPUs, which is what is compared; try seren")
     policies = _policies(configs)
     cluster = given_cluster(wanted.sources, over_time)
     room = _room(cluster, policies)
@@ -110,8 +113,6 @@ def _jobs(wanted: Wanted, capacity: int) -> tuple[Load | Jobs, tuple[str, ...]]:
     known = WORKLOADS.get(name)
     if known is None:
         raise Unusable(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
-    if known.resource == CPU:
-        raise Unusable(f"workload {name} asks for no GPUs, and jobs without any are not run over time yet")
     if not capacity:
         raise Unusable("other pods hold all GPUs of the cluster, so that there is no load to make")
     load = Load(
