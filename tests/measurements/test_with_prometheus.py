@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from closeby.measurements.access import Access
@@ -253,6 +254,29 @@ def test_a_server_with_tls(tmp_path: Path) -> None:
         assert "name its caFile" in sentence(read(Access()))
         plain = Prometheus(server.address.replace("https", "http"), ONE_HOST).read()
         assert "answers 400 Bad Request" in sentence(plain)
+
+
+def test_what_a_configuration_says_about_it_is_used(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    with running(Server(tmp_path, {}, tls(certificates, clients=True))) as server:
+        given = {
+            "prometheusAddress": server.address,
+            "prometheusQueries": msgspec.to_builtins(ONE_HOST),
+            "caFile": str(certificates.authority),
+            "certFile": str(certificates.server),
+            "keyFile": str(certificates.server_key),
+        }
+        source = msgspec.convert(given, TrafficArguments).source()
+        unsafe = msgspec.convert(
+            {**given, "caFile": "", "insecureSkipVerify": True}, TrafficArguments
+        ).source()
+        assert source is not None and unsafe is not None
+        for one in (source, unsafe):
+            reading = one.read()
+            assert not isinstance(reading, str), reading
+            assert reading.measured == pytest.approx(time.time(), abs=10)
+    assert (source.warnings, len(unsafe.warnings)) == ((), 1)
+    assert source.name == server.address
 
 
 def test_a_server_that_asks_who_we_are(tmp_path: Path) -> None:

@@ -7,10 +7,18 @@ measurement would make room for pods that has been given away.
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from closeby.cluster.columns import Cluster
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.objects.pods import Pod
+
+
+class _Stay(NamedTuple):
+    """What a pod requests, and since when it is on its node; None: as long as one can think."""
+
+    request: int
+    since: float | None
 
 
 class Coverage:
@@ -24,7 +32,7 @@ class Coverage:
         #: When the newest measurement was taken, for those that do not say it themselves.
         self._at: float | None = None
         #: By uid, of pods that request something; None before the first measurement.
-        self._since: dict[str, float | None] | None = None
+        self._stays: dict[str, _Stay] | None = None
 
     def take(self, readings: BandwidthReadings, at: float | None) -> None:
         """A new measurement, of all that is there now; ``at`` is seconds since the epoch.
@@ -32,46 +40,38 @@ class Coverage:
         Pods that are there at the first one came when they were made, at the earliest. Of those that came
         since it is only known that they were not there at the measurement before: they count as just come.
         """
-        before, since = self._since, dict[str, float | None]()
+        before, stays = self._stays, dict[str, _Stay]()
         self._window, self._at = readings.window, at
-        if self._requested():
+        row = self._cluster.row_of.get(self._resource)
+        if row is not None and self._cluster.requested[row].any():
             for pod, _ in self._cluster.placed_pods():
-                if pod.node_name is not None and self.request(pod):
-                    newly = pod.created if before is None or at is None else at
-                    since[pod.uid] = newly if before is None else before.get(pod.uid, newly)
-        self._since = since
+                stay = None if before is None else before.get(pod.uid)
+                if stay is None and pod.node_name is not None and (request := self._request(pod)):
+                    stay = _Stay(request, pod.created if before is None or at is None else at)
+                if stay is not None:
+                    stays[pod.uid] = stay
+        self._stays = stays
 
     def of(self, links: Mapping[int, NodeBandwidth]) -> dict[int, int]:
-        """What the measurements cover of the requests on these slots."""
+        """What the measurements cover of the requests on these slots; nothing of pods that came later."""
         covered = dict.fromkeys(links, 0)
-        if links and self._requested():
-            for pod, slot in self._cluster.placed_pods():
-                if slot in covered:
-                    covered[slot] += self._share(pod, links[slot].measured)
+        stays = self._stays
+        if not links or not stays:
+            return covered
+        for pod, slot in self._cluster.placed_pods():
+            if slot in covered and (stay := stays.get(pod.uid)) is not None:
+                covered[slot] += self._share(stay, links[slot].measured)
         return covered
 
-    def request(self, pod: Pod) -> int:
-        """What a pod requests."""
+    def _request(self, pod: Pod) -> int:
         return next((amount for resource, amount in pod.spec.requests if resource == self._resource), 0)
 
-    def _requested(self) -> bool:
-        """Whether any pod requests anything."""
-        row = self._cluster.row_of.get(self._resource)
-        return row is not None and bool(self._cluster.requested[row].any())
-
-    def _share(self, pod: Pod, end: float | None) -> int:
-        """The part of a pod's request that an average with this end covers."""
-        request = self.request(pod)
-        if not request or pod.node_name is None:
-            return 0
-        if self._since is None or pod.uid not in self._since:
-            # It came after the measurement was taken in.
-            return 0
-        since = self._since[pod.uid]
+    def _share(self, stay: _Stay, end: float | None) -> int:
+        """The part of a request that an average with this end covers."""
         end = self._at if end is None else end
-        if since is None or end is None:
-            return request
-        there = end - since
+        if stay.since is None or end is None:
+            return stay.request
+        there = end - stay.since
         if there < 0:
             return 0
-        return request if there >= self._window else math.floor(request * there / self._window)
+        return stay.request if there >= self._window else math.floor(stay.request * there / self._window)
