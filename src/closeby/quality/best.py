@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import taking_pods
-from closeby.quality.gangs import Members
+from closeby.quality.gangs import Members, members_in
 from closeby.quality.optimum import least_mean_distance, least_spans
 from closeby.quality.placements import Counts
 from closeby.topology.tree import Tree
@@ -26,7 +26,7 @@ def best_place(cluster: Cluster, tree: Tree, members: Members) -> BestPlace | No
 
     Amounts of resources count, and that a node takes pods; not what else keeps a pod from a node.
     """
-    inside = [(pod, slot) for pod, slot in members if tree.node_domain(slot) is not None]
+    inside = members_in(tree, members)
     if len({cluster.demand(pod.spec) for pod, _ in inside}) != 1:
         return None
     demand = cluster.demand(inside[0][0].spec)

@@ -65,13 +65,13 @@ class GangGauge:
 
         Members on nodes outside the tree are left out.
         """
-        inside = [[(pod, slot) for pod, slot in gang if tree.node_domain(slot) is not None] for gang in gangs]
+        inside = [members_in(tree, gang) for gang in gangs]
         placed = [members for members in inside if members]
         if not placed:
             return [None for _ in inside]
         offsets = np.asarray([0, *accumulate(len(members) for members in placed)], dtype=np.intp)
         slots = np.asarray([slot for members in placed for _, slot in members], dtype=np.intp)
-        each = [[max(1, gpus_of(pod.spec)) for pod, _ in members] for members in placed]
+        each = [_gpus_of_each(members) for members in placed]
         shapes = Shapes(
             ranks=np.asarray([sum(gpus) for gpus in each]),
             links=np.asarray([min(gpus) for gpus in each]),
@@ -86,6 +86,26 @@ class GangGauge:
             ]
         )
         return [next(measured) if members else None for members in inside]
+
+
+def members_in(tree: Tree, members: Members) -> Members:
+    """The members on nodes of a tree."""
+    slots = np.asarray([slot for _, slot in members], dtype=np.intp)
+    known = slots < len(tree.position_of)
+    known[known] = tree.position_of[slots[known]] < tree.size
+    return [member for member, there in zip(members, known.tolist(), strict=True) if there]
+
+
+def _gpus_of_each(members: Members) -> list[int]:
+    """GPUs of each member, at least 1. Members mostly share the very spec."""
+    known: dict[int, int] = {}
+    found = []
+    for pod, _ in members:
+        gpus = known.get(id(pod.spec))
+        if gpus is None:
+            gpus = known[id(pod.spec)] = max(1, gpus_of(pod.spec))
+        found.append(gpus)
+    return found
 
 
 def _gang(found: JobMeasures, job: int, levels: tuple[str, ...], pods: int, ranks: int) -> GangMeasures:

@@ -61,7 +61,7 @@ def _members(run: Run) -> dict[str, Members]:
         if pod.group is not None and slot is not None:
             assignment = run.assignments.get(pod.uid)
             rank = pod.rank if assignment is None else assignment.rank
-            place = rank is None, rank or 0, natural_key(pod.name)
+            place = (0, rank) if rank is not None else (1, natural_key(pod.name))
             found.setdefault(f"{pod.namespace}/{pod.group}", []).append((place, pod, slot))
     return {
         key: [(pod, slot) for _, pod, slot in sorted(rows, key=lambda row: row[0])]
