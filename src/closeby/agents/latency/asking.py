@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 from threading import Lock
+from typing import Final
 
 from closeby.agents.latency.credentials import Credentials
 from closeby.agents.latency.delays import Delays
@@ -13,6 +14,9 @@ from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import Latency, latency_of
 from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, introduce, why
 from closeby.agents.troubles import Trouble
+
+#: Seconds; none at all would mean not to wait.
+_SHORTEST: Final = 0.001
 
 #: Asks a peer how long it takes to answer.
 Probe = Callable[[Peer], Latency | Trouble]
@@ -43,6 +47,7 @@ class TcpProbe:
             connected = socket.create_connection((peer.host, peer.port), timeout=self._limits.within)
             self._hold(connected)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.settimeout(max(_SHORTEST, until - time.monotonic()))
             connected = self._credentials.asking(connected)
             self._hold(connected)
             channel = Channel(connected, until)

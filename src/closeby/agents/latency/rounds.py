@@ -110,7 +110,9 @@ class Rounds:
     def _until(self, number: int) -> float:
         """Seconds until this node's part of a round."""
         share = _SPREAD * zlib.crc32(self._course.name.encode()) / 2**32
-        return max(0.0, (number + share) * self._course.seconds - self._now())
+        wait = (number + share) * self._course.seconds - self._now()
+        # Somebody may set the clock back meanwhile.
+        return min(max(0.0, wait), (1 + _SPREAD) * self._course.seconds)
 
     def one_round(self, number: int) -> None:
         """Asks all that are to be asked in it."""
