@@ -85,9 +85,9 @@ def test_the_rest_of_the_summary() -> None:
     #   Free until 50: d and f, 16 GPUs; a block, a rack and a node hold half. Then c to f, 32 GPUs: a block
     #   and a rack hold half, a node a quarter.
     assert (block.largest_gang, rack.largest_gang, host.largest_gang) == (0.5, 0.5, 0.375)
-    #   From 50 on `next` waits, which rack-2 and both blocks could hold: 16 of 32 lie in other racks. No
-    #   single node could ever hold it.
-    assert (block.stranded, rack.stranded, host.stranded) == (0.0, 0.5, None)
+    #   `next` is next all the time. Until 50 neither d nor f is of use to it, in no block and no rack. From
+    #   then on rack-2 and both blocks can hold it: 16 of 32 lie in other racks. No single node ever could.
+    assert (block.stranded, rack.stranded, host.stranded) == (0.5, 0.75, None)
     #   What was free when far began: c to f. Rack-2 would have held it: one block, one rack, 2 edges, not 6.
     assert (block.span_gap, rack.span_gap, host.span_gap) == (0.5, 0.5, 0.0)
     assert (found.distance_gap, found.compared) == (1.0, 2)

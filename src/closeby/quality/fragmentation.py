@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from closeby.quality.placements import Counts, Floats, Ints
 from closeby.topology.tree import Tree
 
-#: How many of the gangs that wait count, from the head of the queue.
+#: How many gangs count: from the head of the queue, then those that come next.
 NEXT_GANGS: Final = 10
 
 
 class Waiting(Struct, frozen=True, kw_only=True, eq=False):
-    """Gangs at the head of the queue."""
+    """The gangs that are to be placed next."""
 
     #: Pods of each, and GPUs of each of its pods; shape (G,).
     pods: NDArray[Any]

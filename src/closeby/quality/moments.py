@@ -32,7 +32,7 @@ class Fragmentation(Struct, frozen=True, kw_only=True, eq=False):
 
     #: Largest gang of pods of one GPU that a domain can hold, over all free GPUs.
     largest: Floats
-    #: Share of the free GPUs in domains that cannot hold the gangs at the head of the queue.
+    #: Share of the free GPUs in domains that cannot hold the gangs that are next.
     stranded: Floats
 
 
@@ -59,14 +59,32 @@ def fragmentation(run: RunColumns, fewest: Floats, window: Window) -> Fragmentat
     times = window.begin + (np.arange(count) + 0.5) / max(count, 1) * window.length
     free = _free(run, times)
     largest, stranded = np.full((2, count, levels), np.nan)
-    order = np.lexsort((run.submitted, -run.priorities))
-    submitted, leaves = run.submitted[order], np.where(np.isnan(run.started), np.inf, run.started)[order]
+    coming = _Coming(run)
     for moment, time in enumerate(times.tolist()):
-        head = order[np.flatnonzero((submitted <= time) & (leaves > time))[:NEXT_GANGS]]
-        waiting = Waiting(pods=run.pods[head], gpus=run.gpus[head], fewest=fewest[head])
+        gangs = coming.after(time)
+        waiting = Waiting(pods=run.pods[gangs], gpus=run.gpus[gangs], fewest=fewest[gangs])
         largest[moment] = largest_shares(run.tree, free[moment])
         stranded[moment] = stranded_shares(run.tree, free[moment], waiting)
     return Fragmentation(largest=known_mean(largest), stranded=known_mean(stranded))
+
+
+class _Coming:
+    """The gangs (jobs of several pods) that are next at any time: those that wait, then those to come."""
+
+    def __init__(self, run: RunColumns) -> None:
+        gangs = np.flatnonzero(run.pods > 1)
+        #: By submission, and in the order of the queue.
+        self._by_time = gangs[np.argsort(run.submitted[gangs], kind="stable")]
+        self._by_rank = gangs[np.lexsort((run.submitted[gangs], -run.priorities[gangs]))]
+        self._times = run.submitted[self._by_time]
+        self._came = run.submitted[self._by_rank]
+        self._left = np.where(np.isnan(run.started), np.inf, run.started)[self._by_rank]
+
+    def after(self, time: float) -> Ints:
+        """Up to ``NEXT_GANGS`` of them."""
+        waiting = self._by_rank[np.flatnonzero((self._came <= time) & (self._left > time))]
+        first = int(np.searchsorted(self._times, time, side="right"))
+        return np.concatenate([waiting[:NEXT_GANGS], self._by_time[first : first + NEXT_GANGS]])[:NEXT_GANGS]
 
 
 def gaps(run: RunColumns, span: Counts, distance: Floats, fewest: Floats) -> Gaps:

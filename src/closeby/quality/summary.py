@@ -38,7 +38,8 @@ class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
     mean_group_spread: float | None
     #: Largest gang (of pods of one GPU) that one domain can hold, over all free GPUs; mean over the window.
     largest_gang: float | None
-    #: Share of the free GPUs in domains that cannot hold the gangs that come next; mean over the window.
+    #: Share of the free GPUs in domains that cannot hold a gang that is next (of those that wait, then of
+    #: those to come); mean over the window.
     stranded: float | None
     #: How far above the fewest domains on what was free jobs lay (0.1 is 10 %); a sample of small ones.
     span_gap: float | None
