@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     "namespace]",
 )
 def command(*, subject: str, sources: Sources, output: str, namespace: str | None) -> None:
-    """Say why a pod or gang waits, or why it lies where it lies, and what an application's talk costs.
+    """Say why a pod or gang waits and what would have to be different, or why it lies where it lies, and what
+    an application's talk costs.
 
     Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. In the live cluster, or in
     manifests (-f). What waits in a cluster is decided as the scheduler would now, and nothing is written.
@@ -37,6 +38,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     from closeby.cli.inputs import Unusable, read_cluster_or_files, usable_configuration
     from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
+    from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.explanations import explain
     from closeby.report.subjects import Unclear, find_subject
     from closeby.simulator.runs import simulate
@@ -60,7 +62,8 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
             explain_everything=True,
             measurements=measurements,
         )
-    explanation = explain(run, found, None if cluster is None else cluster.recorded(found))
+    different = counterfactuals(run, only=[found.item])
+    explanation = explain(run, found, None if cluster is None else cluster.recorded(found), different)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.explanation_view import explanation_views

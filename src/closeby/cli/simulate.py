@@ -92,6 +92,7 @@ def _once(
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
+    from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents import scheduling_report
     from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import simulate
@@ -109,7 +110,12 @@ def _once(
             optimum=optimum,
             measurements=measure_once(inputs.configuration, live=False),
         )
-    report = scheduling_report(run, explain=explain is not None, errors=inputs.errors)
+    report = scheduling_report(
+        run,
+        explain=explain is not None,
+        errors=inputs.errors,
+        counterfactuals=counterfactuals(run) if explain is not None else {},
+    )
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.parts import all_parts

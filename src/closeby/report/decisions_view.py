@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.report.buckets_view import buckets_table
+from closeby.report.counterfactuals.view import different_lines
 from closeby.report.documents import ExplainEntry, SchedulingReport
 from closeby.report.layout import plain_table
 from closeby.report.words import Names, counts_text, path_text
@@ -39,7 +40,10 @@ def decision_views(report: SchedulingReport, names: Names) -> Iterator[Renderabl
         if entry.buckets:
             nodes = {one.name: one.node for one in report.pods if one.namespace == pod.namespace}
             buckets = [Padding(buckets_table(entry.buckets, nodes), (0, 0, 1, 2))]
-        yield Group(title, *buckets, *_tables(entry, pod.node))
+        different: list[RenderableType] = []
+        if isinstance(entry.counterfactuals, tuple) and entry.counterfactuals:
+            different = [Padding(different_lines(entry.counterfactuals), (0, 0, 1, 2))]
+        yield Group(title, *different, *buckets, *_tables(entry, pod.node))
 
 
 def _tables(entry: ExplainEntry, node: str | None) -> Iterator[RenderableType]:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping
 
 from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.conditions import ConditionEntry, condition_entries
+from closeby.report.counterfactuals.records import Counterfactual
 from closeby.report.quality import QualityEntry, gang_qualities
 from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
@@ -103,6 +105,8 @@ class ExplainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     buckets: tuple[tuple[str, ...], ...] | None
     #: Refused nodes counted by reason; only there when ``rejected`` leaves some of them out.
     rejected_by: Mapping[str, int] | UnsetType = UNSET
+    #: What would have to be different for the pod's gang, or for it; only there where that was worked out.
+    counterfactuals: tuple[Counterfactual, ...] | UnsetType = UNSET
 
 
 class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -129,15 +133,24 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return any(pod.reason for pod in self.pods) or any(group.reason for group in self.groups)
 
 
-def scheduling_report(run: Run, *, explain: bool = False, errors: Iterable[str] = ()) -> SchedulingReport:
-    """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers."""
+def scheduling_report(
+    run: Run,
+    *,
+    explain: bool = False,
+    errors: Iterable[str] = (),
+    counterfactuals: Mapping[str, tuple[Counterfactual, ...]] = {},
+) -> SchedulingReport:
+    """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers.
+
+    ``counterfactuals`` are by the key of the work item, for those that are explained.
+    """
     groups = group_entries(run)
     measured = any(isinstance(group.quality, QualityEntry) for group in groups)
     return SchedulingReport(
         pods=tuple(pod_entry(run, pod) for pod in run.pods),
         groups=groups,
         app_groups=app_group_entries(run),
-        explain=_explain(run) if explain else UNSET,
+        explain=_explain(run, counterfactuals) if explain else UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
         unused=run.unused,
@@ -247,7 +260,9 @@ def _group_order(entry: GroupEntry) -> tuple[object, ...]:
     return natural_key(entry.namespace), natural_key(entry.name)
 
 
-def _explain(run: Run) -> tuple[ExplainEntry, ...]:
+def _explain(
+    run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]
+) -> tuple[ExplainEntry, ...]:
     """One entry per pod that was to be scheduled."""
     explained: dict[str, PodExplanation] = {}
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}
@@ -257,7 +272,10 @@ def _explain(run: Run) -> tuple[ExplainEntry, ...]:
         candidates.update({entry.pod.key: shared for entry in outcome.leftover})
         explained.update({one.pod: one for one in outcome.explanations})
     return tuple(
-        _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key), buckets_of(run, pod))
+        replace(
+            _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key), buckets_of(run, pod)),
+            counterfactuals=counterfactuals.get(run.engine.books.item_key(pod), UNSET),
+        )
         for pod in run.pods
         if pod.node_name is None
     )

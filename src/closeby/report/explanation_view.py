@@ -10,6 +10,7 @@ from rich.text import Text
 from closeby.objects.recorded import Recorded
 from closeby.report.app_groups_view import edges_table
 from closeby.report.buckets_view import buckets_table
+from closeby.report.counterfactuals.view import different_lines
 from closeby.report.explanations import Explanation
 from closeby.report.layout import condition_line, plain_table
 from closeby.report.lines import DomainLine, NodeLine
@@ -26,6 +27,9 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
     yield Text.assemble((explanation.subject, "bold cyan"))
     for number, sentence in enumerate(explanation.sentences):
         yield Padding(Text(sentence, style=style if number == 0 else ""), (0, 0, 0, 2))
+    if explanation.counterfactuals:
+        yield Text("")
+        yield Padding(different_lines(explanation.counterfactuals), (0, 0, 0, 2))
     if explanation.subgroups:
         yield from _block(_subgroups_table(explanation))
     if explanation.buckets:

@@ -10,6 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.recorded import Recorded
 from closeby.report.app_groups import AppGroupEntry, app_group_entries
 from closeby.report.conditions import ConditionEntry, condition_entries
+from closeby.report.counterfactuals.records import Counterfactual
 from closeby.report.documents import (
     API_VERSION,
     GroupEntry,
@@ -52,23 +53,41 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: tuple[NodeLine, ...] = ()
     rejected: Mapping[str, RejectionEntry] = {}
     conditions: tuple[ConditionEntry, ...] = ()
+    #: What would have to be different; empty where that was not asked, or where nothing of the kind helps.
+    counterfactuals: tuple[Counterfactual, ...] = ()
     #: What schedulers wrote about it in the cluster; only there when they did.
     recorded: tuple[Recorded, ...] | UnsetType = UNSET
 
 
-def explain(run: Run, subject: Subject, recorded: Sequence[Recorded] | None = None) -> Explanation:
+def explain(
+    run: Run,
+    subject: Subject,
+    recorded: Sequence[Recorded] | None = None,
+    counterfactuals: Mapping[str, tuple[Counterfactual, ...]] = {},
+) -> Explanation:
     """Explain one gang, application or pod of a run that recorded its explanation.
 
-    ``recorded`` is what stands about it in the cluster.
+    ``recorded`` is what stands about it in the cluster, ``counterfactuals`` are by the key of the work item.
     """
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
     explanation = explained(run, subject.key)
+    different = counterfactuals.get(_item_key(run, subject), ())
+    if different:
+        explanation = msgspec.structs.replace(explanation, counterfactuals=different)
     # What plugins decide by besides: a decision is no better than that.
     measured = [one for plugin in run.engine.profile.measured for one in plugin.conditions()]
     if measured:
         conditions = (*explanation.conditions, *condition_entries(measured))
         explanation = msgspec.structs.replace(explanation, conditions=conditions)
     return msgspec.structs.replace(explanation, recorded=tuple(recorded)) if recorded else explanation
+
+
+def _item_key(run: Run, subject: Subject) -> str:
+    """The key of the work item with which it is decided."""
+    if subject.kind != POD:
+        return subject.item
+    pod = next(one for one in run.pods if one.key == subject.key)
+    return run.engine.books.item_key(pod)
 
 
 def _explain_app(run: Run, key: str) -> Explanation:

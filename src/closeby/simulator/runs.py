@@ -3,7 +3,7 @@
 A run is pure: the same objects and configuration give the same result, however they were spread over files.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -47,6 +47,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     """All there is to tell about one run."""
 
     engine: Engine
+    #: A new engine that knows the same objects, and these pods, which have their nodes.
+    again: Callable[[Iterable[Pod]], Engine]
     #: All pods that are not finished, by namespace and natural name.
     pods: tuple[Pod, ...]
     #: All gangs, by namespace and natural name.
@@ -129,11 +131,8 @@ def simulate(
     )
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
     groups = sorted(expansion.groups, key=_by_name)
-    label_conditions = _take_in_places(engine, manifests)
-    _take_in_applications(engine, manifests)
-    engine.handle(*_gang_events(manifests, groups))
-    engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is not None))
-    engine.handle(*measurements)
+    world = _World(manifests, groups, tuple(measurements))
+    label_conditions = world.enter(engine, (pod for pod in pods if pod.node_name is not None))
     before = (
         *manifests.notices,
         *expansion.conditions,
@@ -150,6 +149,7 @@ def simulate(
         pass
     return Run(
         engine=engine,
+        again=lambda running: world.anew(configuration, running),
         pods=tuple(pods),
         groups=tuple(groups),
         gang_outcomes=gathered.gang_outcomes,
@@ -165,6 +165,29 @@ def simulate(
         places=_places(engine, groups, pods, gathered.assignments),
         conditions=tuple(sorted(before, key=_condition_order)),
     )
+
+
+class _World(Struct, frozen=True):
+    """All objects but pods."""
+
+    manifests: Manifests
+    groups: Sequence[PodGroup]
+    measurements: tuple[MeasurementsChanged, ...]
+
+    def enter(self, engine: Engine, running: Iterable[Pod]) -> tuple[Condition, ...]:
+        """The engine learns of them and of pods that have their nodes; returns what is wrong with labels."""
+        label_conditions = _take_in_places(engine, self.manifests)
+        _take_in_applications(engine, self.manifests)
+        engine.handle(*_gang_events(self.manifests, self.groups))
+        engine.handle(*(PodAdded(pod) for pod in running))
+        engine.handle(*self.measurements)
+        return label_conditions
+
+    def anew(self, configuration: Configuration, running: Iterable[Pod]) -> Engine:
+        """An engine that knows them, and such pods."""
+        engine = Engine(lambda handle: profile_for(configuration, handle))
+        self.enter(engine, running)
+        return engine
 
 
 class _Gathered:

@@ -110,6 +110,12 @@ class Diagnosis:
             rejected_by=dict(_count(state, pod, refused)),
         )
 
+    def room(self, pod: Pod) -> NDArray[np.int64]:
+        """How many such pods fit each slot now, with every filter; shape (slots,)."""
+        pod_class = self._table.of(pod)
+        self._table.refresh(pod_class)
+        return pod_class.fits.copy()
+
     def survey(
         self, demand: Sequence[Share], tree: Tree, level: int, limit: int | None, strategy: Strategy
     ) -> tuple[DomainFit, ...]:

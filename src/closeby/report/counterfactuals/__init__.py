@@ -1,0 +1,1 @@
+"""What would have to be different: answers that the engine itself gives, by trying."""

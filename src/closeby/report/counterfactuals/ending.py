@@ -1,0 +1,120 @@
+"""What would have to come to its end, so that an item fits where it wants to."""
+
+from collections.abc import Iterator, Sequence
+
+from closeby.report.counterfactuals.jobs import Job, jobs_beside
+from closeby.report.counterfactuals.questions import Question, joined, where_entry, where_text
+from closeby.report.counterfactuals.records import Counterfactual, Kind
+from closeby.report.counterfactuals.rooms import Rooms
+from closeby.simulator.trials import Change, Result
+
+#: Jobs of which one is enough that are named.
+NAMED = 3
+#: Jobs that may end together, and domains in which that is tried.
+TOGETHER = 8
+DOMAINS = 3
+
+
+def ended(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
+    """The jobs of which one end is enough, the first to end first; else some that are enough together.
+
+    Jobs that leave too little even by resources alone are not tried, since that is in vain.
+    """
+    jobs = jobs_beside(question)
+    if not jobs:
+        return
+    enough: list[tuple[Job, Result]] = []
+    complete = True
+    for job in jobs:
+        if not rooms.may_hold(job.pods):
+            continue
+        if question.trials.spent:
+            complete = False
+            break
+        result = question.tried(Change(gone=job.pods))
+        if result is not None:
+            enough.append((job, result))
+    enough.sort(key=lambda one: _soonest(one[0]))
+    for job, result in enough[:NAMED]:
+        left = len(enough) - NAMED if job is enough[:NAMED][-1][0] else 0
+        others = "another one" if left == 1 else f"any of {left} others"
+        yield _fits(
+            question, (job,), result, complete, f" The end of {others} would do too." if left > 0 else ""
+        )
+    if enough:
+        return
+    together = _together(question, rooms, jobs)
+    if together is not None:
+        yield _fits(question, *together, complete)
+        return
+    tried = "No single job's end" if complete else "None of the ends of single jobs that were tried"
+    yield Counterfactual(
+        kind=Kind.ENDED,
+        fits=False,
+        sentence=f"{tried} makes room for it{question.at_its_level}.",
+        jobs=(),
+        complete=complete,
+    )
+
+
+def _soonest(job: Job) -> tuple[object, ...]:
+    return bool(job.reference), job.ends is None, job.ends or 0.0, len(job.held)
+
+
+def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[tuple[Job, ...], Result] | None:
+    """Jobs that are enough together, and none of which could stay; greedily, in the roomiest domains."""
+    found: list[tuple[tuple[Job, ...], Result]] = []
+    for domain in rooms.best()[:DOMAINS].tolist():
+        chosen = _in_domain(question, rooms, jobs, domain)
+        if chosen is not None:
+            found.append(chosen)
+    return min(found, key=lambda one: (len(one[0]), sum(len(job.held) for job in one[0])), default=None)
+
+
+def _in_domain(
+    question: Question, rooms: Rooms, jobs: Sequence[Job], domain: int
+) -> tuple[tuple[Job, ...], Result] | None:
+    gains = []
+    for number, job in enumerate(jobs):
+        slots, room = rooms.without(job.pods)
+        inside = rooms.owners(slots) == domain
+        gain = int((room - rooms.at[slots])[inside].sum())
+        if inside.any():
+            gains.append((-gain, len(job.held), number))
+    chosen: list[Job] = []
+    result: Result | None = None
+    for _, _, number in sorted(gains)[:TOGETHER]:
+        chosen.append(jobs[number])
+        pods = [pod for job in chosen for pod in job.pods]
+        if len(chosen) < 2 or not rooms.may_hold(pods):
+            continue
+        result = question.tried(Change(gone=tuple(pods)))
+        if result is not None:
+            break
+    if result is None:
+        return None
+    for job in tuple(reversed(chosen)):
+        fewer = [one for one in chosen if one is not job]
+        pods = [pod for one in fewer for pod in one.pods]
+        less = question.tried(Change(gone=tuple(pods))) if rooms.may_hold(pods) else None
+        if less is not None:
+            chosen, result = fewer, less
+    return tuple(chosen), result
+
+
+def _fits(
+    question: Question, jobs: tuple[Job, ...], result: Result, complete: bool, more: str = ""
+) -> Counterfactual:
+    verb = "ends" if len(jobs) == 1 else "end"
+    if jobs[0].reference:
+        when = f"when {joined([job.text for job in jobs])} {verb}"
+    else:
+        when = f"once {joined([job.text for job in jobs])} is gone"
+    return Counterfactual(
+        kind=Kind.ENDED,
+        fits=True,
+        sentence=f"It fits{question.at_its_level} {when}: {where_text(result)}.{more}",
+        jobs=tuple(job.entry for job in jobs),
+        complete=complete,
+        where=where_entry(result),
+    )

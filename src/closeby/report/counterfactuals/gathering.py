@@ -1,0 +1,82 @@
+"""All counterfactuals of a run: of what waits for want of room, and of gangs that were placed."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from closeby.objects.reasons import Reason
+from closeby.report.counterfactuals.elsewhere import runner_up
+from closeby.report.counterfactuals.ending import ended
+from closeby.report.counterfactuals.lacking import short
+from closeby.report.counterfactuals.questions import Question
+from closeby.report.counterfactuals.records import Counterfactual
+from closeby.report.counterfactuals.relaxing import relaxed
+from closeby.report.counterfactuals.rooms import Rooms
+from closeby.scheduling.intake.books import APPLICATION, PLAIN
+from closeby.simulator.runs import Run
+from closeby.simulator.trials import Trials, item_key
+
+#: Items that wait, and placed gangs, of which this is worked out where all are asked for: the first ones.
+ITEMS: Final = 50
+#: What asking for less, or more room, can help.
+_ROOM: Final = frozenset(
+    {
+        Reason.INSUFFICIENT_RESOURCES,
+        Reason.NODE_AFFINITY_MISMATCH,
+        Reason.TAINT_NOT_TOLERATED,
+        Reason.NODE_UNSCHEDULABLE,
+        Reason.HOST_PORT_CONFLICT,
+        Reason.BANDWIDTH_RISK,
+        Reason.NETWORK_COST_TOO_HIGH,
+        Reason.GANG_DOES_NOT_FIT,
+        Reason.TOPOLOGY_PLACEMENT_FAILED,
+        Reason.SEARCH_BUDGET_EXHAUSTED,
+    }
+)
+#: What only asking for something else can help.
+_NAMES: Final = frozenset({Reason.TOPOLOGY_NOT_FOUND, Reason.TOPOLOGY_LEVEL_NOT_FOUND})
+
+#: By ``namespace/name``; gangs and plain pods apart.
+Found = Mapping[str, tuple[Counterfactual, ...]]
+
+
+def counterfactuals(run: Run, only: Collection[str] | None = None) -> Found:
+    """What would have to be different for each gang or plain pod, by the key of its work item.
+
+    ``only`` names some by ``namespace/name``, else the first ``ITEMS`` that wait and as many that were placed
+    are asked about. Empty where a change of this kind is no help.
+    """
+    placed = [
+        group
+        for group in run.groups
+        if group.key in run.places and group.key in (run.gang_outcomes if only is None else only)
+    ]
+    waiting = [
+        outcome
+        for outcome in (*run.gang_outcomes.values(), *run.pod_outcomes.values())
+        if outcome.reason in _ROOM | _NAMES and (only is None or outcome.key in only)
+    ]
+    if not placed and not waiting:
+        return {}
+    trials = Trials(run)
+    reasons = {item_key(one): one.reason for one in waiting}
+    asked = [key for key in trials.waiting if key in reasons][:ITEMS]
+    found: dict[str, tuple[Counterfactual, ...]] = {}
+    # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
+    for key in reversed(asked):
+        trials.forget_after(key)
+        found[key] = _of_waiting(trials, run, key, reasons[key] in _ROOM)
+    for group in placed[:ITEMS]:
+        trials.forget_after(None)
+        if group.key not in found:
+            found[group.key] = tuple(runner_up(trials, group, run.tree_of(group)))
+    return found
+
+
+def _of_waiting(trials: Trials, run: Run, key: str, room: bool) -> tuple[Counterfactual, ...]:
+    group = None if key.startswith((PLAIN, APPLICATION)) else trials.engine.books.groups.get(key)
+    question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
+    found = list(relaxed(question))
+    if room:
+        rooms = Rooms(question)
+        found += [*ended(question, rooms), *short(question, rooms)]
+    return tuple(found)

@@ -1,0 +1,101 @@
+"""What runs and may come to its end: gangs, Jobs and single pods."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from closeby.objects.pods import Pod
+from closeby.report.counterfactuals.questions import Question, time_text
+from closeby.report.counterfactuals.records import JobEntry
+from closeby.report.words import plural
+from closeby.topology.natural import natural_key
+
+#: Pods of which one on each node is made anew as soon as it is gone.
+_EVERYWHERE = "DaemonSet/"
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """Pods that come and go together."""
+
+    #: As users name it, without its kind.
+    name: str
+    #: ``podgroup/namespace/name`` and so on; empty for pods that have nothing in common.
+    reference: str
+    #: All its pods: those that hold a node, and those that wait, which would not come any more.
+    pods: tuple[Pod, ...]
+
+    @property
+    def held(self) -> tuple[Pod, ...]:
+        """Those that hold a node."""
+        return tuple(pod for pod in self.pods if pod.node_name is not None)
+
+    @property
+    def ends(self) -> float | None:
+        """When the last of those that hold a node will be done; None when that is not known of all."""
+        ends = [pod.ends for pod in self.held]
+        known = [one for one in ends if one is not None]
+        return max(known) if known and len(known) == len(ends) else None
+
+    @property
+    def entry(self) -> JobEntry:
+        """As data."""
+        return JobEntry(
+            name=self.reference or self.name,
+            pods=len(self.held),
+            ends_by=None if self.ends is None else time_text(self.ends),
+        )
+
+    @property
+    def text(self) -> str:
+        """``default/train (8 pods, done by 2030-01-31T12:00:00Z)``."""
+        until = "" if self.ends is None else f"done by {time_text(self.ends)}"
+        count = "" if self.reference.startswith("pod/") else plural(len(self.held), "pod")
+        said = ", ".join(filter(None, (count, until)))
+        return f"{self.name} ({said})" if said else self.name
+
+
+def jobs_beside(question: Question) -> tuple[Job, ...]:
+    """Everything that holds a node and may end, but for what is asked about; in natural order.
+
+    Pods that are being deleted come first, as one.
+    """
+    own = {pod.uid for pod in question.waiting}
+    leaving: list[Pod] = []
+    together: dict[tuple[str, str], list[Pod]] = {}
+    for pod in question.trials.pods:
+        if pod.uid in own or pod.owner.startswith(_EVERYWHERE):
+            continue
+        if pod.terminating and pod.node_name is not None:
+            leaving.append(pod)
+        elif question.group is None or pod.group is None or f"{pod.namespace}/{pod.group}" != question.key:
+            together.setdefault(job_of(pod), []).append(pod)
+    jobs = [
+        Job(name=name, reference=reference, pods=tuple(pods))
+        for (reference, name), pods in together.items()
+        if any(pod.node_name is not None for pod in pods)
+    ]
+    jobs.sort(key=lambda job: natural_key(job.reference))
+    if leaving:
+        jobs.insert(0, Job(name="what is being deleted", reference="", pods=tuple(leaving)))
+    return tuple(jobs)
+
+
+def job_of(pod: Pod) -> tuple[str, str]:
+    """Reference and name of what a pod belongs to: its gang, else its Job, else itself."""
+    if pod.group is not None:
+        return f"podgroup/{pod.namespace}/{pod.group}", f"{pod.namespace}/{pod.group}"
+    kind, _, name = pod.owner.partition("/")
+    if kind == "Job":
+        return f"job/{pod.namespace}/{name}", f"Job {pod.namespace}/{name}"
+    return f"pod/{pod.key}", f"pod {pod.key}"
+
+
+def shares(pods: Iterable[Pod]) -> tuple[JobEntry, ...]:
+    """Which of whose pods: one entry for each job."""
+    together: dict[tuple[str, str], list[Pod]] = {}
+    for pod in pods:
+        together.setdefault(job_of(pod), []).append(pod)
+    return tuple(
+        Job(name=name, reference=reference, pods=tuple(members)).entry
+        for (reference, name), members in sorted(together.items(), key=lambda one: natural_key(one[0][0]))
+    )

@@ -1,0 +1,122 @@
+"""How many pods domains could hold at most by their resources alone: what is less than enough needs no trial.
+
+Filters and everything else a plugin knows can only lower these numbers, so they tell what is in vain, never
+what fits.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.pods import Pod
+from closeby.report.counterfactuals.questions import Question
+from closeby.topology.tree import ROOT_LEVEL, Domain
+
+Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
+
+
+class Rooms:
+    """Upper bounds for one item that waits, in the state that its trials begin with."""
+
+    def __init__(self, question: Question) -> None:
+        self._cluster = question.trials.engine.cluster
+        self.needed = question.needed
+        levels = question.levels
+        self.level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
+        tree = question.trials.engine.topologies.flat() if levels is None else levels.tree
+        self.tree = tree
+        #: What every pod of the item needs, whatever they need besides.
+        self._least = _least(self._cluster, question.waiting)
+        #: Per slot, then per domain.
+        self.at = self._at(np.arange(self._cluster.capacity), 0)
+        self.of = self._sums(self.at)
+
+    def owners(self, slots: Ints) -> Ints:
+        """The domain of each slot; -1 outside the tree."""
+        positions = self.tree.position_of[slots]
+        if self.level == ROOT_LEVEL:
+            return np.where(positions < self.tree.size, 0, -1)
+        at = (
+            np.arange(self.tree.size)
+            if self.level == self.tree.node_level
+            else self.tree.domain_at[self.level]
+        )
+        return np.append(at, -1)[positions]
+
+    def without(self, pods: Iterable[Pod]) -> tuple[Ints, Counts]:
+        """The slots that these pods hold, and how many pods each could hold at most without them."""
+        freed: dict[int, Counts] = {}
+        for pod in pods:
+            slot = self._cluster.placement(pod.uid)
+            if slot is None:
+                continue
+            amounts = freed.setdefault(slot, np.zeros(len(self._cluster.row_of), dtype=np.int64))
+            demand = self._cluster.demand(pod.spec)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
+                amounts[row] += amount
+        slots = np.asarray(sorted(freed), dtype=np.intp)
+        if not len(slots):
+            return slots, np.zeros(0, dtype=np.int64)
+        return slots, self._at(slots, np.stack([freed[slot] for slot in slots.tolist()], axis=1))
+
+    def may_hold(self, pods: Iterable[Pod]) -> bool:
+        """Whether some domain might hold what is needed without these pods."""
+        slots, room = self.without(pods)
+        sums = self.of.copy()
+        owners = self.owners(slots)
+        inside = owners >= 0
+        np.add.at(sums, owners[inside], (room - self.at[slots])[inside])
+        return bool((self._allowed(sums) >= self.needed).any())
+
+    def emptied(self) -> Counts:
+        """How many pods each domain could hold at most if nothing ran there."""
+        return self._allowed(self._sums(self._empty()))
+
+    def most_on_a_node(self, domain: int) -> int:
+        """How many pods an empty node of a domain could hold at most."""
+        return int(self._empty()[self.slots(domain)].max(initial=0))
+
+    def slots(self, domain: int) -> Ints:
+        """The nodes of a domain."""
+        first, end = self.tree.span(Domain(self.level, domain))
+        return self.tree.slot_at[first:end]
+
+    def best(self) -> Ints:
+        """Domains that carry their level's label, those with the most room first."""
+        room = self._allowed(self.of)
+        order = np.argsort(-room, kind="stable")
+        return order[room[order] >= 0]
+
+    def _allowed(self, sums: Counts) -> Counts:
+        return sums if self.level == ROOT_LEVEL else np.where(self.tree.labelled[self.level], sums, -1)
+
+    def _empty(self) -> Counts:
+        everything = np.arange(self._cluster.capacity)
+        return self._at(everything, self._cluster.requested[:, everything])
+
+    def _at(self, slots: Ints, freed: Counts | int) -> Counts:
+        cluster = self._cluster
+        left = cluster.allocatable[:, slots] - cluster.requested[:, slots] + freed
+        most: Counts = np.full(len(slots), self.needed, dtype=np.int64)
+        for row, amount in self._least.items():
+            most = np.minimum(most, np.maximum(left[row], 0) // amount)
+        return most * cluster.alive[slots]
+
+    def _sums(self, at: Counts) -> Counts:
+        owners = self.owners(self.tree.slot_at)
+        sums = np.zeros(self.tree.count(self.level), dtype=np.int64)
+        np.add.at(sums, owners, at[self.tree.slot_at])
+        return sums
+
+
+def _least(cluster: Cluster, pods: Iterable[Pod]) -> dict[int, int]:
+    """The least that any of the pods asks for, by row; without rows of which one of them asks nothing."""
+    least: dict[int, int] | None = None
+    for spec in {id(pod.spec): pod.spec for pod in pods}.values():
+        demand = cluster.demand(spec)
+        asked = {row: amount for row, amount in zip(demand.rows, demand.amounts, strict=True) if amount > 0}
+        least = asked if least is None else {row: min(asked[row], least[row]) for row in asked.keys() & least}
+    return dict(sorted((least or {}).items()))

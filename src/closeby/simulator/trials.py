@@ -1,0 +1,163 @@
+"""What would become of an item that waits if one thing were different: tried, and undone again.
+
+A trial is no estimate: an engine of its own, in the state that a run ended in, is told of the change and
+decides as it always does. Then everything is taken back. What stands before the item in the queue decides
+before it, as it would; what comes after it can't matter to it and is left out.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick
+from closeby.scheduling.intake.books import APPLICATION, PLAIN, gang_key
+from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Outcome, Place, Report
+from closeby.simulator.runs import Run
+
+#: Decisions that trials may take for one item.
+DECISIONS = 2000
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What is different in a trial. Pods that wait come as they are to wait."""
+
+    groups: tuple[PodGroup, ...] = ()
+    #: Pods that are gone, whether they run or wait.
+    gone: tuple[Pod, ...] = ()
+    #: Pods that wait, instead of those of the same uid.
+    waiting: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """The item got its nodes in a trial."""
+
+    #: None for a plain pod, and where no topology applies.
+    place: Place | None
+    assigned: tuple[Assignment, ...]
+
+
+class Trials:
+    """An engine in the state that a run ended in; each item may spend ``DECISIONS`` on its trials."""
+
+    def __init__(self, run: Run) -> None:
+        self._groups = {group.key: group for group in run.groups}
+        self._pods = {pod.uid: pod for pod in map(partial(_as_left, run), run.pods) if pod is not None}
+        #: uid -> place among all pods: what is taken out comes back in the order in which it was put in.
+        self._order = {uid: number for number, uid in enumerate(self._pods)}
+        self.engine = run.again(pod for pod in self._pods.values() if pod.node_name is not None)
+        self.engine.handle(*(PodAdded(pod) for pod in self._pods.values() if pod.node_name is None))
+        outcomes = self._decide()
+        # None as a rule: the run ended when nothing found a place any more.
+        for assigned in (each for outcome in outcomes for each in outcome.assigned):
+            self._pods[assigned.pod.uid] = replace(assigned.pod, node_name=assigned.node, rank=assigned.rank)
+            self.engine.handle(PodAdded(self._pods[assigned.pod.uid]))
+        #: Keys of the items that wait, in the order in which they are decided.
+        self.waiting = list(dict.fromkeys(item_key(one) for one in outcomes if one.leftover))
+        self._left = DECISIONS
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """All pods there are; those that hold a node name it."""
+        return self._pods.values()
+
+    @property
+    def spent(self) -> bool:
+        """Whether no trial is left for this item."""
+        return self._left <= 0
+
+    def of(self, key: str) -> tuple[Pod, ...]:
+        """The pods of an item that wait."""
+        return self.engine.books.waiting(key)
+
+    def forget_after(self, key: str | None) -> None:
+        """Leave out what is decided after an item (None: all that waits), for good; its budget is new."""
+        keep = 0 if key is None else self.waiting.index(key) + 1
+        dropped = self.waiting[keep:]
+        del self.waiting[keep:]
+        for pod in [pod for one in dropped for pod in self.of(one)]:
+            self.engine.handle(PodRemoved(pod.uid))
+            del self._pods[pod.uid]
+        self._left = DECISIONS
+
+    def try_out(self, key: str, change: Change) -> Result | None:
+        """What the item gets with this change; None when it still waits, or no trial is left."""
+        if self.spent:
+            return None
+        self._left -= 1 + len(self.waiting)
+        out = {pod.uid: pod for pod in (*change.gone, *change.waiting) if pod.uid in self._pods}
+        back: list[Event] = [
+            *(GroupChanged(self._groups[group.key]) for group in change.groups),
+            *(NodeAdded(_node(self.engine, node.name)) for node in change.nodes),
+        ]
+        self.engine.handle(
+            *(PodRemoved(uid) for uid in out),
+            *map(NodeAdded, change.nodes),
+            *map(GroupChanged, change.groups),
+            *map(PodAdded, change.waiting),
+        )
+        outcomes = self._decide()
+        placed = [each.pod.uid for outcome in outcomes for each in outcome.assigned]
+        self._undo({*placed, *(pod.uid for pod in change.waiting)}, out, back)
+        return _result(key, outcomes)
+
+    def _decide(self) -> list[Outcome]:
+        """Every decision until nothing changes."""
+        outcomes: list[Outcome] = []
+        placed = True
+        while placed:
+            decisions = self.engine.handle(Tick())
+            placed = any(isinstance(one, Bind) for one in decisions)
+            outcomes += [one.outcome for one in decisions if isinstance(one, Report)]
+        return outcomes
+
+    def _undo(self, changed: Collection[str], out: Mapping[str, Pod], back: Iterable[Event]) -> None:
+        gangs = {gang_key(pod) for pod in out.values() if pod.group is not None and pod.node_name is not None}
+        # A gang's members count in the order in which they came, so that all come anew.
+        kin = [
+            pod.uid
+            for key in gangs
+            for pod in self.engine.books.placed(key)
+            if pod.uid in self._pods and pod.uid not in changed
+        ]
+        away = sorted({*changed, *kin} & self.engine.books.pods.keys())
+        self.engine.handle(*map(PodRemoved, away), *back)
+        uids = sorted({*out, *away} & self._pods.keys(), key=self._order.__getitem__)
+        pods = [self._pods[uid] for uid in uids]
+        self.engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is not None))
+        self.engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is None))
+
+
+def item_key(outcome: Outcome) -> str:
+    """The key of the work item that was decided."""
+    prefix = {ItemKind.POD: PLAIN, ItemKind.APPLICATION: APPLICATION}.get(outcome.kind, "")
+    return f"{prefix}{outcome.key}"
+
+
+def _as_left(run: Run, pod: Pod) -> Pod | None:
+    """A pod as the run left it; None if the run had nothing to do with it."""
+    assignment = run.assignments.get(pod.uid)
+    if assignment is not None:
+        return replace(pod, node_name=assignment.node, rank=assignment.rank)
+    return pod if pod.node_name is not None or pod.uid in run.leftovers else None
+
+
+def _node(engine: Engine, name: str) -> Node:
+    slot = engine.cluster.slot(name)
+    if slot is None:
+        raise KeyError(f"there is no node {name}")
+    return engine.cluster.node_at(slot)
+
+
+def _result(key: str, outcomes: Sequence[Outcome]) -> Result | None:
+    mine = [one for one in outcomes if item_key(one) == key and one.reason is None and one.assigned]
+    if not mine:
+        return None
+    assigned = tuple(each for one in mine for each in one.assigned)
+    return Result(place=mine[-1].place, assigned=assigned)
