@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -14,9 +13,6 @@ from closeby.objects.configuration import Configuration, ConfigurationError, rea
 from closeby.objects.manifests import Manifests, read_manifests
 from closeby.plugins.configurations import NAMED
 from closeby.report.words import harmless
-
-if TYPE_CHECKING:
-    from closeby.cli.cluster import ReadCluster
 
 
 class Unusable(click.ClickException):
@@ -63,19 +59,6 @@ def read_inputs(sources: Sources) -> Inputs:
         errors=errors,
         scheduler_name=sources.scheduler_name,
     )
-
-
-def read_cluster_or_files(sources: Sources) -> "tuple[Inputs, ReadCluster | None]":
-    """As ``read_inputs``; without paths the live cluster, which comes second then.
-
-    Raises:
-        Unusable: see ``read_inputs``; or the cluster can't be read.
-    """
-    if sources.paths:
-        return read_inputs(sources), None
-    from closeby.cli.cluster import read_live
-
-    return read_live(sources)
 
 
 @contextmanager

@@ -42,9 +42,10 @@ def command(
       closeby topology --level rack
       kubectl get nodes,pods,topologies -A -o yaml | closeby topology -f - --level rack
     """
-    from closeby.cli.inputs import read_cluster_or_files, usable_configuration
+    from closeby.cli.inputs import usable_configuration
     from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
+    from closeby.cli.sources import read_cluster_or_files
     from closeby.report.topologies import topology_report
     from closeby.simulator.runs import simulate
 
