@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 UNITS = (
     ("s", 1.0, 600.0),
     ("min", 60.0, 3 * 3600.0),
-    ("h", 3600.0, 10 * 86400.0),
+    ("h", 3600.0, 40 * 86400.0),
     ("d", 86400.0, float("inf")),
 )
 #: Stops of the slider, at most.

@@ -21,7 +21,7 @@ FRAME = "#B9BFCA"
 KEY_HEIGHT = 30.0
 GANG_LINE = 17.0
 GANGS_NAMED = 12
-GANG_COLUMN = 350.0
+GANG_COLUMN = 340.0
 #: The least width of a map, so that what is written below it has room.
 LEAST_WIDTH = 2 * GANG_COLUMN
 #: The gang below the pointer.

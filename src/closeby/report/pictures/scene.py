@@ -148,7 +148,7 @@ def _left_out(history: History, moments: Moments, shown: int) -> tuple[str, ...]
     if shown == started:
         return ()
     sentence = (
-        f"The maps show the state every {moments.step:g} {moments.unit}; "
+        f"The maps show the state every {time_text(moments.step * moments.seconds)}; "
         f"{started - shown:,} of {started:,} jobs that started ran only between two such moments and are not "
         "seen on them. Charts over time, distributions and measures count every job."
     )

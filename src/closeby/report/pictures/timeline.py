@@ -80,7 +80,10 @@ def _line(
         axis=alt.Axis(grid=False, labels=with_times),
     )
     scale = alt.Scale(domain=[0, max(series.top, 1.0)], nice=False)
-    y = alt.Y("value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4))
+    # Values of the same moment would be stacked otherwise.
+    y = alt.Y(
+        "value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4), stack=None
+    )
     told = [
         alt.Tooltip("time:Q", title=f"time [{moments.unit}]", format=",.2f"),
         alt.Tooltip("value:Q", title=series.title, format=",d"),

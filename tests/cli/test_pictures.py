@@ -1,0 +1,93 @@
+"""`closeby simulate --plot` and `--html`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import closeby, racks, report, text, train
+
+CLUSTER = racks({"a/r1": 2, "a/r2": 2, "b/r1": 1})
+STATE = text(*CLUSTER, *train(4, 3))
+OVER_TIME = ("simulate", "--workload", "seren", "--jobs", "30", "--cluster", "small")
+
+
+def test_a_state_as_pictures_and_as_one_page(tmp_path: Path) -> None:
+    folder, page = tmp_path / "new" / "pictures", tmp_path / "other" / "report.html"
+    result = closeby("simulate", "-f", "-", "--plot", folder, "--html", page, stdin=STATE)
+    assert result.exit_code == 0
+    assert "Placed 4 of 4 pods" in result.stdout
+    assert result.stderr.splitlines() == [
+        f"pictures in {folder}, as .svg and .png: rack-map, fabric",
+        f"report in {page}",
+    ]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "fabric.png",
+        "fabric.svg",
+        "rack-map.png",
+        "rack-map.svg",
+    ]
+    assert "<td>train</td>" in page.read_text(encoding="utf-8")
+
+
+def test_a_run_over_time_and_the_same_one_again(tmp_path: Path) -> None:
+    """Files of the same names are overwritten, by the same bytes."""
+    asked = (*OVER_TIME, "--plot", tmp_path / "pictures", "--html", tmp_path / "report.html")
+    assert closeby(*asked).exit_code == 0
+    first = {file: file.read_bytes() for file in tmp_path.rglob("*.*")}
+    assert len(first) == 11
+    assert closeby(*asked).exit_code == 0
+    assert [file for file in tmp_path.rglob("*.*") if first.get(file) != file.read_bytes()] == []
+
+
+def test_the_page_says_what_the_table_says(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = closeby(*OVER_TIME, "--html", page)
+    html = page.read_text(encoding="utf-8")
+    assert "<h1>seren on small, configuration closeby</h1>" in html
+    for heading in ("Waiting, by size of job", "Use of the GPUs", "Where jobs lay"):
+        assert heading in result.stdout
+        assert f"<h3>{heading}</h3>" in html
+
+
+def test_json_is_left_alone(tmp_path: Path) -> None:
+    told = report("simulate", "-f", "-", "--plot", tmp_path, stdin=STATE)
+    assert told["kind"] == "SchedulingReport"
+
+
+def test_the_moment_is_chosen(tmp_path: Path) -> None:
+    assert closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "0s").exit_code == 2
+    assert closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").exit_code == 0
+    assert "Rack map at" in (tmp_path / "rack-map.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-f", "-", "--plot", "x", "--plot-at", "1h"), (*OVER_TIME[1:], "--plot-at", "1h")]
+)
+def test_a_moment_needs_a_run_over_time_and_a_folder(arguments: tuple[str, ...]) -> None:
+    result = closeby("simulate", *arguments, stdin=STATE)
+    assert result.exit_code == 2
+    assert "--plot-at is the moment of a run over time that --plot shows" in result.stderr
+
+
+def test_without_what_draws_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where the extra is not installed; nothing is run first."""
+    monkeypatch.setitem(sys.modules, "altair", None)
+    result = closeby("simulate", "-f", "-", "--plot", tmp_path / "pictures", stdin=STATE)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: --plot and --html need what draws; pip install 'closeby[plot]'\n"
+    assert not (tmp_path / "pictures").exists()
+
+
+def test_paths_that_can_not_be_written_to(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for arguments, said in (
+        (("--plot", file), f"error: {file}: is a file; --plot needs a folder\n"),
+        (("--html", tmp_path), f"error: {tmp_path}: is a folder; --html needs the name of a file\n"),
+        (("--html", file / "report.html"), "can't be written"),
+    ):
+        result = closeby("simulate", "-f", "-", *arguments, stdin=STATE)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    assert file.read_text() == "mine"
