@@ -41,7 +41,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
         "notices",
     ]
     assert (found["apiVersion"], found["kind"]) == ("closeby.dev/v1alpha1", "SimulationReport")
-    assert found["workload"] == {"name": "jobs.csv", "jobs": 4, "load": None, "seed": None}
+    assert found["workload"] == {"name": "jobs.csv", "jobs": 4, "standing": 0, "load": None, "seed": None}
     assert found["cluster"] == {
         "name": "the cluster of the files",
         "nodes": 3,
@@ -134,7 +134,10 @@ def test_jobs_may_ask_for_one_rack(tmp_path: Path) -> None:
 def test_a_made_up_workload_is_the_same_again(tmp_path: Path) -> None:
     asked = ("--workload", "seren", "--jobs", 60, "--cluster", "small", "--load", 1.5, "--full")
     found = report("simulate", *asked, "--seed", 7)
-    assert found["workload"] == {"name": "seren", "jobs": 60, "load": 1.5, "seed": 7}
+    workload = found["workload"]
+    assert (workload["name"], workload["load"], workload["seed"]) == ("seren", 1.5, 7)
+    assert workload["jobs"] == 60 + workload["standing"] == len(found["jobs"])
+    assert all(job["submitted"] == 0 for job in found["jobs"][: workload["standing"]])
     assert found == report("simulate", *asked, "--seed", 7)
     assert found != report("simulate", *asked, "--seed", 8)
 
@@ -150,20 +153,25 @@ def test_a_written_trace_gives_the_same_run(tmp_path: Path) -> None:
 
 
 def test_applications_run_over_time() -> None:
-    found = report("simulate", "--workload", "microservices", "--jobs", 12, "--full")
+    found = report("simulate", "--workload", "microservices", "--jobs", 12, "--load", 0.1, "--full")
     assert (found["cluster"]["name"], found["cluster"]["gpus"], found["cluster"]["cores"]) == (
         "zones",
         0,
         3840,
     )
-    assert found["summary"]["ended"] == found["applications"]["placed"] == 12
+    assert found["workload"]["jobs"] == found["summary"]["ended"] == found["applications"]["placed"] > 12
     assert found["applications"]["pairs"] > 100
     assert found["applications"]["costPerPair"] < 1
     assert found["measures"]["utilisation"] is None
     assert all(job["gpus"] == 0 and job["nodes"] for job in found["jobs"])
-    printed = closeby("simulate", "--workload", "microservices", "--jobs", 12).stdout
+    printed = closeby("simulate", "--workload", "microservices", "--jobs", 12, "--load", 0.1).stdout
     assert "120 nodes with 3,840 cores in 6 zones, 2 regions" in printed
-    assert "12 applications with" in printed
+    assert "applications with" in printed
+
+
+def test_a_workload_may_begin_on_an_empty_cluster() -> None:
+    found = report("simulate", "--workload", "philly", "--jobs", 60, "--cluster", "small", "--from-empty")
+    assert (found["workload"]["jobs"], found["workload"]["standing"]) == (60, 0)
 
 
 def test_samples_are_thinned_unless_all_are_asked_for() -> None:

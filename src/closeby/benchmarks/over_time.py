@@ -1,4 +1,4 @@
-"""Runs over time: the Seren mix at 85 % load on the Lingjun network."""
+"""Runs over time: the Seren mix on the Lingjun network, which is at 85 % load from the beginning."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from closeby.benchmarks.figures import Figure, summary, timed
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.simulator.replay.clusters import made_up
 from closeby.simulator.replay.driver import Settings, replay
-from closeby.simulator.workloads.generating import generate
+from closeby.simulator.workloads.generating import Options, generate
 from closeby.simulator.workloads.jobs import Jobs
 
 #: Jobs, and the CPU milliseconds that we aim at.
@@ -19,9 +19,10 @@ def over_time() -> Iterator[Figure]:
     """Whole runs with the configuration ``closeby``: arrivals, decisions, ends, and the history."""
     cluster = made_up("lingjun")
     settings = Settings(configuration=NAMED[CLOSEBY], policy=CLOSEBY, seed=SEED)
+    options = Options(standing=True)
     gpus = sum(node.allocatable[cluster.resource] for node in cluster.nodes)
     for count, limit in CASES:
-        jobs = generate("seren", jobs=count, load=LOAD, capacity=gpus, seed=SEED)
+        jobs = generate("seren", jobs=count, load=LOAD, capacity=gpus, seed=SEED, options=options)
 
         def run(jobs: Jobs = jobs) -> int:
             return len(replay(jobs, cluster, settings).slots)

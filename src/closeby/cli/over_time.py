@@ -23,6 +23,7 @@ class OverTime(NamedTuple):
     jobs: int | None = None
     load: float | None = None
     seed: int | None = None
+    from_empty: bool = False
     write_trace: str | None = None
     cluster: str | None = None
     resource: str | None = None
@@ -71,6 +72,9 @@ def runs_over_time(command: Command) -> Command:
             help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
         ),
         click.option("--seed", type=click.IntRange(0), help=f"Seed of the workload.  [default: {SEED}]"),
+        click.option(
+            "--from-empty", is_flag=True, help="Begin with an empty cluster; filling it takes days."
+        ),
         click.option("--write-trace", metavar="FILE", help="Write the jobs as CSV, for --trace."),
         click.option(
             "--cluster",
@@ -96,6 +100,7 @@ def runs_over_time(command: Command) -> Command:
         jobs: int | None,
         load: float | None,
         seed: int | None,
+        from_empty: bool,
         write_trace: str | None,
         cluster: str | None,
         resource: str | None,
@@ -112,6 +117,7 @@ def runs_over_time(command: Command) -> Command:
             jobs=jobs,
             load=load,
             seed=seed,
+            from_empty=from_empty,
             write_trace=write_trace,
             cluster=cluster,
             resource=resource,

@@ -19,7 +19,7 @@ from closeby.simulator.replay.driver import Settings, UnrunnableError, engine_of
 from closeby.simulator.replay.history import History
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import GPU
-from closeby.simulator.workloads.generating import CPU, WORKLOADS, UnknownWorkloadError, generate
+from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options, UnknownWorkloadError, generate
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.simulator.workloads.traces import read_trace, write_trace
 
@@ -78,6 +78,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         notices = (*notices, f"{plural(cluster.waiting, 'pod')} of the files {wait} left aside")
     asked = Asked(
         workload=over_time.workload or Path(over_time.trace or "").name,
+        standing=0 if over_time.workload is None else len(jobs) - _or(over_time.jobs, JOBS),
         load=None if over_time.workload is None else _or(over_time.load, LOAD),
         cluster=cluster.name,
         held_gpus=int((room.total - room.free).sum()),
@@ -93,9 +94,14 @@ def _contradictions(over_time: OverTime) -> None:
     if over_time.workload is not None and over_time.trace is not None:
         raise click.UsageError("--workload makes jobs, --trace reads them: give one of them")
     if over_time.trace is not None:
-        for name in ("jobs", "load", "seed"):
-            if getattr(over_time, name) is not None:
-                raise click.UsageError(f"--{name} belongs to --workload: a trace says what its jobs are")
+        for option, given in (
+            ("--jobs", over_time.jobs),
+            ("--load", over_time.load),
+            ("--seed", over_time.seed),
+            ("--from-empty", over_time.from_empty or None),
+        ):
+            if given is not None:
+                raise click.UsageError(f"{option} belongs to --workload: a trace says what its jobs are")
 
 
 def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
@@ -138,6 +144,7 @@ def _jobs(over_time: OverTime, capacity: float) -> tuple[Jobs, tuple[str, ...]]:
             load=_or(over_time.load, LOAD),
             capacity=capacity,
             seed=_or(over_time.seed, SEED),
+            options=Options(standing=not over_time.from_empty),
         )
     except UnknownWorkloadError as error:
         raise Unusable(str(error)) from error

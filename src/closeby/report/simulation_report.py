@@ -21,6 +21,8 @@ class WorkloadEntry(Struct, frozen=True, kw_only=True):
 
     name: str
     jobs: int
+    #: Jobs among them that run from the beginning.
+    standing: int
     load: float | None
     seed: int | None
 
@@ -144,6 +146,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     workload: str
     load: float | None = None
+    #: Jobs that a made-up workload begins with.
+    standing: int = 0
     cluster: str
     held_gpus: int = 0
     cores: float = 0.0
@@ -160,7 +164,11 @@ def simulation_report(
     names = level_names(tree)
     return SimulationReport(
         workload=WorkloadEntry(
-            name=asked.workload, jobs=len(history.jobs), load=asked.load, seed=history.seed
+            name=asked.workload,
+            jobs=len(history.jobs),
+            standing=asked.standing,
+            load=asked.load,
+            seed=history.seed,
         ),
         cluster=ClusterEntry(
             name=asked.cluster,

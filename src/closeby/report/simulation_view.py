@@ -52,6 +52,8 @@ def _what_ran(report: SimulationReport) -> Text:
     if cluster.held_gpus:
         text.append(f" (and {cluster.held_gpus:,} that other pods hold)")
     details = []
+    if workload.standing:
+        details.append(f"{workload.standing:,} of the jobs run at the beginning")
     if workload.load is not None:
         details.append(f"load {workload.load:g}")
     if workload.seed is not None:

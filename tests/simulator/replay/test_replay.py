@@ -69,10 +69,9 @@ def test_priority_goes_before_age() -> None:
 
 
 def test_a_job_without_a_duration_ends_as_it_starts() -> None:
-    """b was refused in the same moment, so that it rests for a second, as it would in a live cluster."""
     history = run(jobs(("a", 5, 0, 1, 8), ("b", 5, 10, 1, 8)), leaves(1))
-    assert history.started.tolist() == [5, 6]
-    assert history.ended.tolist() == [5, 16]
+    assert history.started.tolist() == [5, 5]
+    assert history.ended.tolist() == [5, 15]
 
 
 def test_jobs_larger_than_the_cluster_are_refused_at_once() -> None:

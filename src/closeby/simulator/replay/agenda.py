@@ -23,12 +23,10 @@ class Agenda:
         """A job has started and runs until then."""
         heapq.heappush(self._ends, (until, job))
 
-    def next(self, due: float | None) -> float:
-        """The next moment at which a job arrives or ends, or ``due``; infinity when nothing is to come."""
-        moment = inf if due is None else due
-        if self._arrived < len(self._submitted):
-            moment = min(moment, self._submitted[self._arrived])
-        return min(moment, self._ends[0][0]) if self._ends else moment
+    def next(self) -> float:
+        """The next moment at which a job arrives or ends; infinity when nothing is to come."""
+        arrives = self._submitted[self._arrived] if self._arrived < len(self._submitted) else inf
+        return min(arrives, self._ends[0][0]) if self._ends else arrives
 
     def arrivals(self, now: float) -> range:
         """The jobs that have arrived by now, and were not told before."""

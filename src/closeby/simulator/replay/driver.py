@@ -57,7 +57,7 @@ def engine_of(cluster: GivenCluster, configuration: Configuration) -> Engine:
     Raises:
         ConfigurationError: the configuration names what no plugin knows.
     """
-    engine = Engine(lambda handle: profile_for(configuration, handle))
+    engine = Engine(lambda handle: profile_for(configuration, handle), rests=False)
     cluster.enter(engine)
     return engine
 
@@ -111,11 +111,11 @@ class _Replay:
         now = 0.0
         moments = 0
         end = inf if self._settings.until is None else self._settings.until
-        while (moment := self._agenda.next(self._engine.next_due)) < inf:
+        while (moment := self._agenda.next()) < inf:
             if moment > end:
                 now = end
                 break
-            now = max(moment, now)
+            now = moment
             self._moment(now)
             moments += 1
             if after_each is not None:
