@@ -1,8 +1,9 @@
 """Modelled time of a ring all-reduce where a job lies, against where it would lie ideally, and what it costs.
 
-The alpha-beta model of the ring algorithm (Thakur, Rabenseifner and Gropp, 2005; as NCCL's tuning does it):
-n ranks take 2(n - 1) steps of S/n bytes each, so that t = 2(n - 1) alpha + 2(n - 1)/n S/B with the slowest
-alpha and B on the ring. A rank is a GPU; a pod without GPUs is one rank.
+The alpha-beta model (Thakur, Rabenseifner and Gropp, 2005) of the ring algorithm (Patarasuk and Yuan, JPDC
+2009; NCCL's tuning counts so too): n ranks take 2(n - 1) steps of S/n bytes each, so that
+t = 2(n - 1) alpha + 2(n - 1)/n S/B with the slowest alpha and B on the ring. A rank is a GPU; a pod without
+GPUs is one rank.
 """
 
 from typing import Any
