@@ -84,9 +84,7 @@ def climb(tree: Tree, nodes: list[Domain]) -> int:
     return max((tree.distance(one, other) // 2 for one, other in combinations(nodes, 2)), default=0)
 
 
-def shared(
-    run: RunColumns, crew: Crew, during: np.ndarray[tuple[int, int], np.dtype[np.float64]]
-) -> Iterator[float]:
+def shared(run: RunColumns, crew: Crew, during: Floats) -> Iterator[float]:
     """Seconds of each job's all-reduce, flow by flow."""
     tree = run.tree
     leaving = []
