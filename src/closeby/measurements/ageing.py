@@ -66,7 +66,9 @@ class Known:
         age = self.age
         if age is not None and age >= self.source.max_age:
             self._reading, self.state, age = None, State.GONE, None
-            self._trouble = self._trouble or f"{self.source.name} gave nothing newer for {self.source.max_age:g} s"
+            self._trouble = (
+                self._trouble or f"{self.source.name} gave nothing newer for {self.source.max_age:g} s"
+            )
         return Measurements(reading=self._reading, age=age, trouble=self._trouble)
 
     def _objection(self, answer: Reading) -> str:
