@@ -19,7 +19,7 @@ from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
 TWO_RACKS = "rack-1 : a=8 b=8 c=8 d=8\nrack-2 : e=8 f=8"
 
 
-def report() -> SchedulingReport:
+def report(optimum: bool = False) -> SchedulingReport:
     return scheduling_report(
         simulate(
             Manifests(
@@ -33,7 +33,8 @@ def report() -> SchedulingReport:
                 topologies=(fabric("rack", HOSTNAME),),
             ),
             Configuration(),
-        )
+        ),
+        optimum=optimum,
     )
 
 
@@ -63,9 +64,20 @@ def test_the_constants_are_told_once() -> None:
     assert "model" not in json.loads(to_json(scheduling_report(simulate(Manifests(), Configuration()))))
 
 
-def shown(quality: bool) -> str:
+def test_how_close_gangs_could_have_lain() -> None:
+    #   somebody holds b, so that no rack holds four: a c d and one of rack-2 is as good as it gets
+    found = {group.name: group.quality for group in report(optimum=True).groups}
+    quality = found["train"]
+    assert isinstance(quality, QualityEntry)
+    assert quality.least_span == {"rack": 2, "hostname": 4}
+    assert quality.least_mean_distance == quality.mean_distance == 3.0
+    assert "train rack ×2 3 (least 3) 12" in " ".join(shown(True, optimum=True).split())
+    assert "leastSpan" not in json.loads(to_json(report()))["groups"][2]["quality"]
+
+
+def shown(quality: bool, optimum: bool = False) -> str:
     console = Console(file=io.StringIO(), width=120)
-    console.print(*scheduling_views(report(), {}, quality=quality), sep="\n")
+    console.print(*scheduling_views(report(optimum), {}, quality=quality), sep="\n")
     printed = console.file
     assert isinstance(printed, io.StringIO)
     return printed.getvalue()

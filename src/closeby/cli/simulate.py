@@ -28,7 +28,8 @@ STILL_PENDING = 3
 @click.option(
     "--optimum",
     is_flag=True,
-    help="Add how cheap the talk of an application could have been, by a solver: up to 12 pods on 16 nodes.",
+    help="Add the best possible: the talk of applications of up to 12 pods on 16 nodes, by a solver, and how "
+    "close gangs of up to 64 equal pods could lie.",
 )
 @click.option("--quality", is_flag=True, help="Add to the table how close what was placed lies.")
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
@@ -115,6 +116,7 @@ def _once(
         explain=explain is not None,
         errors=inputs.errors,
         counterfactuals=counterfactuals(run) if explain is not None else {},
+        optimum=optimum,
     )
 
     def views() -> "Iterable[RenderableType]":

@@ -139,12 +139,14 @@ def scheduling_report(
     explain: bool = False,
     errors: Iterable[str] = (),
     counterfactuals: Mapping[str, tuple[Counterfactual, ...]] = {},
+    optimum: bool = False,
 ) -> SchedulingReport:
     """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers.
 
-    ``counterfactuals`` are by the key of the work item, for those that are explained.
+    ``counterfactuals`` are by the key of the work item, for those that are explained. ``optimum`` adds how
+    close gangs could have lain.
     """
-    groups = group_entries(run)
+    groups = group_entries(run, optimum=optimum)
     measured = any(isinstance(group.quality, QualityEntry) for group in groups)
     return SchedulingReport(
         pods=tuple(pod_entry(run, pod) for pod in run.pods),
@@ -188,15 +190,18 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
     )
 
 
-def group_entries(run: Run) -> tuple[GroupEntry, ...]:
-    """What became of the gangs, also of those that only pods name."""
+def group_entries(run: Run, *, optimum: bool = False) -> tuple[GroupEntry, ...]:
+    """What became of the gangs, also of those that only pods name.
+
+    ``optimum`` adds how close they could have lain.
+    """
     members: dict[str, list[Pod]] = {}
     for pod in run.pods:
         if pod.group is not None:
             members.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
     minimum: dict[str, int | None] = dict.fromkeys(members)
     minimum.update({group.key: group.min_member for group in run.groups})
-    qualities = gang_qualities(run)
+    qualities = gang_qualities(run, optimum=optimum)
     entries = {
         key: _group(run, key, least, members.get(key, []), qualities.get(key, UNSET))
         for key, least in minimum.items()
@@ -260,9 +265,7 @@ def _group_order(entry: GroupEntry) -> tuple[object, ...]:
     return natural_key(entry.namespace), natural_key(entry.name)
 
 
-def _explain(
-    run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]
-) -> tuple[ExplainEntry, ...]:
+def _explain(run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]) -> tuple[ExplainEntry, ...]:
     """One entry per pod that was to be scheduled."""
     explained: dict[str, PodExplanation] = {}
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}

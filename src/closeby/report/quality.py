@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
+from closeby.quality.best import best_place
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.simulator.runs import Run
 from closeby.topology.natural import natural_key
@@ -31,12 +33,17 @@ class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     ideal_all_reduce_seconds: float | None
     slowdown: float | None
     job_slowdown: float | None
+    #: The fewest domains and the least mean distance on what is free and what the gang holds; only there when
+    #: they were asked for, and null where they were not worked out.
+    least_span: Mapping[str, int] | UnsetType | None = UNSET
+    least_mean_distance: float | UnsetType | None = UNSET
 
 
-def gang_qualities(run: Run) -> dict[str, QualityEntry]:
+def gang_qualities(run: Run, *, optimum: bool = False) -> dict[str, QualityEntry]:
     """The quality of each gang that has placed members, by ``namespace/name``.
 
-    Gangs that lie in one topology are measured together, so that they share its links.
+    Gangs that lie in one topology are measured together, so that they share its links. ``optimum`` adds how
+    close each could have lain with all others where they are.
     """
     gauge = GangGauge(run.engine.cluster)
     by_tree: dict[str, tuple[Tree, dict[str, Members]]] = {}
@@ -45,12 +52,23 @@ def gang_qualities(run: Run) -> dict[str, QualityEntry]:
         if group.key in members:
             tree = run.tree_of(group) or run.engine.topologies.flat()
             by_tree.setdefault(tree.name, (tree, {}))[1][group.key] = members[group.key]
-    return {
-        key: _entry(found)
-        for tree, gangs in by_tree.values()
-        for key, found in zip(gangs, gauge.measure(tree, tuple(gangs.values())), strict=True)
-        if found is not None
-    }
+    entries: dict[str, QualityEntry] = {}
+    for tree, gangs in by_tree.values():
+        measured = gauge.measure(tree, tuple(gangs.values()))
+        for (key, placed), found in zip(gangs.items(), measured, strict=True):
+            if found is not None:
+                entry = _entry(found)
+                entries[key] = _with_best(entry, run, tree, placed) if optimum else entry
+    return entries
+
+
+def _with_best(entry: QualityEntry, run: Run, tree: Tree, members: Members) -> QualityEntry:
+    best = best_place(run.engine.cluster, tree, members)
+    return replace(
+        entry,
+        least_span=None if best is None else dict(zip(entry.excess_span, best.span, strict=True)),
+        least_mean_distance=None if best is None else told(best.mean_distance),
+    )
 
 
 def _members(run: Run) -> dict[str, Members]:
