@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.cli.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
 from closeby.cli.options import Sources
 from closeby.cli.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
 from closeby.plugins.configurations import CLOSEBY, NAMED
+from closeby.quality.delays import waits
+from closeby.quality.summary import Measures
 from closeby.report.words import plural
 from closeby.simulator.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up, room_of
 from closeby.simulator.replay.driver import Settings, UnrunnableError, engine_of, replay
-from closeby.simulator.replay.history import History
+from closeby.simulator.replay.history import Floats, History
+from closeby.simulator.replay.measuring import measure
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import GPU
 from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options, UnknownWorkloadError, generate
@@ -33,9 +37,10 @@ LONG = 5_000
 
 
 class Ran(Struct, frozen=True, kw_only=True, eq=False):
-    """A run and what it was asked to do."""
+    """A run, its measures, and what it was asked to do."""
 
     history: History
+    measures: Measures
     asked: "Asked"
 
 
@@ -71,6 +76,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     try:
         with usable_configuration(), _progress(len(jobs)) as progress:
             history = replay(jobs, cluster, settings, progress)
+            free = _without_requirement(history, cluster, settings)
     except UnrunnableError as error:
         raise Unusable(str(error)) from error
     if cluster.waiting:
@@ -87,7 +93,16 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         preferred=over_time.preferred,
         notices=notices,
     )
-    return Ran(history=history, asked=asked)
+    return Ran(history=history, measures=measure(history, unconstrained=free), asked=asked)
+
+
+def _without_requirement(history: History, cluster: GivenCluster, settings: Settings) -> Floats | None:
+    """What each job waits in the same run when no level is required; None where none is."""
+    if settings.wishes.required is None:
+        return None
+    wishes = replace(settings.wishes, required=None)
+    free = replay(history.jobs, cluster, replace(settings, wishes=wishes))
+    return waits(free.jobs.submitted, free.started, free.until)
 
 
 def _contradictions(over_time: OverTime) -> None:

@@ -135,10 +135,9 @@ def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pic
     from closeby.cli.output import emit
     from closeby.cli.replaying import run_over_time
     from closeby.report.simulation_report import simulation_report
-    from closeby.simulator.replay.measuring import measure
 
     ran = run_over_time(sources, over_time)
-    report = simulation_report(ran.history, measure(ran.history), ran.asked, full=over_time.full)
+    report = simulation_report(ran.history, ran.measures, ran.asked, full=over_time.full)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.simulation_view import simulation_views

@@ -87,18 +87,20 @@ def _what_came_of_it(report: SimulationReport) -> Text:
 def _delays(report: SimulationReport) -> Table:
     measures = report.measures
     times = ("mean", "p50", "p95", "p99")
-    table = plain_table(
-        "GPUs" if report.cluster.gpus else "pods",
-        "jobs",
-        "not started",
-        *times,
-        right=("jobs", "not started", *times),
-    )
+    compared = any(delay.topology is not None for delay in measures.delays)
+    size = "GPUs" if report.cluster.gpus else "pods"
+    numbers = ("jobs", "not started", *times, *(("mean for topology",) if compared else ()))
+    table = plain_table(size, *numbers, right=numbers)
     for delay in measures.delays:
         if delay.jobs:
             values = (time_text(time or 0.0) for time in (delay.mean, delay.p50, delay.p95, delay.p99))
-            table.add_row(delay.size, f"{delay.jobs:,}", f"{delay.unstarted or ''}", *values)
+            caused = (_signed(delay.topology or 0.0),) if compared else ()
+            table.add_row(delay.size, f"{delay.jobs:,}", f"{delay.unstarted or ''}", *values, *caused)
     return table
+
+
+def _signed(seconds: float) -> str:
+    return f"-{time_text(-seconds)}" if seconds < 0 else time_text(seconds)
 
 
 def _use(report: SimulationReport) -> RenderableType:
