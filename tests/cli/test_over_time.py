@@ -207,6 +207,7 @@ def test_a_run_that_is_stopped() -> None:
     assert summary["running"] > 0
     assert summary["toCome"] > 0
     assert sum(value for key, value in summary.items() if key not in ("until", "jobs")) == summary["jobs"]
+    assert found["measures"]["jobs"] == summary["jobs"] - summary["toCome"] - summary["impossible"]
 
 
 def test_the_configuration_is_named(tmp_path: Path, trace: Path) -> None:
@@ -250,6 +251,28 @@ def test_what_makes_no_sense_is_said(arguments: tuple[str, ...], said: str) -> N
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
+
+
+def test_jobs_without_gpus_need_none(tmp_path: Path) -> None:
+    trace = tmp_path / "light.csv"
+    trace.write_text(f"{HEADER}\na,0,10,1,0,0,\nb,0,10,3,0,0,")
+    found = small("--trace", trace, cluster=racks({"a/r1": 2}, gpus=0))
+    assert found["summary"]["ended"] == 2
+    heavy = tmp_path / "heavy.csv"
+    heavy.write_text(f"{HEADER}\na,0,10,1,1,0,")
+    result = closeby("simulate", "-f", "-", "--trace", heavy, stdin=text(*racks({"a/r1": 2}, gpus=0)))
+    assert result.exit_code == 2
+    assert "no node offers nvidia.com/gpu" in result.stderr
+
+
+def test_several_topologies_need_a_choice(trace: Path) -> None:
+    other = {**CLUSTER[0], "metadata": {"name": "other"}}
+    stdin = text(*CLUSTER, other)
+    result = closeby("simulate", "-f", "-", "--trace", trace, stdin=stdin)
+    assert result.exit_code == 2
+    assert "say in which one places are judged: fabric, other" in result.stderr
+    chosen = report("simulate", "-f", "-", "--trace", trace, "--topology", "other", stdin=stdin)
+    assert chosen["cluster"]["topology"] == "other"
 
 
 def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     with usable_configuration():
         engine = engine_of(cluster, configuration)
     room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
-    if not room.total.any() and not _of_applications(over_time):
+    if over_time.workload is not None and not (room.total.any() or _of_applications(over_time)):
         raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
     jobs, notices = _jobs(over_time, cores if _of_applications(over_time) else int(room.free.sum()))
     if over_time.write_trace is not None:

@@ -57,7 +57,11 @@ def engine_of(cluster: GivenCluster, configuration: Configuration) -> Engine:
     Raises:
         ConfigurationError: the configuration names what no plugin knows.
     """
-    engine = Engine(lambda handle: profile_for(configuration, handle), rests=False)
+    engine = Engine(
+        lambda handle: profile_for(configuration, handle),
+        rests=False,
+        reserve_after=configuration.reserve_after,
+    )
     cluster.enter(engine)
     return engine
 
@@ -195,7 +199,9 @@ def _tree(engine: Engine, wishes: Wishes) -> Tree:
         known = f"there are {', '.join(names)}" if names else "there is none"
         raise UnrunnableError(f"there is no topology {wishes.topology}; {known}")
     if tree is None:
-        raise UnrunnableError(f"there are {len(names)} topologies; choose one of {', '.join(names)}")
+        raise UnrunnableError(
+            f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
+        )
     levels = tree.level_names
     for wish in (wishes.required, wishes.preferred):
         if wish is not None and tree.level_named(wish) is None:

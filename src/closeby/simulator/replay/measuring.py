@@ -10,7 +10,10 @@ from closeby.simulator.replay.history import Floats, History
 
 
 def measure(history: History, *, unconstrained: Floats | None = None) -> Measures:
-    """All measures of a run. Jobs that no empty cluster of this size could hold do not count.
+    """All measures of a run.
+
+    Jobs that the cluster could not hold even if no other job ran do not count, nor do those that were not
+    submitted before the run was stopped.
 
     ``unconstrained`` is what the same jobs waited in a run without topology constraints, shape (J,).
     """
@@ -33,7 +36,7 @@ def measure(history: History, *, unconstrained: Floats | None = None) -> Measure
 
 def counted_jobs(history: History) -> NDArray[np.bool_]:
     """Jobs that the measures count; shape (J,)."""
-    counted = np.ones(len(history.jobs), dtype=np.bool_)
+    counted = history.jobs.submitted <= history.until
     counted[list(history.impossible)] = False
     return counted
 
