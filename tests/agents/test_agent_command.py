@@ -95,7 +95,7 @@ def test_it_ends_within_a_second_while_a_peer_says_nothing(tmp_path: Path) -> No
         peers = peers_file(tmp_path / "peers.yaml", places)
         token = tmp_path / "token"
         token.write_text(TOKEN)
-        arguments = ("--peers", peers, "--node-name", "a-1", "--listen", f"127.0.0.1:{port}", "--timeout", 30)
+        arguments = ("--peers", peers, "--node-name", "a-1", "--listen", f"127.0.0.1:{port}", "--timeout", 9)
         one = stack.enter_context(agent(tmp_path / "log", *arguments, "--token-file", token))
         accepted, _ = silent.accept()
         stack.enter_context(accepted)
@@ -182,6 +182,9 @@ def test_agents_with_certificates(tmp_path: Path) -> None:
         (("--insecure", "--node-name", "x" * 300), "no node's name", "253"),
         (("--insecure", "--metrics-address", "9"), "no address to listen on", "HOST:PORT"),
         (("--insecure", "--round", "0"), "--round", ""),
+        (("--insecure", "--round", "nan"), "round_seconds is nan", "number"),
+        (("--insecure", "--max-age", "inf"), "max_age is inf", "number"),
+        (("--insecure", "--trips", "1000"), "--trips", "900"),
         (("--insecure", "--probe", "ping"), "ping", "qperf"),
     ],
 )

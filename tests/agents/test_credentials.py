@@ -1,5 +1,8 @@
 """Tokens and certificates: which are taken, which not, and new ones without a restart."""
 
+import contextlib
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +100,22 @@ def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:
         soon(lambda: responder.connections == 0)
         # Who says nothing of TLS is waited for until his time is up.
         assert responder.outcomes == {"Answered": 1, "NoAnswerInTime": 2}
+
+
+def test_who_begins_tls_and_dribbles_is_cut_off(tmp_path: Path) -> None:
+    files = Authority(tmp_path).issue()
+    limits = Limits(proof_within=0.4)
+    with answering(credentials=shared(None, files), limits=limits) as (responder, peer):
+        began = time.monotonic()
+        with socket.create_connection((peer.host, peer.port)) as one, contextlib.suppress(OSError):
+            # The head of a record of 512 bytes, and then one byte after the other.
+            one.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+            for _ in range(40):
+                one.sendall(b"x")
+                time.sleep(0.05)
+        soon(lambda: responder.connections == 0)
+        assert time.monotonic() - began < 3
+        assert responder.outcomes == {"NoAnswerInTime": 1}
 
 
 def test_a_token_counts_under_tls_too(tmp_path: Path) -> None:

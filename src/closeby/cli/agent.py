@@ -122,13 +122,18 @@ _PORT = click.IntRange(1, 65_535)
 @click.option(
     "--trips",
     metavar="NUMBER",
-    type=_COUNT,
+    type=click.IntRange(1, 900),
     default=50,
     show_default=True,
     help="Questions timed in a probe.",
 )
 @click.option(
-    "--timeout", metavar="SECONDS", type=_AMOUNT, default=2.0, show_default=True, help="For one probe."
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 9, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="For one probe.",
 )
 @click.option(
     "--most-zones",

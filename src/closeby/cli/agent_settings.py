@@ -1,9 +1,11 @@
 """What `closeby agent` was told, checked before anything begins."""
 
+import math
 import os
 import socket
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import parse_bandwidth
@@ -91,6 +93,10 @@ def checked(options: Options, say: Say) -> Checked:
     name = options.node_name or socket.gethostname().lower()
     if len(name.encode()) > LONGEST_NAME:
         raise Unusable(f"--node-name: {name[:60]}… is no node's name; give at most {LONGEST_NAME} characters")
+    for field, amount in msgspec.structs.asdict(options).items():
+        # Neither is less or more than any limit.
+        if isinstance(amount, float) and not math.isfinite(amount):
+            raise Unusable(f"{field} is {amount}; give a number")
     listen = read_address(options.listen)
     if isinstance(listen, Fault):
         raise Unusable(f"--listen: {listen}")

@@ -129,8 +129,8 @@ async def _work(
         health.ready("peers", lambda: str(heard.peers) if isinstance(heard.peers, Trouble) else None)
     if checked.delays:
         say("delays are added to what is measured: this is for trials", warning=True)
-    if checked.options.insecure:
-        say("anybody is answered", warning=True)
+    if not checked.credentials.proves:
+        say("anybody is answered: there is neither a token nor a certificate", warning=True)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(checked.options.metrics_address, health, meters, say))
         stack.callback(parts.close)

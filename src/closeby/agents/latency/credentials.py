@@ -77,6 +77,11 @@ class Credentials:
                 return one
         return None
 
+    @property
+    def proves(self) -> bool:
+        """Whether peers are told from strangers."""
+        return not (self._fixed is None and self._tokens is None and self._tls is None)
+
     def keys(self) -> Sequence[bytes]:
         """The first is shown to peers, all are taken from them. One that is empty proves nothing."""
         found = self._fixed if self._tokens is None else self._tokens.now()
