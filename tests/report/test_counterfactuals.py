@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from closeby.objects.configuration import Configuration
-from closeby.objects.groups import TopologyConstraint
+from closeby.objects.groups import SubGroup, TopologyConstraint
 from closeby.objects.manifests import Manifests
 from closeby.objects.nodes import Taint
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.reasons import Reason
 from closeby.report.counterfactuals.gathering import counterfactuals
 from closeby.report.counterfactuals.records import Counterfactual, DistanceEntry, Kind
@@ -210,9 +210,11 @@ def left_by(run: Run, manifests: Manifests) -> Manifests:
 
 
 def starts(manifests: Manifests, key: str) -> bool:
-    """Whether the engine places this gang."""
-    outcome = simulate(manifests, Configuration()).gang_outcomes.get(key)
-    return outcome is not None and outcome.reason is None and bool(outcome.assigned)
+    """Whether the engine places members of this gang."""
+    return any(
+        f"{one.pod.namespace}/{one.pod.group}" == key
+        for one in simulate(manifests, Configuration()).assignments.values()
+    )
 
 
 def job_name(pod: Pod) -> str:
@@ -226,23 +228,55 @@ def without(manifests: Manifests, gone: set[str]) -> Manifests:
 def done(manifests: Manifests, key: str, one: Counterfactual) -> Manifests | None:
     """What a counterfactual says, carried out; None where it says nothing to do."""
     if one.kind is Kind.RELAXED and isinstance(one.change, Mapping):
-        (group,) = [each for each in manifests.groups if each.key == key]
-        constraint = group.constraint or TopologyConstraint()
-        for field, value in one.change.items():
-            if field == "minMember":
-                group = replace(group, min_member=value)
-            elif field.endswith("requiredTopologyLevel"):
-                constraint = replace(constraint, required=value)
-            elif field.endswith("preferredTopologyLevel"):
-                constraint = replace(constraint, preferred=value)
-        others = tuple(each for each in manifests.groups if each.key != key)
-        return replace(manifests, groups=(*others, replace(group, constraint=constraint)))
+        return relaxed(manifests, key, one.change)
     if one.kind is Kind.ENDED and isinstance(one.jobs, tuple):
         return without(manifests, {job.name for job in one.jobs})
     if one.kind is Kind.SHORT and one.fits:
         away = getattr(one.short, "in_the_way", ())
         return replace(manifests, pods=tuple(pod for pod in manifests.pods if pod.key not in away))
     return None
+
+
+def relaxed(manifests: Manifests, key: str, change: Mapping[str, str | int | None]) -> Manifests:
+    """The gang and its pods that wait, as they should be written."""
+    (group,) = [each for each in manifests.groups if each.key == key]
+    others = [each for each in manifests.groups if each.key != key]
+    constraint, members = group.constraint, list(manifests.pods)
+    for field, value in change.items():
+        if field == "minMember":
+            assert isinstance(value, int)
+            group = replace(group, min_member=value)
+        elif field.startswith("subGroups[*]"):
+            loose = [wish(each) for each in group.subgroups]
+            group = replace(group, subgroups=tuple(loose))
+        elif field.startswith("topologyConstraint"):
+            name = "required" if "required" in field else "preferred"
+            constraint = replace(constraint or TopologyConstraint(), **{name: value})
+        else:
+            members = [
+                replace(one, spec=freed(one.spec, tolerant=bool(value)))
+                if f"{one.namespace}/{one.group}" == key and one.node_name is None
+                else one
+                for one in members
+            ]
+    group = replace(group, constraint=constraint)
+    return replace(manifests, groups=(*others, group), pods=tuple(members))
+
+
+def freed(needs: PodSpec, tolerant: bool) -> PodSpec:
+    """Without a choice of nodes, or tolerating every taint."""
+    if tolerant:
+        return replace(needs, tolerations=(Toleration(operator="Exists"),))
+    return replace(needs, node_selector=(), required_affinity=None)
+
+
+def wish(part: SubGroup) -> SubGroup:
+    """What it requires is only preferred."""
+    if part.constraint is None:
+        return part
+    return replace(
+        part, constraint=replace(part.constraint, required=None, preferred=part.constraint.required)
+    )
 
 
 @settings(max_examples=150, deadline=None)
