@@ -95,3 +95,9 @@ def test_the_rest_of_the_summary() -> None:
     assert found.delays[0].topology == pytest.approx(20 / 3)
     assert [delay.topology for delay in found.delays if delay.size == "9-64"] == [pytest.approx(20 / 3)]
     assert found.model is ROUND
+
+
+def test_a_run_without_any_node() -> None:
+    found = summarise(Drawn("").run({"never": ("2", 8, 0, NAN, NAN)}, until=10.0))
+    assert (found.started, found.utilisation, found.slowdown, found.compared) == (0, None, None, 0)
+    assert [(level.span, level.largest_gang) for level in found.levels] == [(None, None)] * 3

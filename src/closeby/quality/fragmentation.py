@@ -82,6 +82,6 @@ def free_at(
     cells = np.concatenate([first[seen], last[seen]]) * width + np.concatenate([slots[seen], slots[seen]])
     changes = np.concatenate([taken[seen], -taken[seen]])
     grid = np.bincount(cells, weights=changes, minlength=(len(times) + 1) * width)
-    used = np.cumsum(grid.reshape(-1, width)[: len(times)], axis=0)
+    used = np.cumsum(grid.reshape(len(times) + 1, width)[: len(times)], axis=0)
     free: Counts = np.maximum(node_gpus[None, :] - np.rint(used).astype(np.int64), 0)
     return free
