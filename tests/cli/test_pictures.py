@@ -30,6 +30,7 @@ def test_a_state_as_pictures_and_as_one_page(tmp_path: Path) -> None:
     assert "<td>train</td>" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_over_time_and_the_same_one_again(tmp_path: Path) -> None:
     """Files of the same names are overwritten, by the same bytes."""
     asked = (*OVER_TIME, "--plot", tmp_path / "pictures", "--html", tmp_path / "report.html")

@@ -55,13 +55,17 @@ def history(
     drawing: str = DRAWING,
     levels: Sequence[str] = LEVELS,
     policy: str = "by-hand",
+    with_gpus: bool = True,
 ) -> History:
-    """What happened to these jobs on the cluster of a drawing, until the run stopped."""
+    """What happened to these jobs on the cluster of a drawing, until the run stopped.
+
+    ``with_gpus=False`` takes all GPUs off the nodes, for jobs that ask for none.
+    """
     run = empty_run(drawing, levels)
     tree = tree_of(drawing, levels)
     cluster = run.engine.cluster
     names = tuple("" if node is None else node.name for node in cluster.nodes[: cluster.capacity])
-    capacity = cluster.allocatable[cluster.row_of[GPU], : cluster.capacity].astype(np.int64)
+    capacity = cluster.allocatable[cluster.row_of[GPU], : cluster.capacity].astype(np.int64) * with_gpus
     every = list(jobs.values())
     pods = np.asarray([job.pods or len(job.nodes) for job in every], dtype=np.int64)
     gpus = np.asarray([job.gpus for job in every], dtype=np.int64)

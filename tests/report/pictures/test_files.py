@@ -12,7 +12,7 @@ from closeby.report.pictures.album import Picture, distributions, pictures_of_hi
 from closeby.report.pictures.files import SCALE, write_pictures
 from closeby.report.pictures.headings import Heading
 from closeby.simulator.runs import Run, simulate
-from tests.report.pictures.histories import empty_run, story
+from tests.report.pictures.histories import Job, empty_run, history, story
 from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
 
 HEADING = Heading(title="a story on seven nodes", details="5 jobs")
@@ -102,6 +102,28 @@ def test_a_cluster_without_levels_has_no_fabric() -> None:
 def test_a_cluster_without_nodes_has_no_pictures() -> None:
     run = simulate(Manifests(), Configuration())
     assert pictures_of_run(run, HEADING) == ()
+
+
+def test_jobs_without_gpus_have_a_map_of_pods_and_no_fabric(tmp_path: Path) -> None:
+    """The map shows the moment at which most jobs run."""
+    past = history(
+        {
+            "a": Job(nodes=("n1", "n2"), gpus=0, start=0.0, end=20.0),
+            "b": Job(nodes=("n1",), gpus=0, start=10.0, end=20.0),
+        },
+        until=20.0,
+        with_gpus=False,
+    )
+    pictures = pictures_of_history(past, HEADING)
+    assert [picture.name for picture in pictures] == ["rack-map", "timeline", "delay"]
+    assert pictures[0].title == "Rack map at 10 s"
+    said = texts(written(tmp_path, pictures)["rack-map.svg"].decode())
+    assert {"a: 2 pods in 1 leaf", "fewer pods than the fullest node has"} <= set(said)
+
+
+def test_a_run_of_no_jobs_has_maps_only() -> None:
+    pictures = pictures_of_history(history({}, until=0.0), HEADING)
+    assert [picture.name for picture in pictures] == ["rack-map", "fabric", "timeline"]
 
 
 def test_policies_side_by_side(tmp_path: Path) -> None:

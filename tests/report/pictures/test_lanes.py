@@ -102,6 +102,23 @@ def test_pods_of_one_gang_on_one_node_are_one_piece() -> None:
     assert len(pieces_of(scene).slots) == 1
 
 
+def test_without_gpus_pods_are_drawn_against_the_fullest_node() -> None:
+    """n1 has three pods at most, so a pod is a third of a bar everywhere."""
+    past = history(
+        {
+            "a": Job(nodes=("n1", "n1", "n2"), gpus=0, start=0.0, end=10.0),
+            "b": Job(nodes=("n1",), gpus=0, start=5.0, end=10.0),
+            "c": Job(nodes=("n1",), gpus=0, start=10.0),
+        },
+        until=20.0,
+        with_gpus=False,
+    )
+    scene = scene_of(past)
+    assert (scene.resource, scene.capacity.tolist()) == ("pod", [3.0] * 7)
+    assert drawn_at(scene, 5.0) == {"n1": [(0, 2, "a"), (2, 3, "b")], "n2": [(0, 1, "a")]}
+    assert drawn_at(scene, 20.0) == {"n1": [(0, 1, "c")]}
+
+
 def test_jobs_between_two_stops_are_left_out_and_counted() -> None:
     """At most eight pods are drawn: the slider gets few stops, and most short jobs fall between them."""
     jobs = {

@@ -13,7 +13,7 @@ from closeby.report.pictures.fabric import fabric, limbs_of
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.paper import Chart, finished, moment_of
 from closeby.report.pictures.rack_map import rack_map
-from closeby.report.pictures.scene import Scene, scene_of
+from closeby.report.pictures.scene import POD, Scene, scene_of
 from closeby.report.pictures.snapshot import snapshot
 from closeby.report.pictures.timeline import timeline
 from closeby.report.words import plural
@@ -76,38 +76,49 @@ def pictures_of_history(history: History, heading: Heading, at: float | None = N
 
 
 def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
-    """``delay`` and ``span``, with a line for each policy if there are several.
+    """``delay`` and ``span``, with a line for each policy if there are several; without what has no jobs.
 
     The runs of one policy, such as those of several seeds, are taken together.
     """
-    return (
-        Picture(
-            name="delay", title="Queueing delay", note=DELAY, chart=delay_cdfs(histories), heading=heading
-        ),
-        Picture(name="span", title="Excess span", note=SPAN, chart=span_cdfs(histories), heading=heading),
+    found = (
+        ("delay", "Queueing delay", DELAY, delay_cdfs(histories)),
+        ("span", "Excess span", SPAN, span_cdfs(histories)),
+    )
+    return tuple(
+        Picture(name=name, title=title, note=note, chart=chart, heading=heading)
+        for name, title, note, chart in found
+        if chart is not None
     )
 
 
 def stop_of(history: History, scene: Scene, at: float | None) -> int:
-    """The stop of the slider nearest to a time; None: to the first moment at which most GPUs are busy."""
+    """The stop of the slider nearest to a time; None: to the first moment at which most GPUs are busy, or
+    most jobs run where they ask for none."""
     if at is not None:
         return scene.moments.nearest(at)
     stops = np.asarray([scene.moments.at(stop) for stop in range(scene.moments.count)])
     times = scene.moments.told(history.samples.times)
     index = np.searchsorted(times, stops, side="right") - 1
+    if scene.resource == POD:
+        running = (scene.since <= stops[:, None]) & (stops[:, None] < scene.until)
+        return int(np.argmax(running.sum(axis=1)))
     busy = np.where(index >= 0, history.samples.busy[index], 0) if len(times) else np.zeros(1)
     return int(np.argmax(busy))
 
 
-def left_out(scene: Scene) -> tuple[str, ...]:
-    """What a report says about what its pictures do not show."""
-    sentences = list(scene.left_out)
+def notes_on(scene: Scene) -> tuple[str, ...]:
+    """What a report says about its maps: how to read them, and what they do not show."""
+    sentences = [FLOWS] if scene.resource != POD and limbs_of(scene.tree) is not None else []
+    sentences += scene.left_out
     if scene.tree.size > MOST_NODES:
         sentences.append(
             f"A rack map is not drawn for {plural(scene.tree.size, 'node')}: {MOST_NODES:,} are the most."
         )
     limbs = limbs_of(scene.tree)
-    if limbs is None:
+    if scene.resource == POD:
+        sentences.append("Jobs ask for no GPUs: a full bar is as many pods as any node ever has.")
+        sentences.append("No fabric is drawn, as its load is told in GPUs.")
+    elif limbs is None:
         sentences.append(
             "There is no fabric to draw: the topology has no level above nodes that could be drawn."
         )
@@ -125,7 +136,7 @@ def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
     if scene.tree.size and scene.tree.size <= MOST_NODES:
         found["rack-map"] = rack_map(scene, boxes_of(scene.tree))
     limbs = limbs_of(scene.tree)
-    if limbs is not None:
+    if limbs is not None and scene.resource != POD:
         found["fabric"] = fabric(scene, limbs)
     return found
 

@@ -54,8 +54,11 @@ class Axis(Struct, frozen=True, kw_only=True):
     groups: str
 
 
-def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
-    """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them."""
+def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
+    """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them.
+
+    None when there are no jobs.
+    """
     found = {policy: delay_distributions(runs) for policy, runs in histories.items()}
     end = max((float(one.values.max()) for lines in found.values() for one in lines), default=LEAST)
     marks = [mark for mark in MARKS if mark <= end] or [1]
@@ -69,12 +72,16 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         share="share of jobs",
         groups="size of job",
     )
-    told = {policy: [(_gpus(one.group), one) for one in lines] for policy, lines in found.items()}
+    unit = "GPU" if any(run.node_gpus.any() for runs in histories.values() for run in runs) else "pod"
+    told = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
     return _panels(told, axis, "delay")
 
 
-def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
-    """Excess span by level. With several policies one panel a level, and a line for each of them."""
+def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
+    """Excess span by level. With several policies one panel a level, and a line for each of them.
+
+    None when no job larger than a node ran.
+    """
     found = {policy: span_distributions(runs) for policy, runs in histories.items()}
     greatest = max((float(one.values.max()) for lines in found.values() for one in lines), default=1.0)
     end = max(greatest * 1.02, 2.0)
@@ -91,11 +98,13 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     return _panels(told, axis, "span")
 
 
-def _gpus(bucket: str) -> str:
-    return "1 GPU" if bucket == "1" else f"{bucket} GPUs"
+def _size(bucket: str, unit: str) -> str:
+    return f"1 {unit}" if bucket == "1" else f"{bucket} {unit}s"
 
 
-def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, name: str) -> Panels:
+def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, name: str) -> Panels | None:
+    if not any(told.values()):
+        return None
     if len(told) == 1:
         (lines,) = told.values()
         named = [(f"{label} ({plural(one.jobs, 'job')})", one) for label, one in lines]

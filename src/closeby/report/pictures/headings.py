@@ -25,7 +25,8 @@ def heading_of_simulation(report: SimulationReport) -> Heading:
         details.append(f"load {workload.load:g}")
     if workload.seed is not None:
         details.append(f"seed {workload.seed}")
-    details.append(f"{plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}")
+    room = plural(cluster.gpus, "GPU") if cluster.gpus else f"{cluster.cores:,.0f} cores"
+    details.append(f"{plural(cluster.nodes, 'node')} with {room}")
     for what, level in (("required", policy.required), ("preferred", policy.preferred)):
         if level is not None:
             details.append(f"{what} {level}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import vl_convert
 
-from closeby.report.pictures.album import FLOWS, distributions, left_out, maps_of, stop_of
+from closeby.report.pictures.album import distributions, maps_of, notes_on, stop_of
 from closeby.report.pictures.files import VEGA_LITE
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.markup import markup
@@ -49,7 +49,7 @@ def page_of_history(history: History, heading: Heading, views: Iterable["Rendera
         _section(
             "The cluster over time",
             SLIDER,
-            _asides(f"Move the slider. {HINT}", FLOWS, *left_out(scene)),
+            _asides(f"Move the slider. {HINT}", *notes_on(scene)),
             _chart("over-time", finished(charts, "", (), moment), CANVAS, slider="#moment"),
         ),
         _distributions({history.policy: [history]}, heading),
@@ -65,7 +65,7 @@ def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -
         heading,
         _section(
             "The cluster",
-            _asides(HINT, FLOWS, *left_out(scene)),
+            _asides(HINT, *notes_on(scene)),
             "" if charts is None else _chart("state", charts, CANVAS),
         ),
         _section("What went where", markup(views)),
@@ -81,6 +81,8 @@ def page_of_comparison(
 
 def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> str:
     pictures = distributions(histories, heading)
+    if not pictures:
+        return ""
     charts = "\n".join(
         f"<div>\n<h3>{escape(one.title)}</h3>\n{_asides(one.note)}\n"
         f"{_chart(one.name, finished(one.chart, '', ()), SVG)}\n</div>"

@@ -10,7 +10,7 @@ from closeby.report.pictures.boxes import NAME_LETTER, Boxes
 from closeby.report.pictures.colours import FREE, GANGS, SINGLE, UNUSABLE, colours_of
 from closeby.report.pictures.lanes import pieces_of
 from closeby.report.pictures.paper import INK, PALE_INK, THERE, Sheet, colour
-from closeby.report.pictures.scene import Scene, amount_text
+from closeby.report.pictures.scene import POD, Scene, amount_text
 from closeby.report.pictures.tables import data
 from closeby.report.words import path_text
 
@@ -191,7 +191,7 @@ def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
     entries: list[tuple[Sequence[str], str]] = [(GANGS[: min(gangs, 3)], text)] if gangs else []
     if not all(tenant.is_gang for tenant in scene.tenants):
         entries.append(((SINGLE,), "single pods"))
-    entries.append(((FREE,), "free"))
+    entries.append(((FREE,), "free" if scene.resource != POD else "fewer pods than the fullest node has"))
     if not scene.usable.all():
         entries.append(((UNUSABLE,), "not usable"))
     swatches: list[tuple[float, str]] = []

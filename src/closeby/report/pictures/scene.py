@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
+POD = "pod"
 #: Pods that a picture over time holds at most; the slider gets fewer stops until that is so.
 MOST_PODS = 60_000
 
@@ -57,7 +58,8 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     nodes: tuple[str, ...]
     capacity: Floats
     usable: Bools
-    #: What is shared: ``GPU`` or ``cpu``; whether it is counted in whole pieces.
+    #: What is shared: ``GPU``, ``cpu``, or ``pod`` where jobs ask for no GPUs and a node's capacity is the
+    #: most pods that any node ever has; whether it is counted in whole pieces.
     resource: str
     whole: bool
     tenants: tuple[Tenant, ...]
@@ -102,23 +104,40 @@ def _scene(history: History, moments: Moments, jobs: Ints, since: Floats, until:
     pods = np.diff(history.offsets)[jobs]
     offsets = np.concatenate(([0], np.cumsum(pods))).astype(np.intp)
     rows = np.repeat(history.offsets[jobs] - offsets[:-1], pods) + np.arange(offsets[-1])
-    gpus = history.jobs.gpus[jobs]
+    with_gpus = bool(history.node_gpus.any())
+    amounts = history.jobs.gpus[jobs] if with_gpus else np.ones(len(jobs))
     return Scene(
         tree=history.tree,
         nodes=history.nodes,
-        capacity=history.node_gpus.astype(np.float64),
+        capacity=(
+            history.node_gpus.astype(np.float64)
+            if with_gpus
+            else np.full(len(history.nodes), float(_most_pods_of_a_node(history)))
+        ),
         usable=np.ones(len(history.nodes), dtype=np.bool_),
-        resource="GPU",
+        resource="GPU" if with_gpus else POD,
         whole=True,
         tenants=_tenants(history, jobs),
         since=since[jobs],
         until=until[jobs],
         offsets=offsets,
         slots=history.slots[rows],
-        amounts=np.repeat(gpus, pods).astype(np.float64),
+        amounts=np.repeat(amounts, pods).astype(np.float64),
         moments=moments,
         left_out=_left_out(history, moments, len(jobs)),
     )
+
+
+def _most_pods_of_a_node(history: History) -> int:
+    """The most pods that one node has at any time."""
+    job = np.repeat(np.arange(len(history.jobs)), np.diff(history.offsets))
+    ended = np.where(np.isnan(history.ended), np.inf, history.ended)
+    slots = np.concatenate((history.slots, history.slots))
+    times = np.concatenate((history.started[job], ended[job]))
+    change = np.repeat([1, -1], len(job))
+    # All changes of a node add up to nothing, so that the next node's begin at nothing again.
+    order = np.lexsort((change, times, slots))
+    return int(np.cumsum(change[order]).max(initial=0))
 
 
 def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
@@ -129,7 +148,7 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
         Tenant(
             name=history.jobs.names[job],
             is_gang=bool(history.jobs.pods[job] > 1),
-            size=float(history.jobs.sizes[job]),
+            size=float(history.jobs.sizes[job] or history.jobs.pods[job]),
             asks=asks_text(int(history.jobs.pods[job]), int(history.jobs.gpus[job])),
             waited=time_text(float(waited[job])),
             span=dict(zip(names, used[job].tolist(), strict=True)),
@@ -156,5 +175,5 @@ def _left_out(history: History, moments: Moments, shown: int) -> tuple[str, ...]
 
 
 def amount_text(amount: float, resource: str) -> str:
-    """``8 GPUs``, ``1 GPU``, ``2.5 cpu``."""
-    return plural(round(amount), resource) if resource == "GPU" else f"{amount:g} {resource}"
+    """``8 GPUs``, ``1 pod``, ``2.5 cpu``."""
+    return plural(round(amount), resource) if resource in ("GPU", POD) else f"{amount:g} {resource}"

@@ -51,11 +51,14 @@ def _panels(
 ) -> Iterator[alt.LayerChart]:
     samples = history.samples
     queued_gpus, queued = float(samples.queued_gpus.max(initial=1)), float(samples.queued.max(initial=1))
-    series = (
-        _Series(values=samples.busy, title="GPUs busy", ink=BUSY, top=float(history.node_gpus.sum())),
-        _Series(values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
-        _Series(values=samples.queued, title="jobs queued", ink=JOBS, top=queued),
-    )
+    series = [_Series(values=samples.queued, title="jobs queued", ink=JOBS, top=queued)]
+    if history.node_gpus.any():
+        capacity = float(history.node_gpus.sum())
+        series = [
+            _Series(values=samples.busy, title="GPUs busy", ink=BUSY, top=capacity),
+            _Series(values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
+            *series,
+        ]
     for number, one in enumerate(series):
         layers = _line(one, samples.times, moments, with_times=one is series[-1], low=height <= LOW)
         chart = alt.LayerChart(layer=[*layers, *([] if above is None else [above])])
@@ -122,8 +125,10 @@ def _in_words(history: History, moments: Moments) -> alt.Chart:
     ]
     capacity = int(history.node_gpus.sum())
     texts = [
-        f"At {stop:g} {moments.unit}: {busy:,} of {plural(capacity, 'GPU')} busy"
-        + (f", {plural(queued, 'job')} waiting for {plural(gpus, 'GPU')}" if queued else ", no job waits")
+        f"At {stop:g} {moments.unit}: "
+        + (f"{busy:,} of {plural(capacity, 'GPU')} busy, " if capacity else "")
+        + (f"{plural(queued, 'job')} waiting" if queued else "no job waits")
+        + (f" for {plural(gpus, 'GPU')}" if gpus else "")
         for stop, busy, queued, gpus in zip(stops.tolist(), *(one.tolist() for one in columns), strict=True)
     ]
     rows = data(since=stops, until=stops + moments.step, text=texts)
