@@ -8,20 +8,19 @@ Inside the domain pods are placed one by one by the scores of nodes, of equal on
 levels below.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
 
 import numpy as np
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.confines import confines, slots_of
 from closeby.scheduling.extension import (
     Candidate,
     Counts,
     Handle,
-    Ints,
     PartView,
     PlacementGenerate,
     PreFilter,
@@ -54,11 +53,29 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
         super().__init__(arguments, handle)
         self._resources = arguments.resources
         self._seed = arguments.seed
+        #: Requests and number of pods -> the finest level, in the tree that was there last.
+        self._known: dict[Hashable, int] = {}
+        self._known_for: Tree | None = None
 
     def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
-        """Remembers what the gang's pods ask for; never refuses."""
+        """Remembers what the gang's pods ask for; refuses where no domain of its level can have room."""
         state.data[self.name] = pods
-        return None
+        group, tree = state.group, state.tree
+        if group is None or tree is None or group.constraint or group.subgroups or state.anchors:
+            return None
+        needed = min(group.min_member, len(pods))
+        level = self._finest(tree, pods[0], needed)
+        if any(pod.spec != pods[0].spec for pod in pods):
+            return None
+        if level == ROOT_LEVEL or self._roomiest(tree, level, self._room(pods[0], self._free)) >= needed:
+            return None
+        name = tree.level_names[level]
+        return Condition(
+            reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
+            object=f"PodGroup/{group.key}",
+            message=f"no {name} of topology {tree.name} has room for all {needed} pods now",
+            blocking=True,
+        )
 
     def scores(self, pod: Pod) -> bool:
         """Only for members of a gang."""
@@ -85,25 +102,44 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
 
     def _finest(self, tree: Tree, pod: Pod, needed: int) -> int:
         """The finest level of which an empty domain holds so many such pods; the whole cluster if none."""
-        room = self._empty_room(pod)[tree.slot_at]
-        for level in range(tree.node_level, ROOT_LEVEL, -1):
-            sums = room if level == tree.node_level else np.add.reduceat(room, tree.bounds[level][:-1])
-            if int(sums[tree.labelled[level]].max(initial=0)) >= needed:
-                return level
-        return ROOT_LEVEL
+        if self._known_for is not tree:
+            self._known_for = tree
+            self._known.clear()
+        key = pod.spec.requests, needed
+        known = self._known.get(key)
+        if known is None:
+            room = self._room(pod, self._allocatable)
+            levels = range(tree.node_level, ROOT_LEVEL, -1)
+            fitting = (level for level in levels if self._roomiest(tree, level, room) >= needed)
+            known = self._known[key] = next(fitting, ROOT_LEVEL)
+        return known
 
-    def _empty_room(self, pod: Pod) -> Counts:
-        """Pods like this one that each node would hold if nothing ran there; shape (slots,)."""
+    def _roomiest(self, tree: Tree, level: int, room: Counts) -> int:
+        """Pods in the domain of a level that holds most; ``room`` of each node has shape (slots,)."""
+        at = room[tree.slot_at]
+        sums = at if level == tree.node_level else np.add.reduceat(at, tree.bounds[level][:-1])
+        return int(sums[tree.labelled[level]].max(initial=0))
+
+    def _room(self, pod: Pod, amounts: Callable[[int], Counts]) -> Counts:
+        """Pods like this one that fit each node by its resources alone; shape (slots,)."""
         cluster = self.handle.cluster
         demand = cluster.demand(pod.spec)
         room = np.full(cluster.capacity, np.iinfo(np.int64).max)
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
-            np.minimum(room, cluster.allocatable[row, : cluster.capacity] // amount, out=room)
+            np.minimum(room, amounts(row) // amount, out=room)
         return np.where(cluster.alive[: cluster.capacity], room, 0)
+
+    def _allocatable(self, row: int) -> Counts:
+        cluster = self.handle.cluster
+        return cluster.allocatable[row, : cluster.capacity]
+
+    def _free(self, row: int) -> Counts:
+        cluster = self.handle.cluster
+        return cluster.free(row, slice(0, cluster.capacity))
 
     def _fullness(self, tree: Tree, domain: Domain, pods: tuple[Pod, ...]) -> float:
         """Used part of a domain's resources once the pods are there, in percent."""
-        nodes = Nodes(self.handle.cluster, _slots(tree, domain))
+        nodes = Nodes(self.handle.cluster, slots_of(tree, domain))
         shares = []
         for resource in self._resources:
             offered = int(nodes.allocatable(resource).sum())
@@ -120,7 +156,3 @@ def _holding(part: PartView, tree: Tree, level: int, outer: Domain) -> list[Doma
     first, end = tree.within(outer, level)
     usable = (part.room(tree, level)[first:end] >= part.needed) & tree.labelled[level][first:end]
     return [Domain(level, first + index) for index in np.flatnonzero(usable).tolist()]
-
-
-def _slots(tree: Tree, domain: Domain) -> Ints:
-    return slots_of(tree, domain)
