@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from closeby.quality.contention import Crew, contended_seconds
 from closeby.quality.moments import during_of
 from closeby.quality.placements import Floats, placements
 from closeby.quality.rings import rings
-from closeby.quality.summary import job_measures
+from closeby.quality.summary import Measures, job_measures, summarise
 from closeby.topology.tree import Domain, Tree
 from tests.quality.drawn import ROUND, Drawn
 
@@ -78,6 +79,13 @@ def test_contention(run: RunColumns) -> None:
     during = during_of(run)
     seconds = contended_seconds(ROUND, found, rings(found), crew, run.node_gpus, during)
     assert np.allclose(seconds, list(shared(run, crew, during)), rtol=1e-9)
+
+
+@given(runs())
+def test_whatever_ran_has_a_summary_of_plain_numbers(run: RunColumns) -> None:
+    found = summarise(run)
+    # What is no number would be written as null, and be another when it is read.
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Measures) == found
 
 
 def climb(tree: Tree, nodes: list[Domain]) -> int:
