@@ -12,18 +12,21 @@ from typing import Any
 import aiohttp
 
 from tests.control_plane.access import write_kubeconfig_as
-from tests.control_plane.api import Api
+from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define
 from tests.deploy.helm import objects, rendered
 from tests.kube.live import eventually
 
+_POLICIES = "/apis/admissionregistration.k8s.io/v1"
 _PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": f"{_POLICIES}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{_POLICIES}/validatingadmissionpolicybindings",
 }
 
 
@@ -124,12 +127,17 @@ async def allowed(api: Api, user: str, verb: str, resource: str, **more: str) ->
     return bool(answer["status"]["allowed"])
 
 
-async def kubeconfig(control_plane: ControlPlane, api: Api, release: Release, component: str) -> Path:
-    """A file with a token of the component's service account, as its pods get one."""
+async def kubeconfig(
+    control_plane: ControlPlane, api: Api, release: Release, component: str, pod: Object | None = None
+) -> Path:
+    """A file with a token of the component's service account, as its pods get one; that of ``pod``, if given."""
     account = release.account(component)
+    asked: Object = {"expirationSeconds": 3600}
+    if pod is not None:
+        named = {key: pod["metadata"][key] for key in ("name", "uid")}
+        asked["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **named}
     answer = await api.create(
-        f"/api/v1/namespaces/{release.namespace}/serviceaccounts/{account}/token",
-        {"spec": {"expirationSeconds": 3600}},
+        f"/api/v1/namespaces/{release.namespace}/serviceaccounts/{account}/token", {"spec": asked}
     )
     path = control_plane.kubeconfig.parent / f"{account}.kubeconfig"
     return write_kubeconfig_as(

@@ -12,16 +12,17 @@ import pytest
 import yaml
 
 from closeby.cli.agent_work import PORT_NAME
+from closeby.kube.writing.node_status import patch_node_status
 from closeby.objects.decoding.bandwidth import BANDWIDTH
 from tests.agents.test_live_agent import own_address, slice_of
 from tests.cli.calling import closeby as call
-from tests.control_plane.api import Api
+from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, node
 from tests.deploy.helm import CHART, called, objects, rendered
 from tests.deploy.installed import Release, allowed, installed, kubeconfig, running
 from tests.deploy.test_rights import CONTROLLERS_ONLY, NEITHER, SCHEDULER_ONLY, forbidden
-from tests.kube.live import eventually
+from tests.kube.live import direct, eventually
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 ENABLED = ("--set", f"agent.enabled=true,agent.token={TOKEN}")
@@ -195,7 +196,7 @@ def test_it_does_its_work_with_these_rights_and_has_no_others(
             installed(helm, api, namespace, "--values", str(values)) as release,
         ):
             await check_rights(api, release, namespace)
-            who = await kubeconfig(control_plane, api, release, "agent")
+            who = await kubeconfig(control_plane, api, release, "agent", await pod_on(api, release, name))
             slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
             await api.create(slices, slice_of(name, release.account("agent"), address, port))
 
@@ -212,6 +213,73 @@ def test_it_does_its_work_with_these_rights_and_has_no_others(
         assert "not heard" not in log.read_text()
 
     asyncio.run(run())
+
+
+async def pod_on(api: Api, release: Release, name: str) -> Object:
+    """A pod of the agent on a node, whose token says on which."""
+    spec = {
+        "serviceAccountName": release.account("agent"),
+        "nodeName": name,
+        "containers": [{"name": "main", "image": "none"}],
+    }
+    body = {"metadata": {"name": f"on-{name}"}, "spec": spec}
+    return await api.create(f"/api/v1/namespaces/{release.namespace}/pods", body)
+
+
+def test_an_agent_writes_the_bandwidth_of_its_own_node_and_nothing_else(
+    helm: Path, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Roles allow it to write the status of any node; the policy that of its own, and of that one resource."""
+    own, other = f"{namespace}-own", f"{namespace}-other"
+    values = ("--set", f"agent.enabled=true,agent.token={TOKEN}")
+    bandwidth = [
+        {"op": "add", "path": f"/status/{part}/network.aware.com~1bandwidth", "value": "1G"}
+        for part in ("capacity", "allocatable")
+    ]
+    refused = {
+        "to its own node alone": (other, bandwidth),
+        "capacity and allocatable alone": (
+            own,
+            [{"op": "replace", "path": "/status/conditions/0/status", "value": "False"}],
+        ),
+        "bandwidth alone": (own, [{"op": "replace", "path": "/status/allocatable/cpu", "value": "1"}]),
+        "network.aware.com/bandwidth alone": (own, [{"op": "remove", "path": "/status/capacity/memory"}]),
+    }
+
+    async def run() -> None:
+        async with (
+            Api(control_plane.access()) as api,
+            joined(api, [node(own), node(other)]),
+            installed(helm, api, namespace, *values) as release,
+        ):
+            pod = await pod_on(api, release, own)
+            who = await kubeconfig(control_plane, api, release, "agent", pod)
+            async with direct(who) as transport:
+
+                async def at_work() -> bool:
+                    # The API server takes a while to learn of a policy.
+                    error = await patch_node_status(transport, other, bandwidth)
+                    return error is not None and "own node alone" in error.message
+
+                await eventually(at_work)
+                for complaint, (name, operations) in refused.items():
+                    error = await patch_node_status(transport, name, operations)
+                    assert error is not None and complaint in error.message, complaint
+                assert await patch_node_status(transport, own, bandwidth) is None
+                assert await patch_node_status(transport, own, bandwidth) is None
+            # A token that says nothing of a node is good for none.
+            async with direct(await kubeconfig(control_plane, api, release, "agent")) as transport:
+                error = await patch_node_status(transport, own, bandwidth[:1])
+                assert error is not None and "own node alone" in error.message
+            # Others are not held to anything.
+            await api.patch(f"/api/v1/nodes/{other}/status", {"status": {"capacity": {BANDWIDTH: "2G"}}})
+
+    asyncio.run(run())
+
+
+def test_older_clusters_have_no_such_policy(helm: Path) -> None:
+    kinds = {one["kind"] for one in objects(rendered(helm, *ENABLED, "--kube-version", "1.30.0"))}
+    assert "DaemonSet" in kinds and "ValidatingAdmissionPolicy" not in kinds
 
 
 def arguments(release: Release, folder: Path, name: str) -> list[str]:
