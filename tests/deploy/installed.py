@@ -130,7 +130,7 @@ async def allowed(api: Api, user: str, verb: str, resource: str, **more: str) ->
 async def kubeconfig(
     control_plane: ControlPlane, api: Api, release: Release, component: str, pod: Object | None = None
 ) -> Path:
-    """A file with a token of the component's service account, as its pods get one; that of ``pod``, if given."""
+    """A file with a token of the component's service account, as its pods (or ``pod``) get one."""
     account = release.account(component)
     asked: Object = {"expirationSeconds": 3600}
     if pod is not None:

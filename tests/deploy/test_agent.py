@@ -229,7 +229,7 @@ async def pod_on(api: Api, release: Release, name: str) -> Object:
 def test_an_agent_writes_the_bandwidth_of_its_own_node_and_nothing_else(
     helm: Path, control_plane: ControlPlane, namespace: str
 ) -> None:
-    """Roles allow it to write the status of any node; the policy that of its own, and of that one resource."""
+    """Roles allow it to write the status of any node; the policy one resource of that of its own."""
     own, other = f"{namespace}-own", f"{namespace}-other"
     values = ("--set", f"agent.enabled=true,agent.token={TOKEN}")
     bandwidth = [
