@@ -92,3 +92,26 @@ def test_paths_that_can_not_be_written_to(tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert said in result.stderr
     assert file.read_text() == "mine"
+
+
+def test_a_comparison_has_distributions_and_its_table(tmp_path: Path) -> None:
+    """The same whether runs go on in this process or beside it."""
+    policies = ("--config", "closeby", "--config", "most-allocated")
+    load = ("--workload", "seren", "--cluster", "small", "--jobs", "20", "--seeds", "2")
+    pages = []
+    for processes in ("1", "2"):
+        folder = tmp_path / processes
+        files = ("--plot", str(folder), "--html", str(folder / "report.html"))
+        result = closeby("compare", *policies, *load, "--processes", processes, *files)
+        assert result.exit_code == 0, result.stderr
+        assert sorted(file.stem for file in folder.glob("*.svg")) == ["delay", "span"]
+        pages.append((folder / "report.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+    assert "<h1>closeby and most-allocated: seren on small</h1>" in pages[0]
+    assert "<td>most-allocated</td>" in pages[0]
+
+
+def test_a_comparison_shows_no_moment() -> None:
+    result = closeby("compare", "--help")
+    assert "--plot-at" not in result.stdout
+    assert "--html FILE" in result.stdout

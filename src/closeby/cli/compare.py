@@ -7,6 +7,7 @@ import click
 
 from closeby.cli.options import Sources, output_option
 from closeby.cli.over_time import DEFAULT_CLUSTER, LOAD, OverTime
+from closeby.cli.pictures import Pictures, draws_distributions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,6 +54,7 @@ JOBS = 2_000
 @click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one.")
 @click.option("--processes", type=click.IntRange(1, 1024), help="Runs beside each other.  [default: cores]")
 @output_option
+@draws_distributions
 def command(
     *,
     configs: tuple[str, ...],
@@ -70,6 +72,7 @@ def command(
     preferred: str | None,
     processes: int | None,
     output: str,
+    pictures: Pictures,
 ) -> None:
     """Run the same jobs under several configurations and say how surely they differ.
 
@@ -84,6 +87,7 @@ def command(
     from closeby.cli.comparing import Wanted, compare
     from closeby.cli.output import emit
 
+    pictures.check(over_time=True)
     if (workload is None) == (trace is None):
         raise click.UsageError("give either --workload, which makes jobs, or --trace, which reads them")
     if trace is not None:
@@ -110,12 +114,14 @@ def command(
         ),
         seeds=SEEDS if seeds is None else seeds,
         standing=not from_empty,
+        with_histories=pictures.wanted,
     )
-    report = compare(configs, wanted, processes)
+    compared = compare(configs, wanted, processes)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.comparison_view import comparison_views
 
-        return comparison_views(report)
+        return comparison_views(compared.report)
 
-    emit(report, output, views)
+    emit(compared.report, output, views)
+    pictures.of_comparison(compared.histories, compared.report, views)

@@ -1,7 +1,7 @@
 """The runs that `closeby compare` asks for."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from closeby.report.comparison_report import (
 from closeby.simulator.comparing.running import Experiment, Load, Policy, run_all
 from closeby.simulator.replay.clusters import GivenCluster, Room, room_of
 from closeby.simulator.replay.driver import UnrunnableError, engine_of
+from closeby.simulator.replay.history import History
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options
 from closeby.simulator.workloads.jobs import Jobs
@@ -35,9 +36,18 @@ class Wanted(Struct, frozen=True, kw_only=True, eq=False):
     seeds: int
     #: Whether the workload begins with jobs that already run.
     standing: bool
+    #: Whether there will be pictures.
+    with_histories: bool
 
 
-def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> ComparisonReport:
+class Compared(Struct, frozen=True, kw_only=True, eq=False):
+    """What came of it; the histories by policy and seed only where they are wanted."""
+
+    report: ComparisonReport
+    histories: Mapping[str, Sequence[History]]
+
+
+def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Compared:
     """Run every configuration on the same jobs.
 
     Raises:
@@ -59,13 +69,14 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
         wishes=Wishes(
             required=over_time.required, preferred=over_time.preferred, topology=over_time.topology
         ),
+        with_histories=wanted.with_histories,
     )
     try:
         with _progress(len(experiment.seeds) * len(policies)) as progress:
             results = run_all(experiment, processes=processes, progress=progress)
     except UnrunnableError as error:
         raise Unusable(str(error)) from error
-    return comparison_report(
+    report = comparison_report(
         results,
         tuple(policy.name for policy in policies),
         ComparedWorkload(
@@ -78,6 +89,11 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
         ComparedCluster(name=cluster.name, nodes=len(cluster.nodes), gpus=int(room.free.sum())),
         notices,
     )
+    histories: dict[str, list[History]] = {policy.name: [] for policy in policies}
+    for result in results:
+        if result.history is not None:
+            histories[result.policy].append(result.history)
+    return Compared(report=report, histories=histories)
 
 
 def _policies(configs: Sequence[str]) -> tuple[Policy, ...]:

@@ -15,6 +15,7 @@ from closeby.cli.over_time import Seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from closeby.report.comparison_report import ComparisonReport
     from closeby.report.documents import SchedulingReport
     from closeby.report.pictures.album import Picture
     from closeby.report.simulation_report import SimulationReport
@@ -90,10 +91,12 @@ class Pictures(NamedTuple):
             lambda: page_of_history(history, heading, views()),
         )
 
-    def of_comparison(self, histories: "Mapping[str, Sequence[History]]", title: str, views: Views) -> None:
+    def of_comparison(
+        self, histories: "Mapping[str, Sequence[History]]", report: "ComparisonReport", views: Views
+    ) -> None:
         """Draw the distributions of several policies side by side, if somebody wants it.
 
-        ``histories`` holds the runs of each policy, ``title`` says on what they were compared.
+        ``histories`` holds the runs of each policy.
 
         Raises:
             Unusable: a file can't be written.
@@ -104,7 +107,7 @@ class Pictures(NamedTuple):
         from closeby.report.pictures.headings import heading_of_comparison
         from closeby.report.pictures.page import page_of_comparison
 
-        heading = heading_of_comparison(histories, title)
+        heading = heading_of_comparison(report)
         self._write(
             lambda: distributions(histories, heading),
             lambda: page_of_comparison(histories, heading, views()),
@@ -132,23 +135,39 @@ class Pictures(NamedTuple):
 def draws(command: Command) -> Command:
     """``--plot DIR``, ``--plot-at TIME`` and ``--html FILE``; the command gets them as ``pictures``."""
 
-    @click.option(
-        "--plot",
-        "folder",
-        metavar="DIR",
-        help="Write pictures there, as SVG and PNG; files of the same names are overwritten.",
-    )
+    @_PLOT
     @click.option(
         "--plot-at",
         "at",
         type=Seconds(),
         help="The moment of a run over time that --plot's maps show.  [default: the busiest]",
     )
-    @click.option(
-        "--html", "page", metavar="FILE", help="Write one HTML file with all of it; it needs no network."
-    )
+    @_HTML
     @wraps(command)
     def with_pictures(*, folder: str | None, at: float | None, page: str | None, **options: object) -> None:
         command(pictures=Pictures(folder, page, at), **options)
 
     return with_pictures
+
+
+def draws_distributions(command: Command) -> Command:
+    """``--plot DIR`` and ``--html FILE``, for pictures that show no moment."""
+
+    @_PLOT
+    @_HTML
+    @wraps(command)
+    def with_pictures(*, folder: str | None, page: str | None, **options: object) -> None:
+        command(pictures=Pictures(folder, page, None), **options)
+
+    return with_pictures
+
+
+_PLOT = click.option(
+    "--plot",
+    "folder",
+    metavar="DIR",
+    help="Write pictures there, as SVG and PNG; files of the same names are overwritten.",
+)
+_HTML = click.option(
+    "--html", "page", metavar="FILE", help="Write one HTML file with all of it; it needs no network."
+)

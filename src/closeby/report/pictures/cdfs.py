@@ -19,6 +19,7 @@ WIDTH = 400.0
 HEIGHT = 240.0
 SMALL_WIDTH = 205.0
 SMALL_HEIGHT = 170.0
+POLICY = "policy"
 #: A logarithmic axis has no zero: shorter waits are drawn here.
 LEAST = 1.0
 #: Where the axis of delays has its marks, in seconds.
@@ -68,7 +69,9 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
         begin=LEAST,
         end=max(end, 10 * LEAST),
         scale=alt.Scale(type="log", domain=[LEAST, max(end, 10 * LEAST)], nice=False, clamp=True),
-        axis=alt.Axis(values=marks, labelExpr=f"{names} : ''", grid=True, labelFlush=False),
+        axis=alt.Axis(
+            values=marks, labelExpr=f"{names} : ''", grid=True, labelFlush=False, labelSeparation=8
+        ),
         share="share of jobs",
         groups="size of job",
     )
@@ -114,7 +117,7 @@ def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, 
     charts = []
     for number, panel in enumerate(panels):
         lines = [(policy, one) for policy, all_ in told.items() for label, one in all_ if label == panel]
-        chart = _chart(lines, axis, "policy", list(told))
+        chart = _chart(lines, axis, POLICY, list(told))
         title = alt.TitleParams(text=panel, fontSize=12, anchor="start")
         charts.append(
             chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=f"{name}_{number}")
@@ -135,7 +138,12 @@ def _chart(
     inks = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     dashes = [DASHES[number % len(DASHES)] for number in range(len(names))]
     legend = alt.Legend(
-        title=title, orient="bottom", columns=2, symbolStrokeWidth=2.5, symbolSize=220, labelLimit=230
+        title=title,
+        orient="bottom",
+        columns=2 if title != POLICY else 4,
+        symbolStrokeWidth=2.5,
+        symbolSize=220,
+        labelLimit=230,
     )
     chart: alt.Chart = (
         alt.Chart(rows)

@@ -1,13 +1,11 @@
 """What the pictures of a run say about it: no dates, so that the same run gives the same files."""
 
-from collections.abc import Mapping, Sequence
-
 from msgspec import Struct
 
+from closeby.report.comparison_report import ComparisonReport
 from closeby.report.documents import SchedulingReport
 from closeby.report.simulation_report import SimulationReport
 from closeby.report.words import plural
-from closeby.simulator.replay.history import History
 
 
 class Heading(Struct, frozen=True, kw_only=True):
@@ -47,7 +45,18 @@ def heading_of_scheduling(report: SchedulingReport, nodes: int, policy: str) -> 
     )
 
 
-def heading_of_comparison(histories: Mapping[str, Sequence[History]], title: str) -> Heading:
-    """What was compared, and how many runs there are of each policy."""
-    runs = max((len(one) for one in histories.values()), default=0)
-    return Heading(title=title, details=f"{', '.join(histories)}: {plural(runs, 'run')} each")
+def heading_of_comparison(report: ComparisonReport) -> Heading:
+    """The policies, what they were compared on, and how many runs there are of each."""
+    workload, cluster = report.workload, report.cluster
+    details = [plural(workload.jobs, "job")]
+    if workload.load is not None:
+        details.append(f"load {workload.load:g}")
+    if workload.seeds:
+        details.append(plural(len(workload.seeds), "seed"))
+    details.append(f"{plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}")
+    *others, last = report.policies
+    policies = f"{', '.join(others)} and {last}" if others else last
+    return Heading(
+        title=f"{policies}: {workload.name} on {cluster.name}",
+        details=", ".join(details),
+    )

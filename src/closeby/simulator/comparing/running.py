@@ -7,11 +7,13 @@ from multiprocessing import get_context
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.configuration import Configuration
 from closeby.simulator.comparing.figures import Figure, figures_of
 from closeby.simulator.replay.clusters import GivenCluster
 from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.replay.history import NO_SAMPLES, History
 from closeby.simulator.replay.measuring import measure
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.workloads.generating import Options, generate
@@ -55,6 +57,8 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     source: Load | Jobs
     cluster: GivenCluster
     wishes: Wishes = Wishes()
+    #: Whether results come with their histories, for pictures.
+    with_histories: bool = False
 
     def jobs_of(self, seed: int | None) -> Jobs:
         """The jobs that all policies get for a seed."""
@@ -72,6 +76,8 @@ class Result(Struct, frozen=True, kw_only=True):
     #: Jobs that never started although the cluster could hold them.
     unstarted: int
     figures: tuple[tuple[Figure, float | None], ...]
+    #: What happened, if the experiment asks for it; without the samples, which are most of it.
+    history: History | None = None
 
 
 #: Is told how many runs are done.
@@ -96,6 +102,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
         jobs=len(jobs),
         unstarted=unstarted,
         figures=figures_of(measure(history)),
+        history=replace(history, samples=NO_SAMPLES) if experiment.with_histories else None,
     )
 
 

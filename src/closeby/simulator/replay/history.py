@@ -28,6 +28,25 @@ class Samples(Struct, frozen=True, kw_only=True, eq=False):
     queued_gpus: Counts
 
 
+NO_SAMPLES = Samples(
+    times=np.zeros(0),
+    busy=np.zeros(0, dtype=np.int64),
+    queued=np.zeros(0, dtype=np.int64),
+    queued_gpus=np.zeros(0, dtype=np.int64),
+)
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """Nodes that were kept free for a job that had waited long, from when to when (virtual seconds)."""
+
+    job: int
+    nodes: int
+    begin: float
+    end: float
+    #: Why it ended; empty when the run did.
+    why: str
+
+
 class History(Struct, frozen=True, kw_only=True, eq=False):
     """One workload under one policy. With J jobs and P pods that were placed."""
 
@@ -56,6 +75,8 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     impossible: tuple[int, ...] = ()
     #: How close the pods of each application lay when all were placed, by index.
     talk: dict[int, TalkMeasures] = {}
+    #: Reservations in the order in which they were made.
+    reservations: tuple[Kept, ...] = ()
 
     def slots_of(self, job: int) -> Ints:
         """Where the pods of a job lay, in the order of their ranks."""
