@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -197,6 +198,41 @@ def test_what_can_not_be_used(
     done = closeby("agent", *peers, *arguments, environment=environment)
     assert done.exit_code == 2, done.output
     assert complaint in done.stderr and remedy in done.stderr
+
+
+@pytest.mark.slow
+def test_agents_that_measure_with_the_real_qperf_and_iperf3(tmp_path: Path) -> None:
+    """An agent asks the servers that it runs itself: they answer for a peer at the same address."""
+    for program in ("qperf", "iperf3"):
+        if shutil.which(program) is None:
+            pytest.skip(f"there is no {program} to test with: install it")
+    ports = (free_port(), free_port(), free_port())
+    peers = peers_file(tmp_path / "peers.yaml", {"a-1": ("127.0.0.1", ports[0]), "b-1": ("127.0.0.1", 1)})
+    arguments = ("--peers", peers, "--node-name", "a-1", "--listen", f"127.0.0.1:{ports[0]}", "--insecure")
+    programs = ("--probe", "qperf", "--program-port", ports[1], "--iperf3", "--iperf3-port", ports[2])
+    with agent(tmp_path / "log", *arguments, *programs, "--round", 3) as one:
+        told = one.until(
+            lambda told: told.all(P50) and told.all("closeby_agent_throughput_bits_per_second"), 40
+        )
+        assert set(told.all(P50)) == {("b-1", "a-1")}
+        assert told.all("netperf_p90_latency_microseconds") == {}
+        # Of all its threads.
+        threads = Path(f"/proc/{one.process.pid}/task").iterdir()
+        children = [child for each in threads for child in (each / "children").read_text().split()]
+        assert len(children) >= 2
+        assert one.stop() < 1
+        assert one.process.returncode == 0, one.log
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+    assert listening_on({*ports}) == set()
+
+
+def listening_on(ports: set[int]) -> set[int]:
+    found = set()
+    for port in ports:
+        with socket.socket() as trying:
+            if trying.connect_ex(("127.0.0.1", port)) == 0:
+                found.add(port)
+    return found
 
 
 @pytest.mark.parametrize("program", [("--probe", "qperf"), ("--iperf3",)])

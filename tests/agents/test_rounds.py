@@ -1,18 +1,22 @@
 """Rounds of one agent: whom it asks when peers come and go, and what is told of them afterwards."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closeby.agents.latency.asking import TcpProbe
+from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import Bucket, Limits
 from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import Latency, Results, latency_of
 from closeby.agents.latency.rounds import Asking, Course, Rounds
 from closeby.agents.meters import AgentMeters, Standing
 from closeby.agents.troubles import Trouble
 from closeby.kube.metrics.meters import Meters
-from tests.agents.talking import Lines
+from tests.agents.talking import Lines, shared, soon
 from tests.kube.scraping import Scrape, scrape
 
 ANSWER = Latency(p50=100.0, p90=200.0, p99=300.0, samples=50)
@@ -188,3 +192,36 @@ def test_percentiles_of_anything(times: list[float]) -> None:
     for share, value in ((0.5, found.p50), (0.9, found.p90), (0.99, found.p99)):
         assert value in times
         assert sum(one <= value for one in times) >= share * len(times)
+
+
+def test_a_cluster_that_really_talks() -> None:
+    """30 nodes in four zones, one round: N + Z (Z - 1) conversations, less that of who has no neighbour; each
+    pair of zones is among them.
+    """
+    sizes = {"a": 12, "b": 9, "c": 8, "d": 1}
+    names = [f"{zone}-{number}" for zone, size in sizes.items() for number in range(size)]
+    responders = {name: Responder(name, shared(), Lines().say, Limits()) for name in names}
+    peers = []
+    try:
+        for name, responder in responders.items():
+            port = responder.open("127.0.0.1", 0)
+            assert isinstance(port, int), port
+            peers.append(Peer(name=name, host="127.0.0.1", port=port, zone=name[0]))
+        limits = Limits(trips=2, warm=0, least=1, probes=1e9, bytes=1e12)
+        measured: dict[str, Results] = {}
+        agents = {}
+        for name in names:
+            probe = TcpProbe(name, shared(), Delays({}, None, Lines().say), limits)
+            results = measured[name] = Results(900.0)
+            asking = Asking(peers=lambda: peers, probe=probe)
+            agents[name] = Rounds(Course(name=name), asking, results, Lines().say, limits, lambda: 0.0)
+        for one in agents.values():
+            one.one_round(5)
+        assert sum(results.probes for results in measured.values()) == 29 + 4 * 3
+        assert all(not results.failures() for results in measured.values())
+        pairs = {(name[0], other[0]) for name in names for other in measured[name].latencies()}
+        assert {pair for pair in pairs if pair[0] != pair[1]} == set(permutations(sizes, 2))
+        soon(lambda: sum(one.outcomes["Answered"] for one in responders.values()) == 41)
+    finally:
+        for responder in responders.values():
+            responder.close()
