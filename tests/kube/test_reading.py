@@ -171,6 +171,37 @@ def test_what_the_scheduler_wrote_is_told_and_agrees(
     run(control_plane, namespace, tmp_path, look)
 
 
+def test_what_would_have_to_be_different_in_a_cluster(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """A rack is full, in the other a pod takes a node until a known time."""
+
+    async def look(it: Cluster) -> None:
+        async with it.world.scheduling():
+            await it.world.gang("train", 2, required="rack", gpus=8)
+            await it.world.bound(2)
+            (placed,) = (await it.live("explain", "train", "-n", namespace))["counterfactuals"]
+            assert placed["kind"] == "runnerUp" and placed["fits"]
+            pod = it.world.pod("solo", 8)
+            pod["metadata"]["annotations"] = {"closeby.dev/expected-end": "2030-01-31T12:00:00Z"}
+            await it.world.create(pod)
+            await it.world.bound(3)
+        await it.world.gang("next", 2, required="rack", gpus=8)
+        before = (await it.world.api.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]
+        found = (await it.live("explain", "next", "-n", namespace))["counterfactuals"]
+        ends = [one["jobs"] for one in found if one["kind"] == "ended" and one["fits"]]
+        assert ends == [
+            [{"name": f"pod/{namespace}/solo", "pods": 1, "endsBy": "2030-01-31T12:00:00Z"}],
+            [{"name": f"podgroup/{namespace}/train", "pods": 2, "endsBy": None}],
+        ]
+        (short,) = [one["short"] for one in found if one["kind"] == "short"]
+        assert (short["fits"], short["nodes"], short["inTheWay"]) == (1, 1, [f"{namespace}/solo"])
+        # It was only thought of.
+        assert before == (await it.world.api.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]
+
+    run(control_plane, namespace, tmp_path, look)
+
+
 def test_a_pod_of_another_scheduler_is_left_to_it(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:

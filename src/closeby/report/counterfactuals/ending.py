@@ -6,6 +6,7 @@ from closeby.report.counterfactuals.jobs import Job, jobs_beside
 from closeby.report.counterfactuals.questions import Question, joined, where_entry, where_text
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.report.counterfactuals.rooms import Rooms
+from closeby.report.words import plural
 from closeby.simulator.trials import Change, Result
 
 #: Jobs of which one is enough that are named.
@@ -51,9 +52,19 @@ def ended(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
     yield Counterfactual(
         kind=Kind.ENDED,
         fits=False,
-        sentence=f"{tried} makes room for it{question.at_its_level}.",
+        sentence=f"{tried} makes room for it{question.at_its_level}{_others(question)}.",
         jobs=(),
         complete=complete,
+    )
+
+
+def _others(question: Question) -> str:
+    """Those that would get the room first."""
+    before = len(question.trials.waiting) - 1
+    if not before:
+        return ""
+    return (
+        f"; {plural(before, 'item')} {'waits' if before == 1 else 'wait'} before it and may take room first"
     )
 
 

@@ -19,8 +19,7 @@ from closeby.topology.tree import ROOT_LEVEL, Domain
 
 Counts = NDArray[np.int64]
 
-#: Nodes that are cleared beyond those that should be enough, and gangs and pods that are named.
-MORE_NODES = 8
+#: Gangs and pods that are named.
 NAMED = 4
 
 
@@ -131,17 +130,17 @@ def _in_the_way(question: Question, rooms: Rooms, domain: int, fits: Counts) -> 
             gains.append((len(on[slot]) / gain, -gain, natural_key(cluster.names[slot] or ""), slot))
     missing = rooms.needed - int(fits[rooms.slots(domain)].sum())
     chosen: list[Pod] = []
-    beyond = 0
-    for _, gain, _, slot in sorted(gains):
+    beyond, next_try = 0, 0
+    for number, (_, gain, _, slot) in enumerate(sorted(gains), start=1):
         chosen += on[slot]
         missing += gain
-        if missing > 0:
+        if missing > 0 or (beyond < next_try and number < len(gains)):
+            beyond += missing <= 0
             continue
         if question.tried(Change(gone=tuple(chosen))) is not None:
             return _fewest(question, rooms, chosen)
-        beyond += 1
-        if beyond > MORE_NODES or question.trials.spent:
-            break
+        # Filters, or who waits before it, want more: twice as many beyond what should do, and so on.
+        beyond, next_try = beyond + 1, 2 * next_try + 1
     return None
 
 
