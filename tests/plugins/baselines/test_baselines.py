@@ -267,6 +267,14 @@ def test_kueue_leaves_nodes_without_labels_out() -> None:
     assert sum(racks(drawing, CLOSEBY, 2).values()) == 2
 
 
+def test_kueue_tells_of_a_level_that_is_not_there() -> None:
+    placed = drawn(FIVE_AND_FOUR, "kueue-best-fit", {"level": "shelf"})
+    placed.run(gang(min_member=2), members=pods("train", 2, WHOLE))
+    assert placed.used("train", by="rack") == {"rack-2": 2}
+    [told] = [found for plugin in placed.engine.profile.plugins for found in plugin.conditions()]
+    assert told.located().startswith("arguments.level: no topology has a level 'shelf'; name a level by")
+
+
 def test_kueue_prefers_the_level_it_is_told() -> None:
     """By zone, zone-b is the tightest that holds 2; by rack, rack-2 is."""
     placed = drawn(FIVE_AND_FOUR, "kueue-best-fit", {"level": "zone"})

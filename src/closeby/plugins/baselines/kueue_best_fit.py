@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.confines import confines
 from closeby.scheduling.extension import Candidate, Counts, Handle, Ints, PartView, PlacementGenerate
 from closeby.scheduling.state import CycleState
@@ -36,6 +37,12 @@ class KueueBestFit(PlacementGenerate):
         super().__init__(arguments, handle)
         self._level = arguments.level
 
+    def conditions(self) -> tuple[Condition, ...]:
+        """Tells of a level that no topology has."""
+        if self._level is None or self.handle.topologies.having_level(self._level):
+            return ()
+        return (_unknown(self._level),)
+
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """One set of nodes in the tightest domain that must hold the part, then in the next, ..."""
         levels = part.levels
@@ -51,6 +58,16 @@ class KueueBestFit(PlacementGenerate):
             for outer in confines(part, tree)
             if len(nodes := _assigned(part, tree, outer, start))
         )
+
+
+def _unknown(level: str) -> Condition:
+    return Condition(
+        reason=Reason.TOPOLOGY_LEVEL_NOT_FOUND,
+        object="Plugin/kueue-best-fit",
+        field="arguments.level",
+        message=f"no topology has a level {level!r}",
+        remedy="name a level by its label, alias or short name; until then the finest one is preferred",
+    )
 
 
 def _assigned(part: PartView, tree: Tree, outer: Domain, start: int) -> Ints:

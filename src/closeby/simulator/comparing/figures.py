@@ -80,8 +80,8 @@ def _use(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
 
 
 def _network(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
-    hops = Figure("ringHops", "ring hops", NETWORK, Unit.RATIO, False)
-    yield hops, measures.ring_hops
+    distance = Figure("meanDistance", "distance, edges", NETWORK, Unit.RATIO, False)
+    yield distance, measures.mean_distance
     slowdown = measures.contended_slowdown
     yield Figure("slowdown", "slowdown, alone", NETWORK, Unit.RATIO, False), measures.slowdown
     yield Figure("slowdown.contended", "slowdown, among others", NETWORK, Unit.RATIO, False), slowdown
