@@ -89,7 +89,7 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
     greatest = max((float(one.values.max()) for lines in found.values() for one in lines), default=1.0)
     end = max(greatest * 1.02, 2.0)
     axis = Axis(
-        title="excess span: domains used / fewest possible",
+        title="excess span (1 is ideal)",
         begin=1.0,
         end=end,
         scale=alt.Scale(domain=[1, end], nice=False),

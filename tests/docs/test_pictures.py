@@ -1,0 +1,54 @@
+"""docs/pictures.md names the files that there are, its limits are the code's, and its pictures open."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from closeby.report.pictures.album import MOST_NODES, distributions, pictures_of_history, pictures_of_run
+from closeby.report.pictures.boxes import HEIGHT, boxes_of
+from closeby.report.pictures.colours import GANGS
+from closeby.report.pictures.fabric import MOST_DOMAINS
+from closeby.report.pictures.headings import Heading
+from closeby.report.pictures.moments import STOPS
+from closeby.report.pictures.scene import MOST_PODS
+from tests.report.pictures.histories import empty_run, story, tree_of
+from tests.report.pictures.test_boxes import grid
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "pictures.md").read_text()
+FILES = re.findall(r"^\| `([a-z-]+)` \| .+ \| (.+) \|$", PAGE, re.MULTILINE)
+HEADING = Heading(title="", details="")
+
+
+@pytest.mark.parametrize(
+    ("kind", "pictures"),
+    [
+        ("files", pictures_of_run(empty_run(), HEADING)),
+        ("a run over time", pictures_of_history(story(), HEADING)),
+        ("a comparison", distributions({"ours": [story()], "theirs": [story()]}, HEADING)),
+    ],
+)
+def test_the_files_of_each_kind_are_named(kind: str, pictures: tuple[object, ...]) -> None:
+    assert [getattr(one, "name", "") for one in pictures] == [name for name, of in FILES if kind in of]
+
+
+def test_limits_are_those_of_the_code() -> None:
+    assert len(GANGS) == 9
+    for limit in (MOST_NODES, MOST_DOMAINS, STOPS, MOST_PODS):
+        assert f" {limit:,} " in PAGE
+    assert boxes_of(tree_of(grid(5, 125, 8))).height <= HEIGHT
+
+
+@pytest.mark.parametrize("picture", sorted((DOCS / "pictures").iterdir()), ids=lambda path: path.name)
+def test_pictures_are_small_and_shown(picture: Path) -> None:
+    assert picture.stat().st_size < 300_000
+    assert ElementTree.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert f"](pictures/{picture.name})" in PAGE
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", PAGE)
+    assert len(links) > 3
+    assert [link for link in links if not (DOCS / link).exists()] == []
