@@ -236,3 +236,23 @@ def test_a_mistake_is_one_sentence_with_its_place_and_remedy() -> None:
 def test_did_you_mean() -> None:
     assert did_you_mean("NodeNmae", ["NodeName", "NodePorts"]) == "did you mean NodeName?"
     assert did_you_mean("xyz", ["b", "a"]) == "known are a, b"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 14_400.0),
+        ("reserveAfter: 10m", 600.0),
+        ("reserveAfter: 1h30m", 5_400.0),
+        ("reserveAfter: 0", 0.0),
+    ],
+)
+def test_when_gangs_reserve_nodes(text: str, seconds: float) -> None:
+    assert read_configuration(text).reserve_after == seconds
+
+
+@pytest.mark.parametrize("value", ["soon", "-1m", "10", "[1m]"])
+def test_a_reservation_needs_a_span_of_time(value: str) -> None:
+    [(line, message)] = mistakes(f"schedulerName: closeby\nreserveAfter: {value}\n")
+    assert line == 2
+    assert "reserveAfter must be a span of time" in message

@@ -5,6 +5,7 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,29 @@ class Cluster:
             return None
         self._charge_one(placed[0].spec, placed[1], -1)
         return placed[1]
+
+    # Imagining
+
+    @contextmanager
+    def imagined(self, pods: Iterable[tuple[Pod, int]], inside: NDArray[np.bool_] | None) -> Iterator[None]:
+        """For questions: as if only these pods held anything, and only nodes ``inside`` were there.
+
+        Who is placed where is not imagined, and what is assumed meanwhile must be forgotten before the end.
+        """
+        requested, alive, ports = self.requested, self.alive, self._ports
+        self.requested, self._ports = np.zeros_like(requested), {}
+        if inside is not None:
+            self.alive = alive.copy()
+            self.alive[: len(inside)] &= inside
+        try:
+            for pod, slot in pods:
+                self._charge_one(pod.spec, slot, +1)
+            yield
+        finally:
+            rows = len(self.requested) - len(requested)
+            if rows:  # A resource that nobody had asked for before.
+                requested = np.concatenate([requested, np.zeros((rows, requested.shape[1]), dtype=np.int64)])
+            self.requested, self.alive, self._ports = requested, alive, ports
 
     # Inside
 

@@ -13,6 +13,12 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from closeby.objects.durations import parse_duration
+
+#: Seconds after which the first gang that does not fit keeps nodes free, unless the configuration says it.
+#: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
+#: next to nothing where gangs get their turn anyhow, early enough that none waits for ever.
+RESERVE_AFTER: Final = 4 * 3600.0
 #: Of a plugin: beyond all sense, and totals stay finite below it.
 GREATEST_WEIGHT: Final = 1_000_000_000
 
@@ -59,6 +65,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     """A configuration file as it was written, not yet compared with the plugins there are."""
 
     scheduler_name: str | None = None
+    #: Seconds that a gang waits before it keeps nodes free (``reserveAfter``); 0: it never does.
+    reserve_after: float = RESERVE_AFTER
     plugins: tuple[PluginEntry, ...] = ()
     source: str = "configuration"
     #: Sentences about what was understood and left aside.
@@ -103,10 +111,13 @@ class _Reader:
             mistake = ConfigurationMistake(source=self._source, line=None, message=message, remedy=remedy)
             raise ConfigurationError([mistake]) from error
         scheduler_name: str | None = None
+        reserve_after = RESERVE_AFTER
         plugins: list[PluginEntry] = []
         if isinstance(root, yaml.MappingNode):
-            fields = self._fields(root, ("schedulerName", "plugins", "tiers", "actions"), "the configuration")
+            known = ("schedulerName", "reserveAfter", "plugins", "tiers", "actions")
+            fields = self._fields(root, known, "the configuration")
             scheduler_name = self._text_of(fields.get("schedulerName"), "schedulerName")
+            reserve_after = self._reserve_after(fields.get("reserveAfter"))
             plugins = self._plugins(fields)
         elif isinstance(root, yaml.SequenceNode):
             plugins = self._tiers(root)
@@ -116,6 +127,7 @@ class _Reader:
             raise ConfigurationError(self._mistakes)
         return Configuration(
             scheduler_name=scheduler_name,
+            reserve_after=reserve_after,
             plugins=tuple(plugins),
             source=self._source,
             notices=tuple(self._notices),
@@ -237,6 +249,16 @@ class _Reader:
             self._wrong(node, f"{field} must be text, not {_kind(node)}", "put it in quotes")
             return None
         return str(node.value)
+
+    def _reserve_after(self, node: yaml.Node | None) -> float:
+        if node is None:
+            return RESERVE_AFTER
+        seconds = parse_duration(node.value) if isinstance(node, yaml.ScalarNode) else None
+        if seconds is None:
+            remedy = "write `10m` or `1h30m`, or 0 to reserve nothing"
+            self._wrong(node, f"reserveAfter must be a span of time, not {_shown(node)}", remedy)
+            return RESERVE_AFTER
+        return seconds
 
     def _weight(self, node: yaml.Node | None) -> float | None:
         if node is None:

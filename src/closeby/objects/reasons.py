@@ -13,6 +13,8 @@ class Reason(StrEnum):
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
     HOST_PORT_CONFLICT = "HostPortConflict"
+    #: There is room, but it is kept for a gang that has waited long and goes before.
+    NODE_RESERVED = "NodeReserved"
     BANDWIDTH_RISK = "BandwidthRisk"
     NETWORK_COST_TOO_HIGH = "NetworkCostTooHigh"
     GANG_INCOMPLETE = "GangIncomplete"

@@ -43,10 +43,15 @@ from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.outcomes import Decision, Outcome, Report, Retry
+from closeby.scheduling.judging.needs import Need
+from closeby.scheduling.judging.reserved import Bar, ReservedNodes
+from closeby.scheduling.outcomes import Decision, Outcome, Release, Report, Reservation, Retry
 from closeby.scheduling.placing.deciding import Decider
 from closeby.scheduling.placing.tools import LeastCost, Tools
 from closeby.scheduling.profile.profiles import Profile
+from closeby.scheduling.reserving.choosing import Chooser
+from closeby.scheduling.reserving.imagining import Imagination
+from closeby.scheduling.reserving.reservations import Moment, Reservations
 from closeby.topology.registry import Topologies
 
 Ints = NDArray[np.intp]
@@ -63,20 +68,25 @@ class Engine:
         explain_everything: bool = False,
         least_cost: LeastCost | None = None,
         rests: bool = True,
+        reserve_after: float = 0.0,
     ) -> None:
         """``explain`` records candidates, scores and refusals with every outcome, at a cost.
 
         A collection names the gangs, applications and plain pods (``namespace/name``) for which that is done.
         ``least_cost`` is asked how cheap each application could have been. ``rests``: what was refused rests
         before it is tried again, as far as ticks tell the time; whoever drives a virtual clock does without.
+        ``reserve_after``: seconds after which the first gang that does not fit keeps nodes free; 0 for never.
         """
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
         self.applications = Applications()
         self.books = Books(self.applications)
-        self.profile = build_profile(
-            Handle(self.cluster, self.topologies, self.books.group_of, self.applications)
-        )
+        handle = Handle(self.cluster, self.topologies, self.books.group_of, self.applications)
+        self._bar = Bar()
+        profile = build_profile(handle)
+        if reserve_after:
+            profile = replace(profile, filters=(*profile.filters, ReservedNodes(self._bar, handle)))
+        self.profile = profile
         tools = Tools(
             self.cluster,
             self.topologies,
@@ -84,10 +94,13 @@ class Engine:
             explain=explain,
             explain_everything=explain_everything,
             least_cost=least_cost,
+            bar=self._bar,
         )
         self._table = tools.table
         self._rooms = tools.rooms
-        self._queue = WorkQueue(self.profile.queue_sort, self._rooms.lack)
+        self._queue = WorkQueue(self.profile.queue_sort, self._lacks)
+        chooser = Chooser(tools, Imagination(tools, self.books, handle))
+        self._reservations = Reservations(reserve_after, tools, self.books, self._queue, chooser)
         self._rests = rests
         self._diagnosis = tools.diagnosis
         self._decider = Decider(tools, self.books)
@@ -131,8 +144,8 @@ class Engine:
                     self._outer_event(event)
                 case BindFailed():
                     self._bind_failed(event)
-                case Tick(now, limit):
-                    self._decide(decisions, now, limit)
+                case Tick():
+                    self._decide(decisions, event)
         return decisions
 
     # Reading
@@ -156,6 +169,11 @@ class Engine:
     def next_due(self) -> float | None:
         """When the next tick with a clock finds an item that has rested long enough; None when none rests."""
         return self._queue.next_due
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """The nodes that are kept free now, and for whom."""
+        return self._reservations.held
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
@@ -191,6 +209,7 @@ class Engine:
             for uid, pod in pods.items():
                 assert self.books.item_key(pod) == key, f"{pod.key} waits with {key}, which is not its item"
                 assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
+        self._reservations.validate()
         self._queue.validate(settled=not self._stirred)
         for key in self.books.item_keys():
             assert key in self._news or self._queue.knows(key), f"{key} waits but is not queued"
@@ -301,7 +320,7 @@ class Engine:
             self._forget_item(key)
 
     def _forget_item(self, key: str) -> None:
-        self._queue.drop(key)
+        self._drop(key)
         self._news.pop(key, None)
 
     def _node_added(self, node: Node) -> None:
@@ -420,8 +439,11 @@ class Engine:
 
     # Decisions
 
-    def _decide(self, decisions: list[Decision], now: float | None, limit: int | None) -> None:
+    def _decide(self, decisions: list[Decision], tick: Tick) -> None:
+        now, limit = tick.now, tick.limit
+        moment = None if now is None else Moment(now, tick.wall)
         self._queue_news(now)
+        self._review(decisions, moment)
         taken = 0
         while limit is None or taken < limit:
             key = self._queue.pop()
@@ -429,19 +451,46 @@ class Engine:
                 return
             waiting = self.books.waiting(key)
             if not waiting:
-                self._queue.drop(key)
+                self._drop(key)
                 continue
             taken += 1
+            self._bar.applies = self._reservations.bars(key)
             outcome, bindings, need = self._decider.decide(key, waiting)
+            self._bar.applies = False
+            outcome = self._reservations.mentioned(key, outcome)
             decisions.extend(bindings)
             self._tell(key, "decided", outcome)
             decisions.append(Report(outcome))
             if outcome.refused or outcome.left:
                 resting_from = now if self._rests else None
                 self._queue.park(key, cures(outcome.reasons), resting_from, None if outcome.left else need)
+                self._reservations.decided(key, outcome, moment)
                 decisions.append(Retry(key))
             else:
-                self._queue.drop(key)
+                self._drop(key)
+            if outcome.is_gang:
+                self._review(decisions, moment)
+
+    def _lacks(self, need: Need, key: str) -> bool:
+        return self._rooms.lack(need, barred=self._reservations.bars(key))
+
+    def _drop(self, key: str) -> None:
+        self._queue.drop(key)
+        self._reservations.gone(key)
+
+    def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
+        """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
+        released = False
+        for change in self._reservations.review(moment):
+            decisions.append(change)
+            kept = change.reservation
+            if isinstance(change, Release):
+                released = True
+                self._tell(kept.key, f"{kept.where} are reserved for it no more: {change.why}")
+            else:
+                self._tell(kept.key, kept.sentence())
+        if released:
+            self._queue.stir(Stir.ROOM, moment.now if moment is not None and self._rests else None)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))

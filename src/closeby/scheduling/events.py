@@ -126,11 +126,14 @@ class Tick(Struct, frozen=True):
     """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready).
 
     ``now`` is in seconds, by any clock that only goes forward: with it an item that was refused rests before
-    it is tried again, ever longer while it goes on being refused. Without it nothing rests.
+    it is tried again, ever longer while it goes on being refused. Without it nothing rests, and nothing is
+    reserved. ``wall`` is the same moment in seconds since the epoch, if known: a gang has then waited since
+    its first pod was created, else since it was first refused.
     """
 
     now: float | None = None
     limit: int | None = None
+    wall: float | None = None
 
 
 Event = (

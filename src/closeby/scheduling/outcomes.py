@@ -182,4 +182,45 @@ class Retry(Struct, frozen=True):
     key: str
 
 
-Decision = Bind | Report | Retry
+class Reservation(Struct, frozen=True, kw_only=True):
+    """Nodes that are kept free for a gang that has waited long."""
+
+    #: ``namespace/name`` of the gang.
+    key: str
+    nodes: tuple[str, ...]
+    #: The tightest domain that holds them.
+    topology: str
+    #: Short name of the domain's level; None for the whole cluster.
+    level: str | None
+    path: tuple[str | None, ...]
+    #: Pods of the gang without room on these nodes when they were chosen.
+    missing: int
+    #: Since when the gang keeps nodes: a time as RFC 3339, or ``second 600`` of a clock without a date.
+    since: str
+
+    @property
+    def where(self) -> str:
+        """Such as ``16 nodes of zone-a/rack-1``."""
+        count = len(self.nodes)
+        place = "/".join(value or "-" for value in self.path)
+        return f"{count} node{'s' if count > 1 else ''} of {place or 'the cluster'}"
+
+    def sentence(self) -> str:
+        """For the gang."""
+        return f"{self.where} are reserved for it since {self.since}"
+
+
+class Reserve(Struct, frozen=True):
+    """From now on these nodes are kept free for a gang, and no others."""
+
+    reservation: Reservation
+
+
+class Release(Struct, frozen=True):
+    """A reservation ended."""
+
+    reservation: Reservation
+    why: str
+
+
+Decision = Bind | Report | Retry | Reserve | Release

@@ -27,6 +27,7 @@ from closeby.kube.writing.writer import (
 )
 from closeby.objects.dialects.keys import PLAN
 from closeby.objects.dialects.plans import PlanWire, compact
+from closeby.scheduling.outcomes import Release, Reserve
 
 #: Upstream's name of the condition that we call Scheduled.
 _UPSTREAM_SCHEDULED: Final = "PodGroupScheduled"
@@ -115,6 +116,26 @@ class GangReporter:
         CONFLICT when the object is not as we last heard of it: somebody else may have written a plan.
         """
         return await self._write(key, planning=True)
+
+    async def reserved(self, change: Reserve | Release) -> None:
+        """An Event on the gang: nodes are kept free for it, or are so no more; its condition follows."""
+        kept = change.reservation
+        standing = self._standing_of(kept.key)
+        found = None if standing is None else self._objects.of(standing.group)
+        if standing is None or found is None:
+            return
+        if standing.waiting:
+            self.review(kept.key, self._manners.stands)
+        if not self._manners.events:
+            return
+        if isinstance(change, Reserve):
+            note = Note(reason="NodesReserved", action="Reserving", text=kept.sentence())
+        else:
+            text = f"{kept.where} are reserved for it no more: {change.why}"
+            note = Note(reason="NodesReleased", action="Reserving", text=text)
+        written = await self._writer.event(found.reference, note, time.time())
+        if not written.ok and written.verdict is not Verdict.GONE:
+            self._say("event not written", warning=True, gang=kept.key, event=note.reason)
 
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""

@@ -17,7 +17,7 @@ from closeby.kube.writing.notices import Manners, Notices
 from closeby.kube.writing.writer import Writer
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, Event, GroupRemoved, PodAdded, PodRemoved
-from closeby.scheduling.outcomes import Bind, Outcome
+from closeby.scheduling.outcomes import Bind, Outcome, Release, Reserve
 
 
 class Hands:
@@ -45,6 +45,7 @@ class Hands:
     def begin(self, tasks: asyncio.TaskGroup, manners: Manners, news: Callable[[], None]) -> None:
         """To be called before anything is carried out; ``news`` is called when there are failures to take."""
         self._news = news
+        self._tasks = tasks
         self._notices = Notices(self._writer, self._say, tasks, manners)
         self._reporter = GangReporter(
             self._writer, self._say, self._objects, self._progress.standing, manners
@@ -92,6 +93,10 @@ class Hands:
             self._starts.begin(outcome.key, binds)
         if leftover or outcome.conditions:
             self._reporter.refused(outcome.key)
+
+    def reserved(self, change: Reserve | Release) -> None:
+        """Tells of nodes that are kept free for a gang, or are so no more."""
+        self._tasks.create_task(self._reporter.reserved(change))
 
     # What happened
 

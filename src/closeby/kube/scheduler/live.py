@@ -32,7 +32,7 @@ from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.intake.books import gang_key
-from closeby.scheduling.outcomes import Bind, Decision, Outcome, Report
+from closeby.scheduling.outcomes import Bind, Decision, Outcome, Release, Report, Reserve
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
@@ -84,7 +84,9 @@ class LiveScheduler:
         Raises:
             ConfigurationError: the configuration names what no plugin knows.
         """
-        self.engine = Engine(lambda handle: profile_for(configuration, handle))
+        self.engine = Engine(
+            lambda handle: profile_for(configuration, handle), reserve_after=configuration.reserve_after
+        )
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._meters.shows(self.engine)
         self._settings = settings
@@ -205,7 +207,7 @@ class LiveScheduler:
         """Decides item by item until others should have a turn; seconds it took, 0 if nothing was left."""
         began = now = time.monotonic()
         while now < began + _TURN:
-            decisions = self.engine.handle(Tick(now, limit=1))
+            decisions = self.engine.handle(Tick(now, limit=1, wall=time.time()))
             if not decisions:
                 break
             took, now = time.monotonic() - now, time.monotonic()
@@ -264,6 +266,24 @@ class LiveScheduler:
                     if not self._settings.dry_run:
                         self._hands.carry_out(outcome, binds)
                     binds = []
+                case Reserve() | Release():
+                    self._reserved(decision)
+
+    def _reserved(self, change: Reserve | Release) -> None:
+        """One line when nodes are kept free for a gang, and one when they are so no more."""
+        kept, made = change.reservation, isinstance(change, Reserve)
+        self._say(
+            "reserved" if made else "released",
+            gang=kept.key,
+            nodes=len(kept.nodes),
+            domain="/".join(value or "" for value in kept.path),
+            missing=kept.missing if made else None,
+            why=change.why if isinstance(change, Release) else None,
+        )
+        if made:
+            self._meters.reserved()
+        if not self._settings.dry_run:
+            self._hands.reserved(change)
 
     def _report(self, outcome: Outcome) -> None:
         """One line when pods of an item were placed, and one when it waits for another reason than before."""

@@ -62,6 +62,11 @@ class SchedulerMeters(Meters):
             "Time of the engine for one batch of work items (gangs, applications, plain pods).",
             _ATTEMPT_BUCKETS,
         )
+        self._reservations = Counter(
+            "closeby_reservations_total",
+            "Reservations of nodes for gangs that have waited long, moves to other nodes included.",
+            registry=self.registry,
+        )
         self._bindings = self._histogram(
             "closeby_binding_duration_seconds",
             "Time from the decision until the API server has agreed to a binding.",
@@ -121,6 +126,10 @@ class SchedulerMeters(Meters):
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def reserved(self) -> None:
+        """Nodes are kept free for a gang from now on."""
+        self._reservations.inc()
 
     # Pods
 

@@ -86,6 +86,12 @@ def sizes(waits: Collection[Wait], engine: Engine | None) -> Iterator[Metric]:
     yield GaugeMetricFamily("closeby_bindings_in_flight", "Bindings that are on the way.", flight)
     if engine is None:
         return
+    kept = engine.reservation
+    yield GaugeMetricFamily(
+        "closeby_reserved_nodes",
+        "Nodes that are kept free for a gang that has waited long.",
+        0 if kept is None else len(kept.nodes),
+    )
     yield gauge(
         "scheduler_cache_size",
         "Number of nodes, pods, and assumed pods (those on their way to a node) in the scheduler cache.",

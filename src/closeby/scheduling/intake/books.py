@@ -14,6 +14,10 @@ from closeby.topology.natural import natural_key
 #: Sort key of the members of one gang.
 MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 
+#: Kinds of owners whose pods run for ever: nobody waits for their end. ``Node`` owns static pods.
+FOR_EVER = frozenset(
+    {"DaemonSet", "Node", "ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"}
+)
 #: Begins the key of a plain pod's work item. No namespace holds a colon, so no gang has such a key.
 PLAIN = "pod:"
 #: Begins the key of an application's work item.
@@ -98,6 +102,8 @@ class Books:
         self._lost: dict[str, str] = {}
         #: uids of pods whose binding was refused: the plan holds for them no more.
         self.strayed: set[str] = set()
+        #: uids of pods that are meant to run for ever.
+        self.staying: set[str] = set()
         #: uid of each member that has done its work -> key of its gang.
         self._done: dict[str, str] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
@@ -126,6 +132,8 @@ class Books:
     def add(self, pod: Pod, placed: bool, rank: int | None = None) -> None:
         """Note a pod that waits or holds a node; ``rank`` is what it was given if it carries none yet."""
         self.pods[pod.uid] = pod
+        if pod.owner and pod.owner.partition("/")[0] in FOR_EVER:
+            self.staying.add(pod.uid)
         if pod.group is None:
             key = self.item_key(pod)
             if placed:
@@ -156,6 +164,7 @@ class Books:
         pod = self.pods.pop(uid, None)
         self.held.pop(uid, None)
         self.strayed.discard(uid)
+        self.staying.discard(uid)
         self.found(uid)
         if pod is None:
             return None

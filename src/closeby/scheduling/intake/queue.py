@@ -17,20 +17,17 @@ LONGEST_REST: Final = 10.0
 _SEEN: Final = Stir.ROOM | Stir.MEASURED
 
 
-def _nothing_lacks(_: Need) -> bool:
-    return False
-
-
 class WorkQueue:
     """Items that are ready, items that wait for an event, and items that had theirs but rest for a while."""
 
-    def __init__(self, order: QueueSort, lacks: Callable[[Need], bool] = _nothing_lacks) -> None:
-        """``lacks`` tells whether an attempt is in vain now, because what is needed is not there."""
+    def __init__(self, order: QueueSort, lacks: Callable[[Need, str], bool]) -> None:
+        """``lacks`` tells of an item whether an attempt is in vain now, since what it needs is not there."""
         self._order = order
         self._lacks = lacks
         #: item key -> its fixed place in the order, until the item is gone. Those whose start was begun go
         #: before all others, then comes the QueueSort's key.
         self._places: dict[str, Place] = {}
+        self._priorities: dict[str, int] = {}
         #: Heap of items; may hold some that are no longer ready.
         self._heap: list[Placed] = []
         self._ready: set[str] = set()
@@ -67,10 +64,19 @@ class WorkQueue:
         """Whether the item already has its place in the order."""
         return key in self._places
 
+    def place(self, key: str) -> Place:
+        """Where a known item stands in the order."""
+        return self._places[key]
+
+    def priority(self, key: str) -> int:
+        """A known item's priority, as it was when the item got its place."""
+        return self._priorities[key]
+
     def put(self, item: QueuedItem) -> None:
         """Make an item ready; its place is computed when it first appears."""
         if item.key not in self._places:
             self._places[item.key] = (not item.begun, *self._order.sort_key(item))
+            self._priorities[item.key] = item.priority
         self.wake(item.key)
 
     def wake(self, key: str) -> None:
@@ -146,6 +152,7 @@ class WorkQueue:
             shape.remove(self._places[key], key)
             self._forget_if_empty(shape)
         self._places.pop(key, None)
+        self._priorities.pop(key, None)
         self._ready.discard(key)
         self._end_trial(key)
 
@@ -169,10 +176,14 @@ class WorkQueue:
         """Items share a shape where one lack keeps all of them out, or where nothing can help them."""
         if not cure:
             return cure
-        return (need.key, cure) if need is not None and self._lacks(need) else key
+        if need is None or need.key is None or not self._lacks(need, key):
+            return key
+        # Of one priority, since a reservation bars all that come after some item of one.
+        return need.key, cure, self._priorities[key]
 
     def _in_vain(self, shape: Shape) -> bool:
-        return shape.need is not None and self._lacks(shape.need)
+        first = shape.tried or shape.first()
+        return shape.need is not None and first is not None and self._lacks(shape.need, first)
 
     def _make_ready(self, key: str) -> None:
         if key not in self._ready:

@@ -7,6 +7,7 @@ cluster's change logs and recomputes touched slots only.
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +17,7 @@ from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
 from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.reserved import Bar
 from closeby.scheduling.judging.scoring import (
     Weighted,
     active_scorers,
@@ -103,13 +105,21 @@ class Share(Struct, frozen=True, eq=False):
 class ClassTable:
     """All classes in use."""
 
-    def __init__(self, cluster: Cluster, filters: Sequence[Filter], scorers: Sequence[Weighted]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        filters: Sequence[Filter],
+        scorers: Sequence[Weighted],
+        bar: Bar | None = None,
+    ) -> None:
+        """``bar``: pods that must keep off reserved nodes are of other classes while it applies."""
         self._cluster = cluster
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
         self._cacheable = tuple(entry for entry in self._scorers if cacheable(entry[0]))
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
         self.fleeting = tuple(entry for entry in self._scorers if not cacheable(entry[0]))
+        self._bar = Bar() if bar is None else bar
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
@@ -127,7 +137,7 @@ class ClassTable:
     def stamp(self) -> tuple[int, ...]:
         """Two equal stamps: nothing has changed between them that answers depend on."""
         cluster = self._cluster
-        return cluster.usage_changes.cursor, cluster.node_changes.cursor, self._epoch
+        return cluster.usage_changes.cursor, cluster.node_changes.cursor, self._epoch, self._bar.number
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
@@ -161,6 +171,8 @@ class ClassTable:
     def of(self, pod: Pod) -> PodClass:
         """The pod's class, up to date."""
         key = self.key_of(pod)
+        if self._bar.applies:
+            key = _Barred(key, self._bar.number)
         found = self._by_key.get(key)
         if found is None:
             found = PodClass(key, pod, self._filters)
@@ -178,6 +190,11 @@ class ClassTable:
         self._epoch += 1
         self._by_key.clear()
         self._static_answers.clear()
+
+    def forget_barred(self) -> None:
+        """Other nodes are reserved than before."""
+        for key in [key for key in self._by_key if isinstance(key, _Barred)]:
+            del self._by_key[key]
 
     def refresh(self, pod_class: PodClass) -> None:
         """Bring a class up to date with the cluster."""
@@ -326,6 +343,13 @@ class ClassTable:
         for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes):
             total += scores * (weight * 100.0 / plugin.max_score)
         return np.where(fits > 0, total, -np.inf)
+
+
+class _Barred(NamedTuple):
+    """Key of a class whose pods must keep off the nodes that are reserved now."""
+
+    key: Hashable
+    number: int
 
 
 _spec_of = attrgetter("spec")

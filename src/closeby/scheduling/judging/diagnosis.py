@@ -15,6 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, plugin_scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, NodeRejection, PodExplanation
@@ -69,15 +70,16 @@ class Diagnosis:
     def why_no_node(self, state: CycleState, pod: Pod) -> tuple[Reason, str]:
         """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
 
-        Nodes that could take the pod if they had room tell more than nodes that never will, so their reason
-        wins; otherwise the most frequent one.
+        Nodes that would take the pod if they were not reserved tell more than nodes that could if they had
+        room, and those more than nodes that never will; otherwise the most frequent reason wins.
         """
         refused = self.refusals(state, pod)
         if not refused:
             return Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes"
         usage = _count(state, pod, [one for one in refused if one.plugin.filter_scope is not Scope.STATIC])
         tally = _count(state, pod, refused)
-        reason = (usage or tally).most_common(1)[0][0]
+        kept = _count(state, pod, [one for one in refused if isinstance(one.plugin, ReservedNodes)])
+        reason = (kept or usage or tally).most_common(1)[0][0]
         examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in refused)
         example = next((found.message for found in examples if found.reason is reason), "")
         counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())

@@ -71,12 +71,13 @@ class _GangCycle:
         domains = self._survey(table.shares(waiting)) if self._explain else ()
         search = self._find(minimum, demand)
         if search is None:
-            refusal = self._failure(demand)
+            need = self._need(minimum, demand)
+            refusal = self._kept_out(need) or self._failure(demand)
             explanations = self._explanations(waiting)
             self._tools.post_filter(self._state, waiting)
             return Attempt(
                 refusal=refusal,
-                need=self._need(minimum, demand),
+                need=need,
                 domains=domains,
                 explanations=explanations,
                 tree=self._state.tree,
@@ -103,7 +104,8 @@ class _GangCycle:
         """What all attempts at this gang need at the least; nothing is known where parts may be left out."""
         if minimum.may_leave_out:
             return None
-        return need_of(self._tools.table, demand, self._constraints.levels.get(""))
+        alone = bool(self._state.anchors)
+        return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
 
     def _move_together(
         self, traffic: Traffic, waiting: tuple[Pod, ...], search: Search, minimum: Part
@@ -205,6 +207,15 @@ class _GangCycle:
         judges = self._tools.profile.placement_scores
         cost = sum(judge.placement_cost(self._state, placement) for judge in judges)
         return _Way(cost, batches, placed, dict(search.chosen))
+
+    def _kept_out(self, need: Need | None) -> Condition | None:
+        """The refusal of a gang that lacks nothing but the nodes which are reserved for another one."""
+        bar, rooms = self._tools.bar, self._tools.rooms
+        if not bar.applies or need is None or not rooms.lack(need, barred=True) or rooms.lack(need):
+            return None
+        count = 0 if bar.mask is None else int(bar.mask.sum())
+        message = f"it lacks the room on {count} node{'s' if count > 1 else ''} {bar.text}"
+        return self._condition(Reason.NODE_RESERVED, message)
 
     def _failure(self, demand: Sequence[Share]) -> Condition:
         short = self._short

@@ -12,6 +12,7 @@ from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.needs import Need, Rooms
+from closeby.scheduling.judging.reserved import Bar
 from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
@@ -57,12 +58,15 @@ class Tools:
         explain: bool | Collection[str],
         explain_everything: bool,
         least_cost: LeastCost | None = None,
+        bar: Bar | None = None,
     ) -> None:
+        """``bar``: the nodes that are reserved, and whether the item in hand must keep off them."""
         self.cluster = cluster
         self.topologies = topologies
         self.profile = profile
-        self.table = ClassTable(cluster, profile.filters, profile.scores)
-        self.rooms = Rooms(self.table, topologies)
+        self.bar = Bar() if bar is None else bar
+        self.table = ClassTable(cluster, profile.filters, profile.scores, self.bar)
+        self.rooms = Rooms(self.table, topologies, self.bar)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything

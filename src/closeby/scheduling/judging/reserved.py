@@ -1,0 +1,73 @@
+"""Nodes that are kept free for a gang that has waited long: to items it goes before they have no room."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.extension import Filter, Handle, NoArguments, Rejection, Scope
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+
+
+class Bar:
+    """Which nodes are reserved now, and whether the item in hand has to keep off them."""
+
+    __slots__ = ("applies", "mask", "number", "text")
+
+    def __init__(self) -> None:
+        #: True while an item is judged that must keep off. What is known of its pods is kept apart from what
+        #: is known of equal pods that need not.
+        self.applies = False
+        #: Shape (capacity,); None when nothing is reserved.
+        self.mask: Bools | None = None
+        #: Changes whenever other nodes are reserved than before.
+        self.number = 0
+        #: For whom and since when, such as ``reserved for gang default/train since …``.
+        self.text = ""
+
+    def put(self, slots: Ints, capacity: int, text: str) -> None:
+        """Reserve these slots and no others."""
+        self.mask = np.zeros(capacity, dtype=np.bool_)
+        self.mask[slots] = True
+        self.number += 1
+        self.text = text
+
+    def lift(self) -> None:
+        """Reserve nothing."""
+        self.mask = None
+        self.number += 1
+        self.text = ""
+
+
+class ReservedNodes(Filter):
+    """Refuses reserved nodes to items that must keep off; the last filter to be asked.
+
+    So what it refuses are nodes that would take the pod if they were not reserved.
+    """
+
+    name = "Reservation"
+    reason = Reason.NODE_RESERVED
+    filter_scope = Scope.PER_NODE
+
+    def __init__(self, bar: Bar, handle: Handle) -> None:
+        super().__init__(NoArguments(), handle)
+        self._bar = bar
+
+    def concerns(self, pod: Pod) -> bool:
+        return self._bar.applies
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        mask = self._bar.mask
+        if mask is None:
+            return nodes.all(True)
+        if len(mask) < self.handle.cluster.capacity:  # Nodes that came since are not reserved.
+            mask = np.append(mask, np.zeros(self.handle.cluster.capacity - len(mask), dtype=np.bool_))
+        free: Bools = ~mask[nodes.index]
+        return free
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        return Rejection(Reason.NODE_RESERVED, self._bar.text)

@@ -1,0 +1,264 @@
+"""Reservations: after a while the first gang that does not fit keeps nodes free against those after it.
+
+One at a time, as with the backfill of batch systems: the first in the queue is promised a place, and all
+others fill the gaps that this leaves. More would tie up nodes for gangs whose turn may come long after, and
+the next one takes over in the very tick in which the first is placed.
+"""
+
+from bisect import bisect_left, insort
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from closeby.objects.reasons import Reason
+from closeby.objects.times import utc
+from closeby.scheduling.gangs.rosters import constraints_of
+from closeby.scheduling.intake.books import Books
+from closeby.scheduling.intake.queue import WorkQueue
+from closeby.scheduling.intake.shapes import Place
+from closeby.scheduling.outcomes import Outcome, Release, Reservation, Reserve
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.reserving.choosing import Choice, Chooser, Hopeful
+from closeby.topology.tree import ROOT_LEVEL
+
+Ints = NDArray[np.intp]
+
+#: Reasons for which a gang may keep nodes free: it lacks room, and nothing else.
+ROOM: Final = frozenset(
+    {
+        Reason.GANG_DOES_NOT_FIT,
+        Reason.TOPOLOGY_PLACEMENT_FAILED,
+        Reason.SEARCH_BUDGET_EXHAUSTED,
+        Reason.NODE_RESERVED,
+    }
+)
+#: Seconds until a gang that no empty cluster would hold is looked at again, should nodes have changed.
+LOOK_AGAIN: Final = 10.0
+#: Parts of ``reserve_after`` between two looks for better nodes.
+LOOKS: Final = 10
+
+
+class Moment(Struct, frozen=True):
+    """The time of a tick: by the clock that only goes forward, and in seconds since the epoch if known."""
+
+    now: float
+    wall: float | None = None
+
+    def text(self) -> str:
+        """For messages."""
+        return utc(self.wall) if self.wall is not None else f"second {self.now:g}"
+
+
+class _Waiter(Struct, frozen=True):
+    """A gang that lacks room, and since when it has waited (by the ticks' clock)."""
+
+    place: Place
+    since: float
+
+
+class _Held(Struct, frozen=True, eq=False):
+    """What is reserved, and what it was worked out from."""
+
+    key: str
+    place: Place
+    priority: int
+    shown: Reservation
+    slots: Ints
+    names: tuple[str, ...]
+    #: Cursor of the nodes' changes by then.
+    nodes: int
+
+
+class Reservations:
+    """The owner of who waits for how long, and of the one reservation."""
+
+    def __init__(self, after: float, tools: Tools, books: Books, queue: WorkQueue, chooser: Chooser) -> None:
+        """``after``: seconds; 0 reserves nothing."""
+        self._after = after
+        self._tools = tools
+        self._books = books
+        self._queue = queue
+        self._chooser = chooser
+        self._close_by_default = any(plugin.close_by_default for plugin in tools.profile.generators)
+        self._waiters: dict[str, _Waiter] = {}
+        #: The same, by place.
+        self._line: list[tuple[Place, str]] = []
+        #: Gangs that no empty cluster would hold: by which nodes, and until when that is believed.
+        self._hopeless: dict[str, tuple[int, float]] = {}
+        self._held: _Held | None = None
+        self._look_elsewhere = 0.0
+
+    @property
+    def held(self) -> Reservation | None:
+        """What is reserved now."""
+        return None if self._held is None else self._held.shown
+
+    # Who waits
+
+    def decided(self, key: str, outcome: Outcome, moment: Moment | None) -> None:
+        """An item that stays in the queue was decided."""
+        if not self._after or moment is None or not outcome.is_gang:
+            return
+        if not outcome.refused or outcome.reason not in ROOM:
+            self.gone(key)
+        elif key not in self._waiters:
+            anchors = [pod.created for pod in outcome.refused if pod.created is not None]
+            waited = 0.0 if moment.wall is None or not anchors else max(moment.wall - min(anchors), 0.0)
+            place = self._queue.place(key)
+            self._waiters[key] = _Waiter(place, moment.now - waited)
+            insort(self._line, (place, key))
+
+    def gone(self, key: str) -> None:
+        """An item was placed, deleted, or lacks something else."""
+        waiter = self._waiters.pop(key, None)
+        if waiter is not None:
+            del self._line[bisect_left(self._line, (waiter.place, key))]
+            self._hopeless.pop(key, None)
+
+    def mentioned(self, key: str, outcome: Outcome) -> Outcome:
+        """What was decided, with a word on the nodes that are kept free for the gang meanwhile."""
+        held = self._held
+        if held is None or held.key != key or not outcome.refused:
+            return outcome
+        return replace(outcome, message=f"{outcome.message}; {held.shown.sentence()}")
+
+    def bars(self, key: str) -> bool:
+        """Whether an item must keep off the reserved nodes: it comes later, and its priority is no higher.
+
+        A gang that lost a member is not kept from becoming whole: what it holds else never comes free.
+        """
+        held = self._held
+        if held is None or not self._queue.place(key) > held.place:
+            return False
+        return self._queue.priority(key) <= held.priority and not self._recovers(key)
+
+    def _recovers(self, key: str) -> bool:
+        group = self._books.groups.get(key)
+        placed = 0 if group is None else len(self._books.placed(key))
+        return group is not None and 0 < placed < group.min_member - len(self._books.done(key))
+
+    # The one reservation
+
+    def review(self, moment: Moment | None) -> list[Reserve | Release]:
+        """Make, keep, move or lift the reservation, as things stand; returns what changed."""
+        changes: list[Reserve | Release] = []
+        if not self._after or moment is None:
+            return changes
+        while self._line or self._held:
+            held, first = self._held, self._first(moment.now)
+            if held is not None and first != held.key:
+                placed = held.key not in self._waiters
+                changes.append(self._lift(held, "it waits no more" if placed else f"{first} goes before it"))
+            elif held is not None and not self._suffices(held):
+                changes.append(self._lift(held, "its nodes do not suffice any more"))
+            elif held is not None:
+                return [*changes, *self._moved(held, moment)]
+            elif first is None:
+                break
+            else:
+                choice = self._chooser.choose(self._hopeful(first))
+                if choice is not None:
+                    return [*changes, self._take(first, choice, moment, moment.text())]
+                cursor = self._tools.cluster.node_changes.cursor
+                self._hopeless[first] = cursor, moment.now + LOOK_AGAIN
+        return changes
+
+    def _first(self, now: float) -> str | None:
+        """The first gang in the queue that has waited long enough and is not hopeless."""
+        for _, key in self._line:
+            if now - self._waiters[key].since >= self._after and not self._is_hopeless(key, now):
+                return key
+        return None
+
+    def _is_hopeless(self, key: str, now: float) -> bool:
+        found = self._hopeless.get(key)
+        if found is None:
+            return False
+        if now >= found[1] and found[0] != self._tools.cluster.node_changes.cursor:
+            del self._hopeless[key]
+            return False
+        return True
+
+    def _suffices(self, held: _Held) -> bool:
+        """Whether the reserved nodes are still what they were, or would do as they are now."""
+        log = self._tools.cluster.node_changes
+        touched = log.since(held.nodes)
+        if touched is not None and not np.isin(touched, held.slots).any():
+            self._held = replace(held, nodes=log.cursor)
+            return True
+        slots = self._slots_of(held.names)
+        if len(slots) < len(held.names) or not self._chooser.suffices(self._hopeful(held.key), slots):
+            return False
+        self._put(held.key, slots, held.shown)
+        return True
+
+    def _moved(self, held: _Held, moment: Moment) -> list[Reserve | Release]:
+        """Now and then: whether there is clearly less to wait for elsewhere."""
+        if moment.now < self._look_elsewhere:
+            return []
+        self._look_elsewhere = moment.now + self._after / LOOKS
+        gang = self._hopeful(held.key)
+        better = self._chooser.choose(gang)
+        if better is None or 2 * better.missing >= self._chooser.missing(gang, held.slots):
+            return []
+        return [self._take(held.key, better, moment, held.shown.since)]
+
+    def _hopeful(self, key: str) -> Hopeful:
+        """A gang that lacks room, as it stands now."""
+        books, cluster = self._books, self._tools.cluster
+        group = books.groups[key]
+        waiting = tuple(pod for pod in books.waiting(key) if pod.uid not in books.held)
+        placed = ((pod, cluster.placement(pod.uid)) for pod in books.placed(key))
+        running = tuple((pod, slot) for pod, slot in placed if slot is not None)
+        for plugin in self._tools.profile.member_sorts:
+            waiting = plugin.member_order(group, waiting, running) or waiting
+        constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
+        return Hopeful(
+            group=group, waiting=waiting, running=running, done=books.done(key), constraints=constraints
+        )
+
+    def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserve:
+        cluster, tree, domain = self._tools.cluster, choice.tree, choice.domain
+        nodes = tuple(sorted(cluster.node_at(int(slot)).name for slot in choice.slots))
+        shown = Reservation(
+            key=key,
+            nodes=nodes,
+            topology=tree.name,
+            level=None if domain.level == ROOT_LEVEL else tree.level_names[domain.level],
+            path=tree.path(domain),
+            missing=choice.missing,
+            since=since,
+        )
+        self._look_elsewhere = moment.now + self._after / LOOKS
+        self._put(key, choice.slots, shown)
+        return Reserve(shown)
+
+    def _put(self, key: str, slots: Ints, shown: Reservation) -> None:
+        cluster = self._tools.cluster
+        self._tools.bar.put(slots, cluster.capacity, f"reserved for gang {key} since {shown.since}")
+        self._tools.table.forget_barred()
+        place, priority = self._waiters[key].place, self._queue.priority(key)
+        cursor = cluster.node_changes.cursor
+        self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor)
+
+    def _lift(self, held: _Held, why: str) -> Release:
+        self._held = None
+        self._tools.bar.lift()
+        self._tools.table.forget_barred()
+        return Release(held.shown, why)
+
+    def _slots_of(self, names: tuple[str, ...]) -> Ints:
+        slots = [self._tools.cluster.slot(name) for name in names]
+        return np.asarray([slot for slot in slots if slot is not None], dtype=np.intp)
+
+    def validate(self) -> None:
+        """Assert every invariant."""
+        assert self._line == sorted((waiter.place, key) for key, waiter in self._waiters.items())
+        bar = self._tools.bar
+        assert not bar.applies, "an item that is not judged any more must keep off"
+        assert (bar.mask is None) == (self._held is None), "the bar stands without a reservation, or lacks it"
+        for key in self._waiters:
+            assert self._queue.knows(key), f"{key} waits for nodes, but is not queued"

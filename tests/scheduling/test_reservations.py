@@ -1,0 +1,389 @@
+"""A gang that has waited long keeps nodes free, so that small items do not pass it for ever."""
+
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from closeby.objects.configuration import Configuration
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    Event,
+    GroupChanged,
+    GroupRemoved,
+    NodeAdded,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+    Tick,
+    TopologyChanged,
+)
+from closeby.scheduling.outcomes import Bind, Decision, Outcome, Release, Reserve
+from tests.worlds import GPU, HOSTNAME, draw, fabric, gang, node, pods, spec, subgroup
+
+AFTER = 600.0
+
+TWO_ZONES = """
+zone-a rack-1 : a1=2 a2=2
+zone-a rack-2 : a3=2 a4=2
+zone-b rack-3 : b1=2 b2=2
+"""
+
+
+class Site:
+    """An engine with a clock, and short ways to ask."""
+
+    def __init__(self, drawing: str = TWO_ZONES, after: float = AFTER) -> None:
+        self.engine = Engine(
+            lambda handle: profile_for(Configuration(), handle), rests=False, reserve_after=after
+        )
+        topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))
+        self.engine.handle(*map(NodeAdded, draw(drawing)), topology)
+        self.where: dict[str, str] = {}
+
+    def at(self, now: float, *events: Event, wall: float | None = None) -> list[Decision]:
+        """What is decided at this second."""
+        decisions = self.engine.handle(*events, Tick(now, wall=wall))
+        self.where.update({one.pod.name: one.node for one in decisions if isinstance(one, Bind)})
+        self.engine.validate_state()
+        return decisions
+
+    def full(self, owner: str = "") -> "Site":
+        """With a pod called old-NODE-0 on every node, which leaves no room there."""
+        names = [name for name in self.engine.cluster.names if name is not None]
+        old = (pods(None, 1, spec(gpu=2), prefix=f"old-{name}", on=name, owner=owner)[0] for name in names)
+        self.at(0.0, *map(PodAdded, old))
+        return self
+
+    @property
+    def reserved(self) -> str:
+        """The nodes that are kept free."""
+        return "" if self.engine.reservation is None else " ".join(self.engine.reservation.nodes)
+
+    def outcome(self, name: str) -> Outcome:
+        """The newest decision about an item."""
+        found = self.engine.outcome(f"default/{name}")
+        assert found is not None
+        return found
+
+
+def ends(*nodes: str) -> list[Event]:
+    """What filled these nodes comes to its end."""
+    return [PodRemoved(f"default/old-{name}-0") for name in nodes]
+
+
+def job(
+    name: str, size: int, required: str | None = None, priority: int = 0, gpus: int = 2, **fields: Any
+) -> list[Event]:
+    """A gang of equal pods."""
+    group = replace(gang(name, min_member=size, required=required), priority=priority)
+    return [GroupChanged(group), *map(PodAdded, pods(name, size, spec(gpu=gpus), **fields))]
+
+
+def small(name: str, priority: int = 0) -> Event:
+    """A plain pod of 2 GPUs."""
+    return PodAdded(pods(None, 1, replace(spec(gpu=2), priority=priority), prefix=name)[0])
+
+
+class TestWhenAGangHasWaited:
+    def test_nodes_are_kept_free_for_it_and_small_ones_go_elsewhere(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER - 1)
+        assert site.reserved == ""
+        site.at(AFTER, *ends("a1"))
+        assert site.reserved == "a1 a2"
+        site.at(AFTER + 1, small("s1"), *ends("b1"))
+        assert site.where == {"s1-0": "b1"}
+        site.at(AFTER + 2, small("s2"))
+        refused = site.outcome("s2-0")
+        assert refused.reason is Reason.NODE_RESERVED
+        assert refused.message == (
+            "0 of 6 nodes take it: 5 InsufficientResources, 1 NodeReserved "
+            "(for instance reserved for gang default/big since second 600)"
+        )
+        site.at(AFTER + 3, *ends("a2"))
+        assert {site.where["big-0"], site.where["big-1"]} == {"a1", "a2"}
+        assert site.reserved == ""
+
+    def test_without_it_small_ones_pass_for_ever(self) -> None:
+        site = Site(after=0.0).full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER, small("s1"), *ends("a1"))
+        assert site.where == {"s1-0": "a1"}
+
+    def test_the_gang_itself_is_told(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER, *ends("a1"))
+        site.at(AFTER + 5, PodAdded(pods("big", 1, spec(gpu=2), labels={"new": "label"})[0]))
+        assert (site.outcome("big").message or "").endswith(
+            "; 2 nodes of zone-a/rack-1 are reserved for it since second 600"
+        )
+        told = [entry.what for entry in site.engine.story("default/big")]
+        assert "2 nodes of zone-a/rack-1 are reserved for it since second 600" in told
+
+    def test_it_may_start_elsewhere_first(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER, *ends("a1"))
+        decisions = site.at(AFTER + 1, small("s1"), *ends("b1", "b2"))
+        assert {site.where["big-0"], site.where["big-1"]} == {"b1", "b2"}
+        assert [type(one) for one in decisions if isinstance(one, Release)] == [Release]
+        assert site.where["s1-0"] == "a1", "what was kept free is free in the same tick"
+
+    def test_what_it_does_not_need_of_a_large_domain_is_left_to_others(self) -> None:
+        site = Site("zone-a rack-1 : a1=2 a2=2 a3=2\nzone-a rack-2 : b1=2 b2=2 b3=2\n").full()
+        site.at(0.0, *job("big", 4, required="zone"))
+        site.at(AFTER, *ends("b2"))
+        assert site.reserved == "a1 b1 b2 b3", "the rack with the most room as a whole, and one node more"
+
+    @pytest.mark.parametrize(
+        ("needs", "nodes"), [(1, "b1 b2"), (2, "a1 a2 a3 a4")], ids=["half nodes", "whole nodes"]
+    )
+    def test_as_many_nodes_as_its_pods_need(self, needs: int, nodes: str) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 4, required="zone", gpus=needs))
+        site.at(AFTER)
+        assert site.reserved == nodes
+
+    def test_a_hopeless_gang_keeps_nothing(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("hopeless", 3, required="rack"), *job("later", 2, required="rack"))
+        site.at(AFTER)
+        assert site.engine.reservation is not None
+        assert site.engine.reservation.key == "default/later"
+
+    def test_what_runs_for_ever_is_not_waited_for(self) -> None:
+        site = Site().full(owner="DaemonSet/agent")
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        assert site.reserved == ""
+
+    def test_incomplete_gangs_keep_nothing(self) -> None:
+        site = Site().full()
+        site.at(0.0, GroupChanged(gang("g", min_member=3)), *map(PodAdded, pods("g", 2)))
+        site.at(10 * AFTER)
+        assert site.reserved == ""
+
+    def test_an_anchored_one_waits_beside_its_members(self) -> None:
+        site = Site()
+        site.at(0.0, *job("big", 2, required="rack"))
+        assert {site.where["big-0"], site.where["big-1"]} == {"a1", "a2"}
+        site.at(0.0, *(small(f"old-{number}") for number in range(4)))
+        site.at(1.0, PodRemoved("default/big-1"), small("thief", priority=9))
+        site.at(2.0, PodAdded(pods("big", 2, spec(gpu=2))[1]))
+        assert site.outcome("big").refused
+        site.at(2.0 + AFTER)
+        assert site.reserved == site.where["thief-0"]
+
+    def test_unequal_pods_and_subgroups_are_rehearsed(self) -> None:
+        site = Site().full()
+        parts = [subgroup("x", 2, required="rack"), subgroup("y", 2, required="rack")]
+        members = [pod for name in "xy" for pod in pods("big", 2, spec(gpu=2), subgroup=name)]
+        before = site.engine.cluster.requested.copy()
+        site.at(0.0, GroupChanged(gang("big", min_member=4, subgroups=parts)), *map(PodAdded, members))
+        site.at(AFTER)
+        assert len(site.reserved.split()) == 4
+        assert (site.engine.cluster.requested == before).all()
+        assert site.engine.cluster.placed_count == 6
+
+
+class TestWhoKeepsOff:
+    def held(self) -> Site:
+        """a1 and a2 are kept free for a gang of priority 5, and a1 is free."""
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack", priority=5))
+        site.at(AFTER, *ends("a1"))
+        assert site.reserved == "a1 a2"
+        return site
+
+    @pytest.mark.parametrize(("priority", "goes"), [(0, False), (5, False), (6, True)])
+    def test_by_priority(self, priority: int, goes: bool) -> None:
+        site = self.held()
+        site.at(AFTER + 1, small("s", priority=priority))
+        assert ("s-0" in site.where) is goes
+
+    def test_gangs_too(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 4, required="zone"))
+        site.at(AFTER, *ends("a1", "a2"))
+        site.at(AFTER + 1, *job("later", 2, required="rack", prefix="p"))
+        refused = site.outcome("later")
+        assert refused.reason is Reason.NODE_RESERVED
+        assert refused.message == (
+            "it lacks the room on 4 nodes reserved for gang default/big since second 600"
+        )
+        site.at(AFTER + 2, *ends("b1", "b2"))
+        assert site.where == {"p-0": "b1", "p-1": "b2"}
+
+    def test_a_gang_that_lost_a_member_does_not(self) -> None:
+        """It would never come to its end, and what it holds would never be free."""
+        site = Site("zone-a rack-1 : a1=2 a2=2\n")
+        site.at(0.0, *job("runs", 2))
+        site.at(1.0, *job("big", 2, prefix="b"))
+        site.at(1.0 + AFTER)
+        assert site.reserved == "a1 a2"
+        late = replace(pods("runs", 2, spec(gpu=2))[1], created=AFTER)
+        site.at(AFTER + 2, PodRemoved("default/runs-1"), PodAdded(late))
+        assert site.where["runs-1"] in ("a1", "a2")
+        assert site.outcome("runs").reason is None
+
+    def test_one_that_goes_before_takes_over(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1, *job("urgent", 2, required="rack", priority=9, prefix="u"))
+        assert site.reserved == "a1 a2", "it has not waited yet"
+        changes = site.at(2 * AFTER + 1)
+        assert [type(one) for one in changes] == [Release, Reserve]
+        assert site.engine.reservation is not None
+        assert site.engine.reservation.key == "default/urgent"
+
+
+class TestWhatBecomesOfIt:
+    def held(self) -> Site:
+        """a1 and a2 are kept free."""
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER, *ends("a1"))
+        return site
+
+    def test_it_ends_with_the_gang(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1, small("s"))
+        site.at(AFTER + 2, *(PodRemoved(f"default/big-{index}") for index in (0, 1)))
+        assert site.reserved == ""
+        assert site.where == {"s-0": "a1"}
+
+    def test_it_moves_when_a_node_goes(self) -> None:
+        site = self.held()
+        changes = site.at(AFTER + 1, NodeRemoved("a2"))
+        assert [type(one) for one in changes] == [Release, Reserve]
+        assert site.reserved in ("a3 a4", "b1 b2")
+
+    def test_it_moves_when_a_node_is_cordoned(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1, NodeAdded(replace(site.engine.cluster.node_at(1), unschedulable=True)))
+        assert site.reserved in ("a3 a4", "b1 b2")
+
+    def test_it_stays_when_other_nodes_change(self) -> None:
+        site = self.held()
+        assert site.at(AFTER + 1, NodeAdded(node("c1", {}, {GPU: 2}))) == []
+        assert site.reserved == "a1 a2"
+
+    def test_it_moves_to_where_clearly_less_is_to_wait_for(self) -> None:
+        site = Site("z r1 : a1=2 a2=2 a3=2 a4=2\nz r2 : b1=2 b2=2 b3=2 b4=2").full()
+        site.at(0.0, *job("big", 4, required="rack"))
+        site.at(AFTER)
+        assert site.reserved == "a1 a2 a3 a4"
+        site.at(AFTER + 100, *ends("b1", "b2", "b3"))
+        assert site.reserved == "b1 b2 b3 b4"
+
+    def test_after_a_restart_the_time_counts_since_its_pods_were_made(self) -> None:
+        site = Site().full()
+        site.at(7.0, *job("big", 2, required="rack", created=1000.0), wall=1000.0 + AFTER)
+        assert site.reserved == "a1 a2"
+        assert site.engine.reservation is not None
+        assert site.engine.reservation.since == "1970-01-01T00:26:40Z"
+
+    def test_nothing_is_reserved_without_a_clock(self) -> None:
+        site = Site().full()
+        site.engine.handle(*job("big", 2, required="rack"))
+        for _ in range(3):
+            site.engine.handle(Tick())
+        assert site.reserved == ""
+
+
+def stream(site: Site, seconds: int, size: int, required: str | None) -> float | None:
+    """An endless stream of small pods, each of which runs 50 seconds; when the gang starts in between."""
+    names = (f"s{number}" for number in count())
+    waiting: list[str] = []
+    running: list[tuple[int, str]] = []
+    for now in range(0, seconds, 10):
+        events: list[Event] = [PodRemoved(f"default/{name}-0") for end, name in running if end <= now]
+        running = [(end, name) for end, name in running if end > now]
+        if now == 100:
+            events += job("big", size, required=required)
+        fresh = [next(names) for _ in range(3)]
+        waiting += fresh
+        site.at(now, *events, *(PodAdded(pod) for name in fresh for pod in _one(name)))
+        running += [(now + 50, name) for name in waiting if f"{name}-0" in site.where]
+        waiting = [name for name in waiting if f"{name}-0" not in site.where]
+        if "big-0" in site.where:
+            return now
+    return None
+
+
+def _one(name: str) -> list[Pod]:
+    return pods(None, 1, spec(gpu=2), prefix=name)
+
+
+class TestStarvation:
+    @pytest.mark.parametrize(("size", "required"), [(2, "rack"), (4, "zone"), (6, None), (4, None)])
+    def test_a_gang_that_could_fit_starts_in_the_end(self, size: int, required: str | None) -> None:
+        started = stream(Site(), 2000, size, required)
+        assert started is not None
+        assert started <= 100 + AFTER + 100
+
+    @pytest.mark.parametrize(("size", "required"), [(4, "zone"), (6, None)])
+    def test_and_never_without(self, size: int, required: str | None) -> None:
+        assert stream(Site(after=0.0), 2000, size, required) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(
+                st.tuples(
+                    st.integers(1, 4),
+                    st.integers(1, 2),
+                    st.sampled_from([None, "zone", "rack"]),
+                    st.integers(0, 1),
+                ),
+                max_size=3,
+            ),
+            st.lists(st.integers(0, 20), max_size=2),
+            st.none() | st.tuples(st.integers(0, 5), st.booleans()),
+        ),
+        min_size=3,
+        max_size=25,
+    )
+)
+def test_nobody_who_must_keep_off_ever_gets_a_reserved_node(
+    history: list[tuple[list[tuple[int, int, str | None, int]], list[int], tuple[int, bool] | None]],
+) -> None:
+    site, names, alive = Site(after=30.0), count(), list[tuple[str, int, int]]()
+    for step, (arrivals, ending, cordon) in enumerate(history):
+        events: list[Event] = []
+        for size, gpus, required, priority in arrivals:
+            name = f"j{next(names)}"
+            alive.append((name, size, priority))
+            events += job(name, size, required=required, priority=priority, gpus=gpus)
+        for number in ending:
+            if alive:
+                name, size, _ = alive.pop(number % len(alive))
+                events += [PodRemoved(f"default/{name}-{index}") for index in range(size)]
+                events.append(GroupRemoved(f"default/{name}"))
+        if cordon is not None:
+            name = ("a1", "a2", "a3", "a4", "b1", "b2")[cordon[0]]
+            slot = site.engine.cluster.slot(name)
+            assert slot is not None
+            events.append(NodeAdded(replace(site.engine.cluster.node_at(slot), unschedulable=cordon[1])))
+        held = site.engine.reservation
+        priority_of = {f"default/{name}": priority for name, _, priority in alive}
+        for decision in site.at(10.0 * step, *events):
+            match decision:
+                case Reserve(reservation):
+                    held = reservation
+                case Release():
+                    held = None
+                case Bind(pod, where) if held is not None and where in held.nodes:
+                    mine = f"default/{pod.group}"
+                    earlier = (-priority_of[mine], mine) <= (-priority_of[held.key], held.key)
+                    assert earlier, f"{mine} took {where} of {held.key}"
