@@ -279,7 +279,7 @@ def wish(part: SubGroup) -> SubGroup:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(worlds())
 def test_doing_what_is_said_makes_it_fit_and_nothing_else_would(manifests: Manifests) -> None:
     run, found = asked(manifests)
@@ -298,7 +298,7 @@ def test_doing_what_is_said_makes_it_fit_and_nothing_else_would(manifests: Manif
             assert all(not starts(without(after, {job}), key) for job in jobs), ends
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(worlds())
 def test_it_is_the_same_again_and_leaves_the_run_as_it_was(manifests: Manifests) -> None:
     run, found = asked(manifests)

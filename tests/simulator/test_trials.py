@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration
+from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.manifests import Manifests
+from closeby.objects.pods import Pod
 from closeby.simulator.runs import simulate
 from closeby.simulator.trials import Change, Trials
 from tests.crowded import worlds
@@ -29,7 +30,7 @@ def state(trials: Trials) -> object:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(worlds(), st.data())
 def test_everything_is_undone(manifests: Manifests, data: st.DataObject) -> None:
     trials = Trials(simulate(manifests, Configuration()))
@@ -96,3 +97,49 @@ def test_numbers_of_the_cluster_are_not_shared_with_the_run() -> None:
     trials = Trials(run)
     assert trials.engine is not run.engine
     assert not np.shares_memory(trials.engine.cluster.requested, run.engine.cluster.requested)
+
+
+def test_plugins_forget_what_was_only_tried() -> None:
+    """Buckets of a task-topology, the record of network-topology, and what a waiting gang would talk."""
+    annotations = {
+        "volcano.sh/task-topology-affinity": "ps,worker",
+        "closeby.dev/task-traffic": "ps-worker=10",
+    }
+    roles = [("ps", 2), ("worker", 2)]
+
+    def members(name: str) -> list[Pod]:
+        return [one for role, count in roles for one in pods(name, count, prefix=f"{name}-{role}", role=role)]
+
+    old = [
+        replace(one, node_name=node)
+        for one, node in zip(members("old"), ("n1", "n1", "n2", "n2"), strict=True)
+    ]
+    manifests = Manifests(
+        nodes=tuple(draw("a r1 : n1=2 n2=2\na r2 : n3=2 n4=2")),
+        pods=(*members("late"), *members("early"), *old),
+        groups=tuple(
+            replace(gang(name, 4, required="rack"), annotations=annotations)
+            for name in ("early", "late", "old")
+        ),
+        topologies=(fabric("zone", "rack"),),
+        whole=True,
+    )
+    plugins = (
+        PluginEntry(name="network-topology", arguments={"network-topology.keys": "rack,zone"}),
+        PluginEntry(name="task-topology"),
+    )
+    run = simulate(manifests, Configuration(plugins=plugins))
+    assert run.places["default/early"].path == ("a", "r2")
+    trials = Trials(run)
+    assert trials.waiting == ["default/late"]
+    gone = Change(gone=tuple(pod for pod in trials.pods if pod.group == "old"))
+    before = state(trials)
+    first = trials.try_out("default/late", gone)
+    assert first is not None and first.place is not None and first.place.path == ("a", "r1")
+    assert state(trials) == before
+    assert trials.try_out("default/late", Change()) is None
+    again = trials.try_out("default/late", gone)
+    assert again is not None and again.place == first.place
+    assert [(one.pod, one.node, one.rank) for one in again.assigned] == [
+        (one.pod, one.node, one.rank) for one in first.assigned
+    ]
