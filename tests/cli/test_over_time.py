@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.calling import closeby, pod, racks, report, text
+from tests.cli.calling import GPU, closeby, pod, racks, report, text
 
 # One zone; r1 has two hosts of 8 GPUs, r2 has one.
 CLUSTER = racks({"a/r1": 2, "a/r2": 1})
@@ -36,6 +36,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
         "summary",
         "measures",
         "refusals",
+        "reservations",
         "samples",
         "jobs",
         "notices",
@@ -216,6 +217,21 @@ def test_the_configuration_is_named(tmp_path: Path, trace: Path) -> None:
     assert small("--trace", trace, "--config", config)["policy"]["name"] == "tight"
 
 
+def test_reservations_are_told(tmp_path: Path) -> None:
+    """wide needs all three nodes, which others take in turn until it keeps them free."""
+    trace, config = tmp_path / "wide.csv", tmp_path / "eager.yaml"
+    rows = ("a,0,100,1,8,0,", "b,0,50,2,8,0,", "wide,1,10,3,8,0,", "c,30,100,1,8,0,")
+    trace.write_text("\n".join((HEADER, *rows)))
+    config.write_text("reserveAfter: 10s\n")
+    found = small("--trace", trace, "--config", config, "--full")
+    (kept,) = found["reservations"]
+    assert (kept["job"], kept["nodes"], kept["begin"], kept["end"]) == ("wide", 3, 30, 100)
+    assert [job["start"] for job in found["jobs"]] == [0, 0, 100, 110]
+    asked = ("simulate", "-f", "-", "--trace", trace, "--config", config)
+    printed = closeby(*asked, stdin=text(*CLUSTER)).stdout
+    assert "1 job kept 3 nodes on average from later ones, for 1 min 10 s in all" in printed
+
+
 def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
     stdin = text(*CLUSTER)
     assert closeby("simulate", "-f", "-", "--trace", trace, "--strict", stdin=stdin).exit_code == 3
@@ -263,6 +279,22 @@ def test_jobs_without_gpus_need_none(tmp_path: Path) -> None:
     result = closeby("simulate", "-f", "-", "--trace", heavy, stdin=text(*racks({"a/r1": 2}, gpus=0)))
     assert result.exit_code == 2
     assert "no node offers nvidia.com/gpu" in result.stderr
+
+
+def test_nodes_that_take_no_jobs_do_not_count(trace: Path) -> None:
+    """node-1 is kept for GPU pods, which the jobs' are; node-2 for somebody else; node-3 is cordoned."""
+    fabric, one, two, three = CLUSTER
+    cluster = [
+        fabric,
+        {**one, "spec": {"taints": [{"key": GPU, "value": "", "effect": "NoSchedule"}]}},
+        {**two, "spec": {"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}},
+        {**three, "spec": {"unschedulable": True}},
+    ]
+    found = small("--trace", trace, "--full", cluster=cluster)
+    assert (found["cluster"]["nodes"], found["cluster"]["gpus"], found["cluster"]["heldGpus"]) == (3, 8, 0)
+    assert found["summary"]["ended"] == 1
+    assert found["summary"]["impossible"] == 3
+    assert [job["start"] for job in found["jobs"]] == [None, 10, None, None]
 
 
 def test_several_topologies_need_a_choice(trace: Path) -> None:

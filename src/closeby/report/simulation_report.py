@@ -80,6 +80,17 @@ class ApplicationsEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     same_region: float | None
 
 
+class ReservationEntry(Struct, frozen=True, kw_only=True):
+    """Nodes that were kept free for a job that had waited long; times in virtual seconds."""
+
+    job: str
+    nodes: int
+    begin: float
+    end: float
+    #: Why it ended; empty when the run did.
+    why: str
+
+
 class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """Why jobs never started: the last thing that was said of them."""
 
@@ -129,6 +140,7 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Only there when the workload has applications.
     applications: ApplicationsEntry | UnsetType = UNSET
     refusals: tuple[RefusalEntry, ...]
+    reservations: tuple[ReservationEntry, ...]
     samples: SamplesEntry
     #: Only there when it was asked for.
     jobs: tuple[JobEntry, ...] | UnsetType = UNSET
@@ -184,6 +196,16 @@ def simulation_report(
         measures=measures,
         applications=_applications(history) if history.jobs.graphs else UNSET,
         refusals=_refusals(history),
+        reservations=tuple(
+            ReservationEntry(
+                job=history.jobs.names[kept.job],
+                nodes=kept.nodes,
+                begin=kept.begin,
+                end=kept.end,
+                why=kept.why,
+            )
+            for kept in history.reservations
+        ),
         samples=_samples(history, full),
         jobs=tuple(_jobs(history, names)) if full else UNSET,
         notices=asked.notices,

@@ -32,6 +32,8 @@ def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
         yield section("How close applications lay", _applications(report.applications))
     elif any(level.span is not None for level in report.measures.levels):
         yield section("Where jobs lay", _places(report.measures))
+    if report.reservations:
+        yield section("Kept free for jobs that had waited long", _reservations(report))
     if report.refusals:
         yield section("Never started", Group(*_never(report.refusals)))
     for notice in report.notices:
@@ -189,6 +191,15 @@ def _applications(found: ApplicationsEntry) -> RenderableType:
         f"{plural(found.placed, 'application')} with {plural(found.pairs, 'pair')} of pods that talk: "
         f"{', '.join((*told, f'cost {cost}'))}"
     )
+
+
+def _reservations(report: SimulationReport) -> RenderableType:
+    kept = report.reservations
+    seconds = sum(one.end - one.begin for one in kept)
+    node_seconds = sum(one.nodes * (one.end - one.begin) for one in kept)
+    mean = node_seconds / seconds if seconds else 0.0
+    jobs = plural(len({one.job for one in kept}), "job")
+    return Text(f"{jobs} kept {mean:,.0f} nodes on average from later ones, for {time_text(seconds)} in all")
 
 
 def _never(refusals: Sequence[RefusalEntry]) -> Iterator[RenderableType]:

@@ -72,14 +72,26 @@ class Room(Struct, frozen=True, eq=False):
 
 
 def room_of(engine: Engine, resource: str) -> Room:
-    """The room of a cluster whose pods are those that stay; shapes (slots,)."""
+    """The room of a cluster whose pods are those that stay; shapes (slots,).
+
+    Nodes that take no pods of the jobs have none: they are cordoned, not ready or tainted (but for the taint
+    with the resource's name, which pods that ask for it tolerate).
+    """
     cluster = engine.cluster
     row = cluster.row_of.get(resource)
     if row is None:
         none = np.zeros(cluster.capacity, dtype=np.int64)
         return Room(none, none.copy())
-    total = cluster.allocatable[row, : cluster.capacity].copy()
-    return Room(total, cluster.free(row, slice(0, cluster.capacity)).copy())
+    usable = np.array(
+        [node is not None and _takes_jobs(node, resource) for node in cluster.nodes], dtype=bool
+    )
+    total = cluster.allocatable[row, : cluster.capacity] * usable
+    return Room(total, cluster.free(row, slice(0, cluster.capacity)) * usable)
+
+
+def _takes_jobs(node: Node, resource: str) -> bool:
+    kept_off = any(taint.effect != "PreferNoSchedule" and taint.key != resource for taint in node.taints)
+    return node.ready and not node.unschedulable and not kept_off
 
 
 def usual_needs(nodes: tuple[Node, ...], resource: str) -> tuple[tuple[str, int], ...]:

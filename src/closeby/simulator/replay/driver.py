@@ -15,7 +15,7 @@ from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, Tick
-from closeby.scheduling.outcomes import Assignment, ItemKind, Outcome, Report
+from closeby.scheduling.outcomes import Assignment, ItemKind, Outcome, Release, Report, Reserve
 from closeby.simulator.replay.agenda import Agenda
 from closeby.simulator.replay.applications import talk_of
 from closeby.simulator.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
@@ -154,16 +154,22 @@ class _Replay:
         events.append(Tick(now))
         number_of = submitter.number_of
         for decision in self._engine.handle(*events):
-            if isinstance(decision, Report):
-                outcome = decision.outcome
-                job = number_of[outcome.key]
-                if outcome.refused:
-                    recorder.refusals[job] = outcome.message or ""
-                elif outcome.kind is ItemKind.APPLICATION:
-                    self._deployed(job, outcome, now)
-                elif outcome.assigned:
-                    self._start(job, self._slots(outcome.assigned), now)
+            match decision:
+                case Report(outcome):
+                    self._note(number_of[outcome.key], outcome, now)
+                case Reserve(reserved):
+                    recorder.reserves(number_of[reserved.key], now, len(reserved.nodes))
+                case Release(_, why):
+                    recorder.releases(now, why)
         recorder.sample(now)
+
+    def _note(self, job: int, outcome: Outcome, now: float) -> None:
+        if outcome.refused:
+            self._recorder.refusals[job] = outcome.message or ""
+        elif outcome.kind is ItemKind.APPLICATION:
+            self._deployed(job, outcome, now)
+        elif outcome.assigned:
+            self._start(job, self._slots(outcome.assigned), now)
 
     def _start(self, job: int, slots: list[int], now: float) -> None:
         self._recorder.starts(job, now, slots)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.quality.talk import TalkMeasures
-from closeby.simulator.replay.history import Counts, Floats, History, Ints, Samples
+from closeby.simulator.replay.history import Counts, Floats, History, Ints, Kept, Samples
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.topology.tree import Tree
 
@@ -29,6 +29,9 @@ class Recorder:
         #: Job -> why it waits, as it was last said.
         self.refusals: dict[int, str] = {}
         self._impossible: list[int] = []
+        #: Job, nodes and beginning of the reservation that holds now, and those that have ended.
+        self._keeps: tuple[int, int, float] | None = None
+        self._kept: list[Kept] = []
         #: How close the pods of each application lay when all were placed.
         self.talk: dict[int, TalkMeasures] = {}
 
@@ -61,6 +64,18 @@ class Recorder:
         self.busy -= self._sizes[job]
         self.ended[job] = now
 
+    def reserves(self, job: int, now: float, nodes: int) -> None:
+        """From now on these many nodes are kept free for a job, and no others."""
+        self.releases(now, "other nodes are kept free")
+        self._keeps = (job, nodes, now)
+
+    def releases(self, now: float, why: str) -> None:
+        """Nothing is kept free any more."""
+        if self._keeps is not None:
+            job, nodes, begin = self._keeps
+            self._kept.append(Kept(job=job, nodes=nodes, begin=begin, end=now, why=why))
+            self._keeps = None
+
     def sample(self, now: float) -> None:
         """The state after a moment; of one moment the last state counts."""
         values = (self.busy, self.queued, self.queued_gpus)
@@ -81,6 +96,7 @@ class Recorder:
     ) -> History:
         """All of it as one record."""
         offsets, slots = self._places()
+        self.releases(until, "")
         busy, queued, queued_gpus = (np.array(column, dtype=np.int64) for column in self._columns)
         times: Floats = np.array(self._times, dtype=np.float64)
         return History(
@@ -99,6 +115,7 @@ class Recorder:
             refusals=dict(sorted(self.refusals.items())),
             impossible=tuple(self._impossible),
             talk=self.talk,
+            reservations=tuple(self._kept),
         )
 
     def _places(self) -> tuple[Ints, Ints]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, TopologyConstraint
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, PodAdded, PodRemoved
 from closeby.simulator.replay.applications import Deployer
 from closeby.simulator.workloads.jobs import Jobs
@@ -105,6 +105,8 @@ class Submitter:
         asked = {self._resource: gpus, **{name: amount * gpus for name, amount in self._with_each}}
         spec = PodSpec(
             requests=tuple(sorted((name, amount) for name, amount in asked.items() if amount)),
+            # As upstream's admission plugin ExtendedResourceToleration has it.
+            tolerations=(Toleration(key=self._resource, operator="Exists"),) if gpus else (),
             priority=priority,
         )
         self._specs[gpus, priority] = spec
