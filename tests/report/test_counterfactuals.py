@@ -250,7 +250,7 @@ def relaxed(manifests: Manifests, key: str, change: Mapping[str, str | int | Non
             loose = [wish(each) for each in group.subgroups]
             group = replace(group, subgroups=tuple(loose))
         elif field.startswith("topologyConstraint"):
-            name = "required" if "required" in field else "preferred"
+            name = next(one for one in ("required", "preferred", "topology") if f".{one}" in field)
             constraint = replace(constraint or TopologyConstraint(), **{name: value})
         else:
             members = [

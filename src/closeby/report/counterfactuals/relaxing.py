@@ -10,6 +10,7 @@ from closeby.report.counterfactuals.questions import Question, where_entry, wher
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.simulator.trials import Change, Result
 
+_TOPOLOGY = "topologyConstraint.topology"
 _REQUIRED = "topologyConstraint.requiredTopologyLevel"
 _PREFERRED = "topologyConstraint.preferredTopologyLevel"
 
@@ -39,16 +40,15 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
             )
             if result is not None:
                 sentence = f"It fits now if {names[level]} is required instead of {asked}: {_where(result)}"
-                yield _fits(sentence, {_REQUIRED: label}, result)
+                named = {} if constraint.topology else {_TOPOLOGY: levels.tree.name}
+                yield _fits(sentence, {**named, _REQUIRED: label}, result)
                 return
-    wish = replace(constraint, required=None, preferred=constraint.preferred or constraint.required)
-    if levels is None:
-        # What it asks for does not exist: preferring it would say nothing.
-        wish = TopologyConstraint()
-    result = question.tried(_constrained(group, None if levels is None else wish))
+    # To prefer what does not exist would say nothing.
+    preferred = constraint.preferred if levels is None else constraint.preferred or constraint.required
+    result = question.tried(_constrained(group, replace(constraint, required=None, preferred=preferred)))
     if result is not None:
         how = "is not required" if levels is None else "is preferred, not required"
-        change = {_REQUIRED: None} | ({} if levels is None else {_PREFERRED: wish.preferred})
+        change = {_REQUIRED: None} | ({} if levels is None else {_PREFERRED: preferred})
         yield _fits(f"It fits now if {asked} {how}: {_where(result)}", change, result)
     elif not question.trials.spent:
         yield Counterfactual(
@@ -141,7 +141,7 @@ def _tolerant(pod: Pod) -> Pod:
     )
 
 
-def _constrained(group: PodGroup, constraint: TopologyConstraint | None) -> Change:
+def _constrained(group: PodGroup, constraint: TopologyConstraint) -> Change:
     return Change(groups=(replace(group, constraint=constraint),))
 
 
