@@ -13,6 +13,7 @@ from closeby.objects.manifests import Manifests
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
+from closeby.objects.reasons import Reason
 from closeby.report.documents import scheduling_report
 from closeby.report.encoding import to_json
 from closeby.simulator.runs import Run, simulate
@@ -59,6 +60,19 @@ def test_running_members_are_taken_in_before_anything_is_decided() -> None:
     )
     assert nodes_of(found) == {"late-0": "b1", "train-0": "b1", "train-1": "b1"}
     assert found.assignments["default/late-0"].rank == 2
+
+
+def test_at_a_given_time_gangs_that_have_waited_long_keep_nodes_free() -> None:
+    """The gang needs all of zone a, of which a3 is taken; a1 and a2 would take the small pod."""
+    waits = pods("big", 3, spec(gpu=4), created=1_000.0)
+    here = [*waits, *pods(None, 1, spec(gpu=4), prefix="old", on="a3"), *pods(None, 1, spec(gpu=8), on="b1")]
+    late = pods(None, 1, spec(gpu=1), prefix="late", created=2_000.0)
+    given = manifests([*here, *late], gang("big", min_member=3, required="zone"))
+    now = simulate(given, Configuration(reserve_after=3_600.0), wall=1_000.0 + 3_600.0)
+    assert now.leftovers["default/late-0"].reason is Reason.NODE_RESERVED
+    earlier = simulate(given, Configuration(reserve_after=3_600.0), wall=1_000.0 + 3_599.0)
+    assert nodes_of(earlier)["late-0"] in ("a1", "a2")
+    assert nodes_of(simulate(given, Configuration(reserve_after=1.0)))["late-0"] in ("a1", "a2")
 
 
 def test_higher_priorities_come_first_whatever_the_names() -> None:

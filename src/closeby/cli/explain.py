@@ -1,5 +1,6 @@
 """`closeby explain`: why one pod, gang or application waits, or why it lies where it lies."""
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
             explain=[found.item],
             explain_everything=True,
             measurements=measurements,
+            wall=None if cluster is None else time.time(),
         )
     different = counterfactuals(run, only=[found.item])
     explanation = explain(run, found, None if cluster is None else cluster.recorded(found), different)

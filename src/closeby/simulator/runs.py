@@ -109,6 +109,7 @@ def simulate(
     explain_everything: bool = False,
     optimum: bool = False,
     measurements: Iterable[MeasurementsChanged] = (),
+    wall: float | None = None,
 ) -> Run:
     """Take everything in and schedule until nothing changes.
 
@@ -117,6 +118,8 @@ def simulate(
     ``schedule=False`` stops before the first decision: the state as the manifests tell it.
     ``optimum`` has a solver say how cheap small applications could have been.
     ``measurements`` are what plugins decide by besides; without them they do as if nothing were measured.
+    ``wall`` is the time (seconds since the epoch): gangs that have waited long by then keep nodes free;
+    without it nothing is reserved.
 
     Raises:
         ConfigurationError: the configuration names what no plugin knows.
@@ -128,6 +131,8 @@ def simulate(
         explain=explain,
         explain_everything=explain_everything,
         least_cost=least_cost if optimum else None,
+        rests=False,
+        reserve_after=0.0 if wall is None else configuration.reserve_after,
     )
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
     groups = sorted(expansion.groups, key=_by_name)
@@ -145,7 +150,8 @@ def simulate(
     )
     engine.handle(*(PodAdded(pod) for pod in pods if _is_ours(pod, scheduler_name)))
     gathered = _Gathered()
-    while schedule and gathered.take(engine.handle(Tick())):
+    tick = Tick() if wall is None else Tick(0.0, wall=wall)
+    while schedule and gathered.take(engine.handle(tick)):
         pass
     return Run(
         engine=engine,
