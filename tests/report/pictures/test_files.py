@@ -115,15 +115,18 @@ def test_jobs_without_gpus_have_a_map_of_pods_and_no_fabric(tmp_path: Path) -> N
         with_gpus=False,
     )
     pictures = pictures_of_history(past, HEADING)
-    assert [picture.name for picture in pictures] == ["rack-map", "timeline", "delay"]
+    assert [picture.name for picture in pictures] == ["rack-map", "timeline", "delay", "span"]
     assert pictures[0].title == "Rack map at 10 s"
-    said = texts(written(tmp_path, pictures)["rack-map.svg"].decode())
+    files = written(tmp_path, pictures)
+    said = texts(files["rack-map.svg"].decode())
     assert {"a: 2 pods in 1 leaf", "fewer pods than the fullest node has"} <= set(said)
+    assert "no job larger than a node ran" in texts(files["span.svg"].decode())
 
 
-def test_a_run_of_no_jobs_has_maps_only() -> None:
-    pictures = pictures_of_history(history({}, until=0.0), HEADING)
-    assert [picture.name for picture in pictures] == ["rack-map", "fabric", "timeline"]
+def test_a_run_of_no_jobs_says_so(tmp_path: Path) -> None:
+    files = written(tmp_path, pictures_of_history(history({}, until=0.0), HEADING))
+    assert len(files) == 10
+    assert "there are no jobs" in texts(files["delay.svg"].decode())
 
 
 def test_policies_side_by_side(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def pictures_of_history(history: History, heading: Heading, at: float | None = N
 
 
 def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
-    """``delay`` and ``span``, with a line for each policy if there are several; without what has no jobs.
+    """``delay`` and ``span``, with a line for each policy if there are several.
 
     The runs of one policy, such as those of several seeds, are taken together.
     """
@@ -87,7 +87,6 @@ def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) 
     return tuple(
         Picture(name=name, title=title, note=note, chart=chart, heading=heading)
         for name, title, note, chart in found
-        if chart is not None
     )
 
 

@@ -11,6 +11,7 @@ from closeby.report.pictures.distributions import (
     delay_distributions,
     span_distributions,
 )
+from closeby.report.pictures.paper import PALE_INK
 from closeby.report.pictures.tables import data
 from closeby.report.words import plural
 from closeby.simulator.replay.history import History
@@ -51,15 +52,13 @@ class Axis(Struct, frozen=True, kw_only=True):
     scale: alt.Scale
     axis: alt.Axis
     share: str
-    #: What each group of jobs is.
+    #: What each group of jobs is, and what is said where there are none.
     groups: str
+    otherwise: str
 
 
-def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
-    """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them.
-
-    None when there are no jobs.
-    """
+def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+    """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them."""
     found = {policy: delay_distributions(runs) for policy, runs in histories.items()}
     end = max((float(one.values.max()) for lines in found.values() for one in lines), default=LEAST)
     marks = [mark for mark in MARKS if mark <= end] or [1]
@@ -74,17 +73,15 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
         ),
         share="share of jobs",
         groups="size of job",
+        otherwise="there are no jobs",
     )
     unit = "GPU" if any(run.node_gpus.any() for runs in histories.values() for run in runs) else "pod"
     told = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
     return _panels(told, axis, "delay")
 
 
-def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
-    """Excess span by level. With several policies one panel a level, and a line for each of them.
-
-    None when no job larger than a node ran.
-    """
+def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+    """Excess span by level. With several policies one panel a level, and a line for each of them."""
     found = {policy: span_distributions(runs) for policy, runs in histories.items()}
     greatest = max((float(one.values.max()) for lines in found.values() for one in lines), default=1.0)
     end = max(greatest * 1.02, 2.0)
@@ -96,6 +93,7 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels | None:
         axis=alt.Axis(tickCount=6, grid=True),
         share="share of GPU-time",
         groups="level",
+        otherwise="no job larger than a node ran",
     )
     told = {policy: [(one.group, one) for one in lines] for policy, lines in found.items()}
     return _panels(told, axis, "span")
@@ -105,9 +103,9 @@ def _size(bucket: str, unit: str) -> str:
     return f"1 {unit}" if bucket == "1" else f"{bucket} {unit}s"
 
 
-def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, name: str) -> Panels | None:
+def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, name: str) -> Panels:
     if not any(told.values()):
-        return None
+        return alt.hconcat(_nothing(axis).properties(width=WIDTH, height=HEIGHT, name=name))
     if len(told) == 1:
         (lines,) = told.values()
         named = [(f"{label} ({plural(one.jobs, 'job')})", one) for label, one in lines]
@@ -165,6 +163,16 @@ def _chart(
                 alt.Tooltip("share:Q", title=axis.share, format=".1%"),
             ],
         )
+    )
+    return chart
+
+
+def _nothing(axis: Axis) -> alt.Chart:
+    """Says that there is nothing to draw, so that no older file of that name is taken for this run's."""
+    chart: alt.Chart = (
+        alt.Chart(data(text=[axis.otherwise]))
+        .mark_text(fontSize=12, color=PALE_INK)
+        .encode(x=alt.value(WIDTH / 2), y=alt.value(HEIGHT / 2), text="text:N")
     )
     return chart
 

@@ -81,8 +81,6 @@ def page_of_comparison(
 
 def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> str:
     pictures = distributions(histories, heading)
-    if not pictures:
-        return ""
     charts = "\n".join(
         f"<div>\n<h3>{escape(one.title)}</h3>\n{_asides(one.note)}\n"
         f"{_chart(one.name, finished(one.chart, '', ()), SVG)}\n</div>"
