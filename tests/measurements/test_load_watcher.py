@@ -135,3 +135,15 @@ def test_a_server_that_is_gone_or_silent() -> None:
 def test_an_address_that_is_none() -> None:
     assert "is no usable address" in failure(LoadWatcher("http://[watcher").read())
     assert "is no usable address" in failure(LoadWatcher("http://watcher:port").read())
+
+
+def test_a_number_without_end_is_no_rate() -> None:
+    text = '{"data": {"NodeMetricsMap": {"n1": {"metrics": [{"type": "Bandwidth", "operator": "AVG", %s}]}}}}'
+    found = parsed(text % ('"value": 1' + "0" * 400))
+    assert found.hosts == {}
+    assert [one.message for one in found.problems] == ["hosts have values that are no rates (1: n1)"]
+
+
+def test_an_answer_that_is_nested_without_end() -> None:
+    text = '{"data": {"NodeMetricsMap": {"n": {"metrics": [{"value": ' + "[" * 200_000
+    assert failure(parse_watcher(text.encode(), "w")).startswith("w is not JSON: ")

@@ -179,3 +179,17 @@ def test_a_server_that_is_gone() -> None:
     assert sentence(Prometheus(address).read()) == (
         f"{address}/api/v1/query can't be reached: Connection refused"
     )
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '{"data": ',
+        '{"status": "success", "data": {"other": ',
+        '{"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "x": ',
+    ],
+)
+def test_an_answer_that_is_nested_without_end(head: str) -> None:
+    found = parse_vector((head + "[" * 200_000).encode(), SOURCE)
+    assert isinstance(found, Unavailable)
+    assert "not what Prometheus answers" in found.message

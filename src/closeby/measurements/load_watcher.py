@@ -86,7 +86,7 @@ def parse_watcher(content: bytes, source: str) -> BandwidthReadings | Unavailabl
         document = msgspec.json.decode(content, type=_Document)
     except msgspec.ValidationError as error:
         return Unavailable(f"{source} is not a /watcher document: {_lowered(str(error))}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Unavailable(f"{source} is not JSON: {error}")
     samples: list[Sample] = []
     bad: list[str] = []
@@ -127,7 +127,11 @@ def _rate(value: object) -> float | None:
     """A value of the document in bits/s; None when it is no rate."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value * BITS if math.isfinite(value) and value >= 0 else None
+    try:
+        rate = float(value)
+    except OverflowError:  # JSON's whole numbers have no end.
+        return None
+    return rate * BITS if math.isfinite(rate) and rate >= 0 else None
 
 
 def _with_path(address: str) -> str | Unavailable:

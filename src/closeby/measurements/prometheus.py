@@ -177,7 +177,7 @@ def parse_series(content: bytes, source: str, status: str, shape: type[T]) -> T 
         if vector.kind != "vector":
             return Unavailable(f"{source} answers a {vector.kind}", "write a query that gives a vector")
         return msgspec.json.decode(vector.series, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = str(error).replace("`", "")
         return Unavailable(f"{source} answers {status}, not what Prometheus answers: {why}")
 
