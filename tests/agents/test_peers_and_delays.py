@@ -48,6 +48,9 @@ def test_peers_of_a_file_are_followed(tmp_path: Path) -> None:
         (f"peers: [{{name: {'x' * 300}, host: b}}]", "no peer"),
         ("peers: [", "peers:"),
         ("\0", "peers:"),
+        ("peers: !!int ''", "tag !!int"),
+        ("peers: !!timestamp soon", "tag !!timestamp"),
+        ("[" * 5000, "nested"),
     ],
 )
 def test_what_names_no_peers(content: str, complaint: str) -> None:
@@ -83,7 +86,7 @@ def test_delays_of_a_file_are_followed(tmp_path: Path) -> None:
     delays = Delays({"a": 1.0, "b": 1.0}, str(path), lines.say)
     assert delays.read() is None
     assert [delays.of(zone) for zone in "abc"] == [1.0, 3.0, 0.0]
-    for wrong in ("b: slow", "[1]", "b: -1", "{"):
+    for wrong in ("b: slow", "[1]", "b: -1", "{", "b: !!int ''", "b: !!bool x", "[" * 5000):
         path.write_text(wrong)
         assert isinstance(delays.read(), Trouble), wrong
         assert delays.of("b") == 3.0

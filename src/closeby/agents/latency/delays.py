@@ -3,12 +3,12 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from closeby.agents.troubles import Say, Trouble
+from closeby.discovery.unreadable import MOST_YAML_BYTES, UnreadableError, read_text, read_yaml
 
 _REMEDY: Final = "give ZONE=MILLISECONDS, from 0 to 10000"
 _MOST: Final = 10_000.0
@@ -34,12 +34,13 @@ class Delays:
         if self._path is None:
             return None
         try:
-            content = Path(self._path).read_text()
-            found = parse_delays(tuple(f"{key}={value}" for key, value in _pairs(content).items()))
-        except OSError as error:
-            found = Trouble("InvalidDelays", f"{self._path} can't be read: {error.strerror or error}")
-        except (msgspec.MsgspecError, ValueError) as error:
-            found = Trouble("InvalidDelays", f"{self._path}: {' '.join(str(error).split())}; {_REMEDY}")
+            content = read_text(self._path, MOST_YAML_BYTES)
+            pairs = msgspec.convert(_value(self._path, content), dict[str, float])
+            found = parse_delays(tuple(f"{key}={value}" for key, value in pairs.items()))
+        except UnreadableError as error:
+            found = Trouble("InvalidDelays", f"{error}; {_REMEDY}")
+        except msgspec.ValidationError as error:
+            found = Trouble("InvalidDelays", f"{self._path}: {error}; {_REMEDY}")
         if isinstance(found, Trouble):
             if self._told != found.message:
                 self._say("delays can't be used", warning=True, error=found)
@@ -74,5 +75,5 @@ def parse_delays(given: Sequence[str]) -> dict[str, float] | Trouble:
     return found
 
 
-def _pairs(content: str) -> dict[str, float]:
-    return msgspec.yaml.decode(content, type=dict[str, float]) if content.strip() else {}
+def _value(path: str, content: str) -> object:
+    return read_yaml(path, content).value if content.strip() else {}

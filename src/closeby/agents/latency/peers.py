@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.agents.troubles import Trouble
+from closeby.discovery.unreadable import UnreadableError, read_yaml
 
 #: A region and a zone in it; either is empty where nothing is known.
 Area = tuple[str, str]
@@ -67,9 +68,15 @@ def parse_peers(content: bytes, source: str) -> tuple[Peer, ...] | Trouble:
     """The peers in the text of a file; ``source`` is its name for messages."""
     remedy = "give peers: [{name: node-1, host: 192.0.2.1, zone: a}, ...]"
     try:
-        peers = msgspec.yaml.decode(content, type=_File).peers
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        return Trouble("InvalidPeers", f"{source}: {' '.join(str(error).split())}; {remedy}")
+        value = read_yaml(source, content.decode()).value
+    except UnicodeDecodeError as error:
+        return Trouble("InvalidPeers", f"{source} is no text: {error.reason}; {remedy}")
+    except UnreadableError as error:
+        return Trouble("InvalidPeers", f"{error}; {remedy}")
+    try:
+        peers = msgspec.convert(value, _File).peers
+    except msgspec.ValidationError as error:
+        return Trouble("InvalidPeers", f"{source}: {error}; {remedy}")
     seen: set[str] = set()
     for peer in peers:
         if not peer.name or not peer.host or len(peer.name.encode()) > LONGEST_NAME:
