@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from closeby.cli.inputs import Unusable
 from closeby.cli.options import Command
 from closeby.cli.over_time import Seconds
 
@@ -46,6 +45,8 @@ class Pictures(NamedTuple):
         Raises:
             Unusable: what draws is not installed, or a path can't be written to.
         """
+        from closeby.cli.inputs import Unusable
+
         if self.at is not None and not (over_time and self.folder is not None):
             raise click.UsageError("--plot-at is the moment of a run over time that --plot shows: add both")
         if not self.wanted:
@@ -115,6 +116,7 @@ class Pictures(NamedTuple):
 
     def _write(self, pictures: "Callable[[], tuple[Picture, ...]]", page: Callable[[], str]) -> None:
         """Draw and write, and say so on standard error."""
+        from closeby.cli.inputs import Unusable
         from closeby.report.pictures.files import write_pictures
 
         try:

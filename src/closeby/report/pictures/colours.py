@@ -28,7 +28,7 @@ def colours_of(scene: Scene) -> tuple[str, ...]:
     """
     numbers = _chosen(scene)
     return tuple(
-        GANGS[number] if tenant.is_gang else SINGLE
+        GANGS[number] if tenant.has_colour else SINGLE
         for tenant, number in zip(scene.tenants, numbers.tolist(), strict=True)
     )
 
@@ -36,7 +36,7 @@ def colours_of(scene: Scene) -> tuple[str, ...]:
 def _chosen(scene: Scene) -> NDArray[np.intp]:
     """Index of each tenant's colour; -1 for those that are no gangs."""
     chosen = np.full(len(scene.tenants), -1, dtype=np.intp)
-    gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.is_gang]
+    gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
     gangs.sort(key=lambda index: (scene.since[index], -scene.tenants[index].size, index))
     leaf, upper = _owners(scene)
     in_leaf = np.zeros((len(GANGS), int(leaf.max(initial=0)) + 1))

@@ -32,7 +32,7 @@ def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
     """The map at the moment that the parameter ``moment`` holds; a gang below the pointer stands out."""
     width = max(boxes.width, LEAST_WIDTH)
     columns = int(width // GANG_COLUMN)
-    gangs = sum(tenant.is_gang for tenant in scene.tenants)
+    gangs = sum(tenant.has_colour for tenant in scene.tenants)
     lines = ceil(min(gangs, GANGS_NAMED) / columns)
     sheet = Sheet(width, boxes.height + KEY_HEIGHT + lines * GANG_LINE)
     layers = [_frames(sheet, boxes, scene), _titles(sheet, boxes), _bars(sheet, boxes, scene)]
@@ -184,12 +184,12 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
 
 def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
     """What the colours mean, below the map."""
-    gangs = sum(tenant.is_gang for tenant in scene.tenants)
-    text = "gangs, each in its own colour"
+    gangs = sum(tenant.has_colour for tenant in scene.tenants)
+    text = f"{scene.coloured}, each in its own colour"
     if gangs > len(GANGS):
-        text = f"gangs, neighbours in different ones of {len(GANGS)} colours"
+        text = f"{scene.coloured}, neighbours in different ones of {len(GANGS)} colours"
     entries: list[tuple[Sequence[str], str]] = [(GANGS[: min(gangs, 3)], text)] if gangs else []
-    if not all(tenant.is_gang for tenant in scene.tenants):
+    if not all(tenant.has_colour for tenant in scene.tenants):
         entries.append(((SINGLE,), "single pods"))
     entries.append(((FREE,), "free" if scene.resource != POD else "fewer pods than the fullest node has"))
     if not scene.usable.all():
@@ -232,7 +232,7 @@ def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
 def _gangs(sheet: Sheet, boxes: Boxes, scene: Scene, columns: int) -> Iterator[alt.Chart]:
     """The largest gangs of the moment by name."""
     colours = colours_of(scene)
-    gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.is_gang]
+    gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
     chosen = [scene.tenants[index] for index in gangs]
     rows = data(
         size=np.asarray([tenant.size for tenant in chosen]),

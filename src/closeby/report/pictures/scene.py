@@ -24,11 +24,11 @@ MOST_PODS = 60_000
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
-    """A gang, or all that runs as single pods under one name."""
+    """A gang, an application, or a single pod."""
 
     name: str
-    #: Gangs have a colour, single pods are grey.
-    is_gang: bool
+    #: Gangs and applications have a colour, single pods are grey.
+    has_colour: bool
     #: How much it asks for, in the scene's resource.
     size: float
     #: ``8 pods × 8 GPUs``, ``12 min``; empty where there is nothing to say.
@@ -72,6 +72,8 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     slots: Ints
     amounts: Floats
     moments: Moments
+    #: What tenants with a colour are: ``gangs``, ``applications``, or both.
+    coloured: str = "gangs"
     #: What was left out, as sentences.
     left_out: tuple[str, ...] = ()
 
@@ -124,6 +126,7 @@ def _scene(history: History, moments: Moments, jobs: Ints, since: Floats, until:
         slots=history.slots[rows],
         amounts=np.repeat(amounts, pods).astype(np.float64),
         moments=moments,
+        coloured="gangs" if with_gpus else "applications",
         left_out=_left_out(history, moments, len(jobs)),
     )
 
@@ -147,7 +150,7 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
     return tuple(
         Tenant(
             name=history.jobs.names[job],
-            is_gang=bool(history.jobs.pods[job] > 1),
+            has_colour=bool(history.jobs.pods[job] > 1),
             size=float(history.jobs.sizes[job] or history.jobs.pods[job]),
             asks=asks_text(int(history.jobs.pods[job]), int(history.jobs.gpus[job])),
             waited=time_text(float(waited[job])),

@@ -20,13 +20,20 @@ from closeby.topology.tree import Tree
 Floats = NDArray[np.float64]
 
 CPU = "cpu"
+#: What has a colour, by whether some of it are gangs and whether some are none.
+_COLOURED = {
+    frozenset(): "gangs",
+    frozenset({True}): "gangs",
+    frozenset({False}): "applications",
+    frozenset({True, False}): "gangs and applications",
+}
 
 
 def snapshot(run: Run) -> Scene:
     """Who holds what after a run, in the topology in which most gangs lie.
 
-    Told in GPUs if any node has some, else in cpu. Gangs come by name, then single pods; these are no gang
-    even where several belong to one owner.
+    Told in GPUs if any node has some, else in cpu. Gangs and applications come by name, then single pods,
+    each on its own even where several belong to one owner.
     """
     cluster = run.engine.cluster
     resource = next(iter(main_resources(cluster)), CPU)
@@ -35,6 +42,7 @@ def snapshot(run: Run) -> Scene:
     row = cluster.row_of.get(resource)
     capacity = np.zeros(slots) if row is None else cluster.allocatable[row, :slots] / unit
     groups = _groups(run)
+    kinds = {members[0].group is not None for key, members in groups if key is not None}
     pods = [pod for _, members in groups for pod in members]
     amounts = [dict(pod.spec.requests).get(resource, 0) / unit for pod in pods]
     offsets = np.concatenate(([0], np.cumsum([len(members) for _, members in groups]))).astype(np.intp)
@@ -58,21 +66,25 @@ def snapshot(run: Run) -> Scene:
         slots=at,
         amounts=np.asarray(amounts, dtype=np.float64),
         moments=Moments(unit="s", seconds=1.0, step=1.0, count=1),
+        coloured=_COLOURED[frozenset(kinds)],
         left_out=others,
     )
 
 
 def _groups(run: Run) -> list[tuple[str | None, list[Pod]]]:
-    """The pods of each gang that hold a node, in the order of ranks, else of names; then each single pod."""
+    """The pods that hold a node: of each gang and application by rank, else by name; then single pods."""
     gangs: dict[str, list[Pod]] = {}
     alone: list[tuple[str | None, list[Pod]]] = []
     for pod in run.pods:
         if run.engine.cluster.placement(pod.uid) is None:
             continue
-        if pod.group is None:
-            alone.append((None, [pod]))
-        else:
+        application = run.engine.applications.of(pod)
+        if pod.group is not None:
             gangs.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
+        elif application is not None:
+            gangs.setdefault(application.key, []).append(pod)
+        else:
+            alone.append((None, [pod]))
     found: list[tuple[str | None, list[Pod]]] = []
     for key, members in gangs.items():
         ranks = [_rank(run, pod) for pod in members]
@@ -108,13 +120,13 @@ def _tenants(
     used = spans(found).tolist()
     tenants = []
     first = 0
-    for (gang, members), span in zip(groups, used, strict=True):
+    for (group, members), span in zip(groups, used, strict=True):
         mine = amounts[first : first + len(members)]
         first += len(members)
         tenants.append(
             Tenant(
-                name=members[0].key if gang is None else gang,
-                is_gang=gang is not None,
+                name=members[0].key if group is None else group,
+                has_colour=group is not None,
                 size=float(mine.sum()),
                 asks=_asks(mine, resource),
                 waited="",
