@@ -264,19 +264,47 @@ def test_who_comes_too_often_is_sent_away() -> None:
         assert responder.outcomes["TooMany"] >= 13
 
 
+def test_who_knocks_all_the_time_takes_nothing_from_others() -> None:
+    limits = Limits(arrivals=20.0, arrivals_per_address=5.0, per_address=1000, connections=1000)
+    with answering(limits=limits) as (responder, peer):
+        for _ in range(40):
+            with socket.socket() as stranger:
+                stranger.bind(("127.0.0.2", 0))
+                stranger.connect((peer.host, peer.port))
+        soon(lambda: sum(responder.outcomes.values()) == 40)
+        assert responder.outcomes["TooMany"] >= 30
+        assert isinstance(asking()(peer), Latency)
+
+
+def test_a_system_that_gives_no_more_threads_does_so_again() -> None:
+    with answering() as (responder, peer):
+        # No machine has room for the stack of one more.
+        threading.stack_size(1 << 46)
+        try:
+            assert reason(asking()(peer)) == "ConnectionCut"
+        finally:
+            threading.stack_size(0)
+        assert responder.broken is None
+        assert isinstance(asking()(peer), Latency)
+        soon(lambda: responder.outcomes == {"CantAccept": 1, "Answered": 1})
+        assert responder.connections == 0
+
+
 def test_a_stranger_does_not_fill_the_log() -> None:
     with answering() as (responder, peer):
         before = len(LINES.said("a conversation came to nothing"))
-        for _ in range(30):
+        for _ in range(20):
             with closing(connected(peer)) as one:
                 one.sendall(b"x" * 10)
-        soon(lambda: responder.outcomes["NotAnAgent"] + responder.outcomes["ConnectionCut"] == 30)
+        soon(lambda: responder.outcomes["NotAnAgent"] + responder.outcomes["ConnectionCut"] == 20)
         assert len(LINES.said("a conversation came to nothing")) - before <= 2
 
 
 @pytest.fixture(scope="module")
 def stood() -> Iterator[tuple[Responder, Peer]]:
-    limits = Limits(arrivals=1e9, connections=1000, per_address=1000, proof_within=2.0)
+    limits = Limits(
+        arrivals=1e9, arrivals_per_address=1e9, connections=1000, per_address=1000, proof_within=2.0
+    )
     with answering(limits=limits) as (responder, peer):
         yield responder, peer
 

@@ -124,6 +124,9 @@ async def _work(
     advertiser = _advertiser(checked, transport, say) if checked.advertises and transport else None
     meters.registry.register(AgentMeters(checked.name, parts.results, lambda: _standing(parts, advertiser)))
     health.alive("rounds", lambda: None if parts.rounds.broken is None else repr(parts.rounds.broken))
+    health.alive(
+        "responder", lambda: None if parts.responder.broken is None else repr(parts.responder.broken)
+    )
     health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
     if checked.peers is None:
         health.ready("peers", lambda: str(heard.peers) if isinstance(heard.peers, Trouble) else None)

@@ -22,8 +22,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     #: Peers that are answered at the same time: all together, and from one address.
     connections: int = 32
     per_address: int = 4
-    #: Conversations that are begun with us, per second.
+    #: Conversations that are begun with us, per second: all together, and from one address.
     arrivals: float = 100.0
+    arrivals_per_address: float = 25.0
     #: Until an asker has proved who it is; and until it is done.
     proof_within: float = 1.0
     served_within: float = 10.0

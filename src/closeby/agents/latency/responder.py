@@ -19,6 +19,8 @@ from closeby.agents.troubles import Say, Trouble
 
 #: Connections that the kernel holds until they are looked at.
 _BACKLOG: Final = 64
+#: Among which addresses are shared out, whatever their number: who knocks all the time is one of so many.
+_DOORS: Final = 64
 #: Seconds until the same kind of trouble is told again.
 _SAID_AGAIN: Final = 60.0
 
@@ -33,6 +35,7 @@ class Responder:
         self._say = say
         self._limits = limits
         self._arrivals = Bucket(limits.arrivals)
+        self._doors = [Bucket(limits.arrivals_per_address) for _ in range(_DOORS)]
         self._lock = Lock()
         self._visits: dict[int, _Visit] = {}
         self._count = 0
@@ -40,6 +43,8 @@ class Responder:
         self._told: dict[str, float] = {}
         #: Conversations by how they ended: ``Answered``, ``TooMany``, or a reason as of failed probes.
         self.outcomes: Counter[str] = Counter()
+        #: What ended the thread that listens, for who waits for it.
+        self.broken: BaseException | None = None
 
     @property
     def connections(self) -> int:
@@ -62,7 +67,7 @@ class Responder:
             message = f"{host}:{port} can't be listened on: {error.strerror or error}"
             return Trouble("CantListen", f"{message}; give another one with --listen")
         self._listening = listening
-        Thread(target=self._accept, args=(listening,), name="responder", daemon=True).start()
+        Thread(target=self._listen, args=(listening,), name="responder", daemon=True).start()
         return int(listening.getsockname()[1])
 
     def close(self) -> None:
@@ -79,6 +84,13 @@ class Responder:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
+    def _listen(self, listening: socket.socket) -> None:
+        try:
+            self._accept(listening)
+        except BaseException as error:
+            self.broken = error
+            raise
+
     def _accept(self, listening: socket.socket) -> None:
         while self._listening is listening:
             try:
@@ -91,19 +103,24 @@ class Responder:
                 continue
             # IPv4 on a socket that takes both.
             host = str(address[0]).removeprefix("::ffff:")
-            visit = self._enter(_Visit(connected, host))
-            if visit is None:
+            number = self._enter(_Visit(connected, host))
+            if number is None:
                 connected.close()
-            else:
-                Thread(target=self._serve, args=(visit,), name="answer", daemon=True).start()
+                continue
+            try:
+                Thread(target=self._serve, args=(number,), name="answer", daemon=True).start()
+            except RuntimeError as error:
+                # The system gives no more threads, for now.
+                self._leave(number, "CantAccept")
+                self._tell(Trouble("CantAccept", str(error)), "")
 
     def _enter(self, visit: "_Visit") -> int | None:
         """The visit's number; None if it is one too many."""
-        granted = self._arrivals.take()
         with self._lock:
             here = sum(1 for one in self._visits.values() if one.host == visit.host)
             few = len(self._visits) < self._limits.connections and here < self._limits.per_address
-            if not granted or not few:
+            # What one address has too many of is not taken from the others.
+            if not (few and self._doors[hash(visit.host) % _DOORS].take() and self._arrivals.take()):
                 self.outcomes["TooMany"] += 1
                 return None
             self._count += 1
@@ -120,10 +137,13 @@ class Responder:
             outcome = trouble.reason
             self._tell(trouble, visit.host)
         finally:
-            visit.connected.close()
-            with self._lock:
-                del self._visits[number]
-                self.outcomes[outcome] += 1
+            self._leave(number, outcome)
+
+    def _leave(self, number: int, outcome: str) -> None:
+        with self._lock:
+            visit = self._visits.pop(number)
+            self.outcomes[outcome] += 1
+        visit.connected.close()
 
     def _converse(self, visit: "_Visit") -> None:
         until = time.monotonic() + self._limits.proof_within
