@@ -6,11 +6,8 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 
 from collections.abc import Callable, Collection
 from functools import partial
-from math import inf
 
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
@@ -39,22 +36,16 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
-from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
-from closeby.scheduling.intake.queue import WorkQueue
+from closeby.scheduling.intake.cures import ANYTHING, Stir
 from closeby.scheduling.intake.stories import Stories, StoryEntry
+from closeby.scheduling.invariants import assert_books_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.judging.reserved import Bar, ReservedNodes
-from closeby.scheduling.outcomes import Decision, Outcome, Release, Report, Reservation, Retry
-from closeby.scheduling.placing.deciding import Decider
+from closeby.scheduling.outcomes import Decision, Outcome, Reservation
 from closeby.scheduling.placing.tools import LeastCost, Tools
 from closeby.scheduling.profile.profiles import Profile
-from closeby.scheduling.reserving.choosing import Chooser
-from closeby.scheduling.reserving.imagining import Imagination
-from closeby.scheduling.reserving.reservations import Moment, Reservations
+from closeby.scheduling.rounds import Rounds
 from closeby.topology.registry import Topologies
-
-Ints = NDArray[np.intp]
 
 
 class Engine:
@@ -82,10 +73,10 @@ class Engine:
         self.applications = Applications()
         self.books = Books(self.applications)
         handle = Handle(self.cluster, self.topologies, self.books.group_of, self.applications)
-        self._bar = Bar()
+        bar = Bar()
         profile = build_profile(handle)
         if reserve_after:
-            profile = replace(profile, filters=(*profile.filters, ReservedNodes(self._bar, handle)))
+            profile = replace(profile, filters=(*profile.filters, ReservedNodes(bar, handle)))
         self.profile = profile
         tools = Tools(
             self.cluster,
@@ -94,22 +85,12 @@ class Engine:
             explain=explain,
             explain_everything=explain_everything,
             least_cost=least_cost,
-            bar=self._bar,
+            bar=bar,
         )
-        self._table = tools.table
-        self._rooms = tools.rooms
-        self._queue = WorkQueue(self.profile.queue_sort, self._lacks)
-        chooser = Chooser(tools, Imagination(tools, self.books, handle))
-        self._reservations = Reservations(reserve_after, tools, self.books, self._queue, chooser)
-        self._rests = rests
-        self._diagnosis = tools.diagnosis
-        self._decider = Decider(tools, self.books)
+        self._tools = tools
         self._stories = Stories()
         self._stimulus = 0
-        #: Items that something is new about since the last tick, in the order it was heard.
-        self._news: dict[str, None] = {}
-        #: What happened since the last tick that may help items that wait.
-        self._stirred = NOTHING
+        self._rounds = Rounds(tools, self.books, handle, self._tell, rests=rests, reserve_after=reserve_after)
 
     # The only mutator
 
@@ -145,7 +126,7 @@ class Engine:
                 case BindFailed():
                     self._bind_failed(event)
                 case Tick():
-                    self._decide(decisions, event)
+                    self._rounds.decide(decisions, event)
         return decisions
 
     # Reading
@@ -153,27 +134,27 @@ class Engine:
     @property
     def diagnosis(self) -> Diagnosis:
         """Questions about the present state."""
-        return self._diagnosis
+        return self._tools.diagnosis
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """Keys of the work items that wait for an event."""
-        return self._queue.waiting
+        return self._rounds.queue.waiting
 
     @property
     def resting(self) -> tuple[str, ...]:
         """Keys of the work items that something may have helped, but which were refused too lately."""
-        return self._queue.resting
+        return self._rounds.queue.resting
 
     @property
     def next_due(self) -> float | None:
         """When the next tick with a clock finds an item that has rested long enough; None when none rests."""
-        return self._queue.next_due
+        return self._rounds.queue.next_due
 
     @property
     def reservation(self) -> Reservation | None:
         """The nodes that are kept free now, and for whom."""
-        return self._reservations.held
+        return self._rounds.reservations.held
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
@@ -186,36 +167,8 @@ class Engine:
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
-        usage = np.zeros_like(self.cluster.requested)
-        for pod, slot in self.cluster.placed_pods():
-            demand = self.cluster.demand(pod.spec)
-            for row, amount in zip(demand.rows, demand.amounts, strict=True):
-                usage[row, slot] += amount
-            assert self.cluster.nodes[slot] is not None, f"{pod.key} holds a slot without a node"
-            known = self.books.pods.get(pod.uid)
-            assert known is not None, f"{pod.key} is placed but unknown"
-            assert not self.books.is_homeless(pod.uid), f"{pod.key} is placed and homeless"
-        assert (usage == self.cluster.requested).all(), "columns do not equal the sum of the pods on them"
-        for key, members in self.books.members.items():
-            assert not (members.waiting.keys() & members.placed.keys()), f"{key} counts a member twice"
-            for uid in members.placed:
-                assert self._holds(uid), f"{uid} of {key} holds nothing"
-            for uid in members.waiting:
-                assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
-        for key, pod in self.books.waiting_pods.items():
-            assert not self._holds(pod.uid), f"{key} waits and holds a node"
-        for key, pods in self.books.waiting_apps.items():
-            assert pods, f"{key} is kept without a pod"
-            for uid, pod in pods.items():
-                assert self.books.item_key(pod) == key, f"{pod.key} waits with {key}, which is not its item"
-                assert not self._holds(uid), f"{uid} of {key} waits and holds a node"
-        self._reservations.validate()
-        self._queue.validate(settled=not self._stirred)
-        for key in self.books.item_keys():
-            assert key in self._news or self._queue.knows(key), f"{key} waits but is not queued"
-        for node_name, lost in self.books.homeless.items():
-            assert self.cluster.slot(node_name) is None, f"{node_name} is there, but its pods are homeless"
-            assert lost.keys() <= self.books.pods.keys(), f"unknown pods are homeless on {node_name}"
+        assert_books_and_cluster_agree(self.books, self.cluster)
+        self._rounds.validate()
 
     # Events
 
@@ -250,18 +203,18 @@ class Engine:
         key = self.books.item_key(pod)
         leaves = pod.terminating and before is not None and not before.terminating
         if not self.books.waits(key):
-            self._forget_item(key)
+            self._rounds.forget(key)
         elif was_on != on or leaves:
-            self._consider(key)
+            self._rounds.consider(key)
         if before is not None and was_on is not None and (was_on != on or before.spec != pod.spec):
-            self._wake(Stir.ROOM)
+            self._rounds.wake(Stir.ROOM)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
         if known:
             self._pod_removed(pod.uid, "finished")
         self.books.finish(pod)
         if pod.group is not None:
-            self._consider(self.books.item_key(pod))
+            self._rounds.consider(self.books.item_key(pod))
 
     def _wait(self, pod: Pod) -> None:
         key = self.books.item_key(pod)
@@ -270,10 +223,10 @@ class Engine:
             self._lost_a_pod(key)
             return
         self.books.add(pod, placed=False)
-        refusal = self._decider.kept_out(pod)
+        refusal = self._rounds.kept_out(pod)
         if refusal is not None:
             self.books.held[pod.uid] = refusal
-        self._consider(key)
+        self._rounds.consider(key)
 
     def _settle_on(self, pod: Pod, node_name: str) -> None:
         slot = self.cluster.slot(node_name)
@@ -281,10 +234,6 @@ class Engine:
             self.books.lose(pod, node_name)
         else:
             self._hold(pod, slot)
-
-    def _holds(self, uid: str) -> bool:
-        """Whether a pod holds a node, be it one that is not there."""
-        return self.cluster.placement(uid) is not None or self.books.is_homeless(uid)
 
     def _hold(self, pod: Pod, slot: int) -> None:
         self.cluster.place_pod(pod, slot)
@@ -311,17 +260,13 @@ class Engine:
         self._tell(self.books.item_key(pod), f"{pod.key} {why}")
         self._lost_a_pod(self.books.item_key(pod))
         if freed is not None:
-            self._wake(Stir.ROOM)
+            self._rounds.wake(Stir.ROOM)
 
     def _lost_a_pod(self, key: str) -> None:
         if self.books.waits(key):
-            self._consider(key)
+            self._rounds.consider(key)
         else:
-            self._forget_item(key)
-
-    def _forget_item(self, key: str) -> None:
-        self._drop(key)
-        self._news.pop(key, None)
+            self._rounds.forget(key)
 
     def _node_added(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
@@ -329,8 +274,8 @@ class Engine:
             self.books.found(pod.uid)
             self._hold(pod, slot)
             if pod.group is not None:
-                self._consider(self.books.item_key(pod))
-        self._wake(Stir.ROOM)
+                self._rounds.consider(self.books.item_key(pod))
+        self._rounds.wake(Stir.ROOM)
 
     def _node_removed(self, name: str) -> None:
         slot = self.cluster.slot(name)
@@ -340,7 +285,7 @@ class Engine:
             for plugin in self.profile.reserves:
                 plugin.pod_forgotten(pod, slot)
             self.books.lose(pod, name)
-        self._wake(Stir.ROOM)
+        self._rounds.wake(Stir.ROOM)
 
     def _bind_failed(self, failure: BindFailed) -> None:
         uid = failure.uid
@@ -356,8 +301,8 @@ class Engine:
             if not failure.unsent:
                 self.books.strayed.add(uid)
             self.books.add(pod, placed=False)
-            self._consider(key)
-        self._wake(Stir.ROOM)
+            self._rounds.consider(key)
+        self._rounds.wake(Stir.ROOM)
 
     def _group_event(self, event: GroupChanged | GroupRemoved) -> None:
         match event:
@@ -365,10 +310,10 @@ class Engine:
                 before = self.books.groups.get(group.key)
                 self.books.groups[group.key] = group
                 if before is None or replace(before, plan=group.plan) != group:
-                    self._consider(group.key)
+                    self._rounds.consider(group.key)
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)
-                self._consider(key)
+                self._rounds.consider(key)
 
     def _priority_event(self, event: PriorityClassChanged | PriorityClassRemoved) -> None:
         match event:
@@ -383,8 +328,8 @@ class Engine:
                 self.topologies.declare(topology, ignored)
             case TopologyRemoved(name):
                 self.topologies.withdraw(name)
-        self._rooms.forget()
-        self._wake(Stir.TOPOLOGY)
+        self._tools.rooms.forget()
+        self._rounds.wake(Stir.TOPOLOGY)
 
     def _application_event(
         self, event: AppGroupChanged | AppGroupRemoved | NetworkTopologyChanged | NetworkTopologyRemoved
@@ -398,7 +343,7 @@ class Engine:
                 self.applications.declare_network(network)
             case NetworkTopologyRemoved(key):
                 self.applications.withdraw_network(key)
-        self._wake(Stir.NETWORK)
+        self._rounds.wake(Stir.NETWORK)
 
     def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
         for key in self.books.regroup(app_key, change):
@@ -409,88 +354,10 @@ class Engine:
             case MeasurementsChanged(name, measurements):
                 for plugin in self.profile.measured:
                     if plugin.name == name and plugin.take(measurements):
-                        self._table.forget_all()
-                        self._wake(Stir.MEASURED)
+                        self._tools.table.forget_all()
+                        self._rounds.wake(Stir.MEASURED)
             case Unheard():
-                self._wake(ANYTHING)
-
-    def _consider(self, key: str) -> None:
-        """Something of a work item is new: it is queued at the next tick, when all news is in."""
-        if self.books.waits(key):
-            self._news[key] = None
-
-    def _queue_news(self, now: float | None) -> None:
-        for key in self._news:
-            if self._queue.knows(key):
-                self._queue.wake(key)
-                continue
-            item = self.books.item(key)
-            if item is not None:
-                self._queue.put(item)
-        self._news.clear()
-        self._queue.rise(inf if now is None else now)
-        if self._stirred:
-            self._queue.stir(self._stirred, now if self._rests else None)
-            self._stirred = NOTHING
-
-    def _wake(self, stir: Stir) -> None:
-        """Something happened that may help those that wait: they are looked at again at the next tick."""
-        self._stirred |= stir
-
-    # Decisions
-
-    def _decide(self, decisions: list[Decision], tick: Tick) -> None:
-        now, limit = tick.now, tick.limit
-        moment = None if now is None else Moment(now, tick.wall)
-        self._queue_news(now)
-        self._review(decisions, moment)
-        taken = 0
-        while limit is None or taken < limit:
-            key = self._queue.pop()
-            if key is None:
-                return
-            waiting = self.books.waiting(key)
-            if not waiting:
-                self._drop(key)
-                continue
-            taken += 1
-            self._bar.applies = self._reservations.bars(key)
-            outcome, bindings, need = self._decider.decide(key, waiting)
-            self._bar.applies = False
-            outcome = self._reservations.mentioned(key, outcome)
-            decisions.extend(bindings)
-            self._tell(key, "decided", outcome)
-            decisions.append(Report(outcome))
-            if outcome.refused or outcome.left:
-                resting_from = now if self._rests else None
-                self._queue.park(key, cures(outcome.reasons), resting_from, None if outcome.left else need)
-                self._reservations.decided(key, outcome, moment)
-                decisions.append(Retry(key))
-            else:
-                self._drop(key)
-            if outcome.is_gang:
-                self._review(decisions, moment)
-
-    def _lacks(self, need: Need, key: str) -> bool:
-        return self._rooms.lack(need, barred=self._reservations.bars(key))
-
-    def _drop(self, key: str) -> None:
-        self._queue.drop(key)
-        self._reservations.gone(key)
-
-    def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
-        """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
-        released = False
-        for change in self._reservations.review(moment):
-            decisions.append(change)
-            kept = change.reservation
-            if isinstance(change, Release):
-                released = True
-                self._tell(kept.key, f"{kept.where} are reserved for it no more: {change.why}")
-            else:
-                self._tell(kept.key, kept.sentence())
-        if released:
-            self._queue.stir(Stir.ROOM, moment.now if moment is not None and self._rests else None)
+                self._rounds.wake(ANYTHING)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))

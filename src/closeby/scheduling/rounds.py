@@ -1,0 +1,143 @@
+"""Rounds of decisions: what is new or may be helped is queued, and items are decided one after another."""
+
+from collections.abc import Callable
+from math import inf
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition
+from closeby.scheduling.events import Tick
+from closeby.scheduling.extension import Handle
+from closeby.scheduling.intake.books import Books
+from closeby.scheduling.intake.cures import NOTHING, Stir, cures
+from closeby.scheduling.intake.queue import WorkQueue
+from closeby.scheduling.judging.needs import Need
+from closeby.scheduling.outcomes import Decision, Outcome, Release, Report, Retry
+from closeby.scheduling.placing.deciding import Decider
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.reserving.choosing import Chooser
+from closeby.scheduling.reserving.imagining import Imagination
+from closeby.scheduling.reserving.reservations import Moment, Reservations
+
+#: Notes in an item's story what happened, with what was decided if something was.
+Tell = Callable[[str, str, Outcome | None], None]
+
+
+class Rounds:
+    """The owner of what is to be decided, and when."""
+
+    def __init__(
+        self, tools: Tools, books: Books, handle: Handle, tell: Tell, *, rests: bool, reserve_after: float
+    ) -> None:
+        """``rests`` and ``reserve_after`` as the engine takes them."""
+        self._tools = tools
+        self._books = books
+        self._tell = tell
+        self._rests = rests
+        self._decider = Decider(tools, books)
+        self.queue = WorkQueue(tools.profile.queue_sort, self._lacks)
+        chooser = Chooser(tools, Imagination(tools, books, handle))
+        self.reservations = Reservations(reserve_after, tools, books, self.queue, chooser)
+        #: Items that something is new about since the last tick, in the order it was heard.
+        self.news: dict[str, None] = {}
+        #: What happened since the last tick that may help items that wait.
+        self._stirred = NOTHING
+
+    def kept_out(self, pod: Pod) -> Condition | None:
+        """Why a pod may not enter the queue yet; None when it may."""
+        return self._decider.kept_out(pod)
+
+    def consider(self, key: str) -> None:
+        """Something of a work item is new: it is queued at the next tick, when all news is in."""
+        if self._books.waits(key):
+            self.news[key] = None
+
+    def wake(self, stir: Stir) -> None:
+        """Something happened that may help those that wait: they are looked at again at the next tick."""
+        self._stirred |= stir
+
+    def forget(self, key: str) -> None:
+        """Nothing of an item waits any more."""
+        self._drop(key)
+        self.news.pop(key, None)
+
+    def decide(self, decisions: list[Decision], tick: Tick) -> None:
+        """Take the items that are ready, in the order of the queue, and add what is decided."""
+        moment = None if tick.now is None else Moment(tick.now, tick.wall)
+        self._queue_news(tick.now)
+        self._review(decisions, moment)
+        taken = 0
+        while tick.limit is None or taken < tick.limit:
+            key = self.queue.pop()
+            if key is None:
+                return
+            if not self._books.waits(key):
+                self._drop(key)
+                continue
+            taken += 1
+            self._decide_item(decisions, key, moment)
+
+    def validate(self) -> None:
+        """Assert every invariant of what is to be decided."""
+        self.reservations.validate()
+        self.queue.validate(settled=not self._stirred)
+        for key in self._books.item_keys():
+            assert key in self.news or self.queue.knows(key), f"{key} waits but is not queued"
+
+    def _decide_item(self, decisions: list[Decision], key: str, moment: Moment | None) -> None:
+        bar = self._tools.bar
+        bar.applies = self.reservations.bars(key)
+        outcome, bindings, need = self._decider.decide(key, self._books.waiting(key))
+        bar.applies = False
+        outcome = self.reservations.mentioned(key, outcome)
+        decisions.extend(bindings)
+        self._tell(key, "decided", outcome)
+        decisions.append(Report(outcome))
+        if outcome.refused or outcome.left:
+            # What some of its pods lack says nothing of the others.
+            whole = None if outcome.left else need
+            self.queue.park(key, cures(outcome.reasons), self._resting(moment), whole)
+            self.reservations.decided(key, outcome, moment)
+            decisions.append(Retry(key))
+        else:
+            self._drop(key)
+        if outcome.is_gang:
+            self._review(decisions, moment)
+
+    def _queue_news(self, now: float | None) -> None:
+        for key in self.news:
+            if self.queue.knows(key):
+                self.queue.wake(key)
+                continue
+            item = self._books.item(key)
+            if item is not None:
+                self.queue.put(item)
+        self.news.clear()
+        self.queue.rise(inf if now is None else now)
+        if self._stirred:
+            self.queue.stir(self._stirred, now if self._rests else None)
+            self._stirred = NOTHING
+
+    def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
+        """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
+        released = False
+        for change in self.reservations.review(moment):
+            decisions.append(change)
+            kept = change.reservation
+            if isinstance(change, Release):
+                released = True
+                self._tell(kept.key, f"{kept.where} are reserved for it no more: {change.why}", None)
+            else:
+                self._tell(kept.key, kept.sentence(), None)
+        if released:
+            self.queue.stir(Stir.ROOM, self._resting(moment))
+
+    def _resting(self, moment: Moment | None) -> float | None:
+        """The time from which rests count; None where nothing rests."""
+        return moment.now if moment is not None and self._rests else None
+
+    def _lacks(self, need: Need, key: str) -> bool:
+        return self._tools.rooms.lack(need, barred=self.reservations.bars(key))
+
+    def _drop(self, key: str) -> None:
+        self.queue.drop(key)
+        self.reservations.gone(key)
