@@ -35,8 +35,8 @@ NODES = ("x-1", "y-1", "y-2", "z-1", "z-2")
 #: Milliseconds to the core and back: y is near x, z is far from both; then y gets farther than z is.
 FIRST = {"x": 2.0, "y": 2.0, "z": 10.0}
 LATER = {"x": 2.0, "y": 25.0, "z": 10.0}
-#: Seconds that a minute of ``freqUpdate`` takes. Latencies are medians over a minute (a real one), so twice
-#: the time between two refreshes is more than that, as with freqUpdate: 5 and timeRangeInMinutes: 10.
+#: Seconds that a minute of ``freqUpdate`` takes. Latencies are medians over a minute (a real one), half of
+#: which is less than that.
 REFRESH = 35.0
 NETWORK = """
 spec:

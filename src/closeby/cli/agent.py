@@ -115,9 +115,7 @@ _PORT = click.IntRange(1, 65_535)
     "--max-age",
     metavar="SECONDS",
     type=_AMOUNT,
-    default=900.0,
-    show_default=True,
-    help="Latencies older than this are told no more.",
+    help="Latencies older than this are told no more.  [default: twice --round, 120 at least]",
 )
 @click.option(
     "--trips",

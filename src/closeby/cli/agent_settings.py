@@ -3,7 +3,7 @@
 import math
 import os
 import socket
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,9 @@ from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.serving import Address, read_address
 
 T = TypeVar("T")
+
+#: Seconds that a latency is told at least, so that whoever scrapes sees it.
+_TOLD: Final = 120.0
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -43,7 +46,7 @@ class Options(Struct, frozen=True, kw_only=True):
     iperf3_port: int
     iperf3_bytes: int
     round_seconds: float
-    max_age: float
+    max_age: float | None
     trips: int
     timeout: float
     most_zones: int
@@ -71,6 +74,15 @@ class Checked(Struct, frozen=True, kw_only=True):
     peers: PeerFile | None
     #: What is advertised whatever the interface says, in bits/s.
     bandwidth: int | None
+
+    @property
+    def max_age(self) -> float:
+        """Seconds that a latency is told; what is older is for Prometheus to remember."""
+        return (
+            max(_TOLD, 2 * self.options.round_seconds)
+            if self.options.max_age is None
+            else self.options.max_age
+        )
 
     @property
     def advertises(self) -> bool:

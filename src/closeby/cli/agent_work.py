@@ -164,7 +164,7 @@ def _parts(checked: Checked, heard: _Heard, say: Say) -> _Parts:
         companions.append(Companion(options.probe, port, say))
     if options.iperf3:
         companions.append(Companion("iperf3", options.iperf3_port, say))
-    results = Results(options.max_age)
+    results = Results(checked.max_age)
     rounds = Rounds(
         Course(name=checked.name, seconds=options.round_seconds, most=options.most_zones),
         Asking(
