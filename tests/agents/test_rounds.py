@@ -1,5 +1,6 @@
 """Rounds of one agent: whom it asks when peers come and go, and what is told of them afterwards."""
 
+import time
 from collections.abc import Sequence
 from itertools import permutations
 
@@ -225,3 +226,25 @@ def test_a_cluster_that_really_talks() -> None:
     finally:
         for responder in responders.values():
             responder.close()
+
+
+def test_what_a_program_sends_is_held_to_the_limit_too() -> None:
+    ended: list[float] = []
+
+    def carries(peer: Peer) -> float:
+        ended.append(time.monotonic())
+        return 1e9
+
+    asking = Asking(
+        peers=lambda: [peer("a-0"), peer("a-1")],
+        probe=lambda _: ANSWER,
+        throughput=carries,
+        carried=12_000,
+    )
+    limits = Limits(probes=1e9, bytes=10_000.0)
+    rounds = Rounds(Course(name="a-0"), asking, Results(900.0), Lines().say, limits)
+    began = time.monotonic()
+    for number in range(2):
+        rounds.one_round(number)
+    # 24,000 bytes, of which the first 10,000 are free.
+    assert ended[1] - began >= 1.0

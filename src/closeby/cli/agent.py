@@ -97,7 +97,7 @@ _PORT = click.IntRange(1, 65_535)
 @click.option(
     "--iperf3-bytes",
     metavar="NUMBER",
-    type=_COUNT,
+    type=click.IntRange(1, 10**11),
     default=10_000_000,
     show_default=True,
     help="What it sends each time.",
@@ -106,7 +106,7 @@ _PORT = click.IntRange(1, 65_535)
     "--round",
     "round_seconds",
     metavar="SECONDS",
-    type=_AMOUNT,
+    type=click.FloatRange(0.1, 86_400),
     default=60.0,
     show_default=True,
     help="How long a round lasts, alike on all nodes.",
@@ -144,7 +144,7 @@ _PORT = click.IntRange(1, 65_535)
 @click.option(
     "--probes-per-second",
     metavar="NUMBER",
-    type=_AMOUNT,
+    type=click.FloatRange(min=0.001),
     default=5.0,
     show_default=True,
     help="Probes that are begun, at most.",
@@ -152,10 +152,10 @@ _PORT = click.IntRange(1, 65_535)
 @click.option(
     "--bytes-per-second",
     metavar="NUMBER",
-    type=_AMOUNT,
+    type=click.FloatRange(min=1000),
     default=1_000_000.0,
     show_default=True,
-    help="What they send and receive, at most.",
+    help="What they and iperf3 send and receive, at most.",
 )
 @click.option(
     "--connections",

@@ -172,6 +172,7 @@ def _parts(checked: Checked, heard: _Heard, say: Say) -> _Parts:
             probe=probe,
             bytes=tcp.bytes if probe is tcp else 0,
             throughput=Iperf3(runner, options.iperf3_port, options.iperf3_bytes) if options.iperf3 else None,
+            carried=options.iperf3_bytes,
             before=checked.delays.read,
         ),
         results,

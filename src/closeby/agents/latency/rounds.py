@@ -50,6 +50,8 @@ class Asking(Struct, frozen=True, kw_only=True):
     #: What one call of ``probe`` sends and receives, in bytes.
     bytes: int = 0
     throughput: Throughput | None = None
+    #: What one call of ``throughput`` sends, in bytes.
+    carried: int = 0
     #: At the beginning of each round.
     before: Callable[[], object] = lambda: None
 
@@ -139,6 +141,10 @@ class Rounds:
                 break
             self._ask(peer)
         if self._asking.throughput is not None and targets:
+            # What is much takes its time within the limit like what is little.
+            self._end.wait(self._bytes.wait(self._asking.carried))
+            if self._end.is_set():
+                return
             self._carry(targets[number % len(targets)], self._asking.throughput)
         self.rounds += 1
 
