@@ -201,6 +201,16 @@ def test_what_is_being_deleted_counts_first() -> None:
     )
 
 
+def test_what_runs_for_ever_is_not_waited_for() -> None:
+    """A web server takes n5, a daemon n6; the first may be sent away, the other comes back at once."""
+    web, daemon = full("n5=4", "n6=4")
+    running = [replace(web, owner="ReplicaSet/web"), replace(daemon, owner="DaemonSet/agent")]
+    waiting = pods(None, 1, prefix="lone", needs=spec(gpu=4))
+    assert said(world([], [*waiting, *running]), "pod:default/lone-0") == [
+        "On n5 pod default/on-n5-0 stands in its way."
+    ]
+
+
 # Properties
 
 

@@ -8,10 +8,11 @@ from closeby.objects.pods import Pod
 from closeby.report.counterfactuals.questions import Question, time_text
 from closeby.report.counterfactuals.records import JobEntry
 from closeby.report.words import plural
+from closeby.scheduling.intake.books import FOR_EVER
 from closeby.topology.natural import natural_key
 
-#: Pods of which one on each node is made anew as soon as it is gone.
-_EVERYWHERE = "DaemonSet/"
+#: Kinds of owners whose pods are made anew on the same node as soon as they are gone.
+_STAY = frozenset({"DaemonSet", "Node"})
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -57,16 +58,18 @@ class Job(Struct, frozen=True, kw_only=True):
 def jobs_beside(question: Question) -> tuple[Job, ...]:
     """Everything that holds a node and may end, but for what is asked about; in natural order.
 
-    Pods that are being deleted come first, as one.
+    Pods that are being deleted come first, as one. Those of Deployments and the like run for ever.
     """
     own = {pod.uid for pod in question.waiting}
     leaving: list[Pod] = []
     together: dict[tuple[str, str], list[Pod]] = {}
     for pod in question.trials.pods:
-        if pod.uid in own or pod.owner.startswith(_EVERYWHERE):
+        if pod.uid in own or stays(pod):
             continue
         if pod.terminating and pod.node_name is not None:
             leaving.append(pod)
+        elif pod.group is None and _kind(pod) in FOR_EVER:
+            continue
         elif question.group is None or pod.group is None or f"{pod.namespace}/{pod.group}" != question.key:
             together.setdefault(job_of(pod), []).append(pod)
     jobs = [
@@ -78,6 +81,15 @@ def jobs_beside(question: Question) -> tuple[Job, ...]:
     if leaving:
         jobs.insert(0, Job(name="what is being deleted", reference="", pods=tuple(leaving)))
     return tuple(jobs)
+
+
+def stays(pod: Pod) -> bool:
+    """Whether another such pod takes its place on its node at once."""
+    return _kind(pod) in _STAY
+
+
+def _kind(pod: Pod) -> str:
+    return pod.owner.partition("/")[0]
 
 
 def job_of(pod: Pod) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from closeby.cluster.resources import COMMON
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
-from closeby.report.counterfactuals.jobs import job_of, shares
+from closeby.report.counterfactuals.jobs import job_of, shares, stays
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry
 from closeby.report.counterfactuals.rooms import Rooms
@@ -120,7 +120,7 @@ def _in_the_way(question: Question, rooms: Rooms, domain: int, fits: Counts) -> 
     on: dict[int, list[Pod]] = {}
     for pod in question.trials.pods:
         slot = cluster.placement(pod.uid)
-        if slot is not None and pod.uid not in own:
+        if slot is not None and pod.uid not in own and not stays(pod):
             on.setdefault(slot, []).append(pod)
     slots = np.asarray(sorted(on), dtype=np.intp)
     gains = []
