@@ -2,7 +2,6 @@
 
 import http.client
 import ssl
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.patience import Patience, opener
 
 #: Seconds to wait for an answer.
 TIMEOUT = 5.0
@@ -57,21 +57,33 @@ def fetch(
     ``context`` says how servers with TLS are known; without one the system's authorities do.
     """
     place = address_of(url)
+    seconds = _PATIENCE * timeout
+    with Patience(seconds) as patience:
+        found = _fetch(url, place, timeout, token=token, longest=longest, context=context, patience=patience)
+    return Unavailable(f"{place} is not done with its answer after {seconds:g} s") if patience.over else found
+
+
+def _fetch(
+    url: str,
+    place: str,
+    timeout: float,
+    *,
+    token: str,
+    longest: int,
+    context: ssl.SSLContext | None,
+    patience: Patience,
+) -> Answer | Unavailable:
     try:
         request = urllib.request.Request(url)
         if token:
             request.add_unredirected_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, timeout=timeout, context=context) as reply:
-            body = _body(reply, place, timeout, longest)
-            if isinstance(body, Unavailable):
-                return body
-            return Answer(reply.status, f"{reply.status} {reply.reason}", body)
-    except urllib.error.HTTPError as error:
-        with error:
-            body = _body(error, place, timeout, longest)
-            if isinstance(body, Unavailable):
-                return body
-            return Answer(error.code, f"{error.code} {error.reason}", body)
+        with _opened(request, timeout, opener(patience, context)) as reply:
+            body = bytearray()
+            while chunk := reply.read1(_CHUNK):
+                body += chunk
+                if len(body) > longest:
+                    return Unavailable(f"{place} answers more than {longest:,} bytes", "ask for less")
+            return Answer(reply.status or 0, f"{reply.status} {reply.reason}", bytes(body))
     except TimeoutError:
         return _no_answer(place, timeout)
     except urllib.error.URLError as error:
@@ -104,19 +116,15 @@ def address_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _body(
-    reply: http.client.HTTPResponse | urllib.error.HTTPError, place: str, timeout: float, longest: int
-) -> bytes | Unavailable:
-    """All of an answer, if it is not too long and comes in time."""
-    until = time.monotonic() + _PATIENCE * timeout
-    body = bytearray()
-    while chunk := reply.read1(_CHUNK):
-        body += chunk
-        if len(body) > longest:
-            return Unavailable(f"{place} answers more than {longest:,} bytes", "ask for less")
-        if time.monotonic() > until:
-            return Unavailable(f"{place} is not done with its answer after {_PATIENCE * timeout:g} s")
-    return bytes(body)
+def _opened(
+    request: urllib.request.Request, timeout: float, director: urllib.request.OpenerDirector
+) -> http.client.HTTPResponse | urllib.error.HTTPError:
+    """The answer, whatever its status."""
+    try:
+        found: http.client.HTTPResponse = director.open(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        return error
+    return found
 
 
 def _no_answer(place: str, timeout: float) -> Unavailable:

@@ -18,6 +18,7 @@ MAX_AGE: Final = 300.0
 #: What may be asked for, in seconds.
 _LEAST_REFRESH: Final = 1.0
 _MOST_REFRESH: Final = 3600.0
+_MOST_TIMEOUT: Final = 300.0
 
 
 class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -49,6 +50,8 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be a number above 0, not {value:g}")
+        if self.timeout > _MOST_TIMEOUT:
+            raise ValueError(f"timeoutSeconds must be {_MOST_TIMEOUT:g} or less, not {self.timeout:g}")
         if not _LEAST_REFRESH <= self.refresh <= _MOST_REFRESH:
             bounds = f"{_LEAST_REFRESH:g} and {_MOST_REFRESH:g}"
             raise ValueError(f"refreshSeconds must lie between {bounds}, not {self.refresh:g}")

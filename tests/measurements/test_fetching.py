@@ -1,0 +1,80 @@
+"""Servers that do not do what HTTP says, or do it for ever."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.fetching import fetch
+
+#: Says something to who has asked.
+Saying = Callable[[socket.socket], None]
+
+
+@contextlib.contextmanager
+def saying(what: Saying) -> Iterator[str]:
+    """The address of a server that says this to everybody, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def talk(connected: socket.socket) -> None:
+            with connected, contextlib.suppress(OSError):
+                connected.recv(1000)
+                what(connected)
+
+        def listen() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connected, _ = listening.accept()
+                    threading.Thread(target=talk, args=(connected,), daemon=True).start()
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def again_and_again(first: bytes, more: bytes) -> Saying:
+    def say(connected: socket.socket) -> None:
+        connected.sendall(first)
+        while True:
+            connected.sendall(more)
+            time.sleep(0.02)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n", b"x", id="a header without end"),
+        pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="only that it goes on"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"x", id="a body without end"),
+        pytest.param(b"HTTP/1.1 503 No\r\nContent-Length: 9999\r\n\r\n", b"x", id="an error without end"),
+    ],
+)
+def test_who_says_a_little_all_the_time_is_left_in_the_end(first: bytes, more: bytes) -> None:
+    began = time.monotonic()
+    with saying(again_and_again(first, more)) as address:
+        found = fetch(address, 0.2)
+    assert isinstance(found, Unavailable)
+    assert found.message == f"{address} is not done with its answer after 1.2 s"
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("status", ["200 OK", "502 Bad Gateway"])
+def test_an_answer_that_breaks_off(status: str) -> None:
+    text = f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf".encode()
+    with saying(lambda connected: connected.sendall(text)) as address:
+        found = fetch(address, 1)
+    assert isinstance(found, Unavailable)
+    assert found.message.startswith(f"{address} broke off: IncompleteRead")
+
+
+def test_nobody_is_sent_on_to_a_file() -> None:
+    text = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
+    with saying(lambda connected: connected.sendall(text)) as address:
+        found = fetch(address, 1)
+    assert not isinstance(found, Unavailable)
+    assert (found.code, found.body) == (302, b"")
