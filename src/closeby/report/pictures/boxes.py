@@ -113,7 +113,8 @@ class _Packing:
         self._named = self._bar_height >= NAMED_HEIGHT
         names = tree.values[-1] if self._named else ()
         longest = min(max((len(name or "–") for name in names), default=0), 18)
-        self._name_width = longest * NAME_LETTER + 4 if self._named else 0.0
+        # All lengths are whole pixels, so that sums of them are exact.
+        self._name_width = float(ceil(longest * NAME_LETTER) + 4) if self._named else 0.0
         self._leaf_line = LEAF_LINE if self._bar_height >= 5 else 0.0
         self._inside: dict[Domain, _Inside] = {}
         self._boxes: list[Box] = []
