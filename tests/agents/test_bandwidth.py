@@ -41,6 +41,12 @@ class Machine:
         if of:
             (folder / of).symlink_to(self.root)
 
+    def folder(self, name: str) -> Path:
+        return self.root / "sys" / "class" / "net" / name
+
+    def over(self, name: str, lower: str) -> None:
+        (self.folder(name) / f"lower_{lower}").symlink_to(self.folder(lower))
+
     def routes(self, *lines: str) -> None:
         (self.root / "proc" / "net" / "route").write_text(HEAD + "".join(lines))
 
@@ -82,9 +88,26 @@ def test_a_speed_that_the_kernel_does_not_know(machine: Machine, speed: str | No
 def test_a_virtual_interface_makes_its_speed_up(machine: Machine) -> None:
     """A pod's own end of its network always says 10 Gbit/s; a bond or a VLAN says what it lies on."""
     machine.interface("eth0", "10000\n", of="")
+    machine.interface("eth1", "25000\n")
+    machine.interface("eth2", "25000\n")
     machine.interface("bond0", "50000\n", of="lower_eth1")
+    machine.over("bond0", "eth2")
     assert isinstance(speed_of("eth0", machine.root), Trouble)
     assert speed_of("bond0", machine.root) == Speed("bond0", 50 * 10**9)
+
+
+def test_a_bridge_is_as_fast_as_its_cable_whatever_the_ends_of_pods_claim(machine: Machine) -> None:
+    """br0.7 over br0 over eth0 and veth1; the kernel gives a bridge its fastest port's speed."""
+    machine.interface("eth0", "1000\n")
+    machine.interface("veth1", "10000\n", of="peer")
+    machine.interface("br0", "10000\n", of="lower_veth1")
+    (machine.folder("br0") / "bridge").mkdir()
+    machine.interface("br0.7", "10000\n", of="lower_br0")
+    for name in ("br0", "br0.7"):
+        assert isinstance(speed_of(name, machine.root), Trouble)
+    machine.over("br0", "eth0")
+    for name in ("br0", "br0.7"):
+        assert speed_of(name, machine.root) == Speed(name, 10**9)
 
 
 def test_no_interface_at_all(machine: Machine) -> None:

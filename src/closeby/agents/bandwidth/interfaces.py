@@ -17,6 +17,8 @@ from closeby.objects.quantities import QuantityError
 _MEGABIT: Final = 10**6
 #: 100 Tbit/s: the kernel's "unknown" is 2**32 - 1 in some of its versions.
 _MOST: Final = 10**14
+#: Interfaces on interfaces: the kernel allows no more than 8.
+_DEEPEST: Final = 8
 _OTHERWISE: Final = "say it with --bandwidth 10G, or name another one with --interface"
 
 
@@ -48,18 +50,38 @@ def speed_of(interface: str | None, root: Path = Path("/")) -> Speed | Trouble:
     folder = root / "sys" / "class" / "net" / name
     if "/" in name or not folder.exists():
         return Trouble("UnknownBandwidth", f"there is no interface {name}; {_OTHERWISE}")
-    # A bond, a bridge or a VLAN lies on others, by which the kernel works its speed out.
-    if not (folder / "device").exists() and not any(folder.glob("lower_*")):
+    megabits = _megabits(folder)
+    if megabits is None:
         return Trouble(
             "UnknownBandwidth", f"{name} is virtual, and what it says of its speed is made up; {_OTHERWISE}"
         )
-    try:
-        megabits = int((folder / "speed").read_text())
-    except (OSError, ValueError):
-        megabits = -1
     if not 0 < megabits * _MEGABIT <= _MOST:
         return Trouble("UnknownBandwidth", f"the kernel does not know the speed of {name}; {_OTHERWISE}")
     return Speed(name, megabits * _MEGABIT)
+
+
+def _megabits(folder: Path, depth: int = 0) -> int | None:
+    """What an interface says, -1 where that is nothing; None if no cable is anywhere below it."""
+    if (folder / "device").exists():
+        return _told(folder)
+    if depth == _DEEPEST:
+        return None
+    lower = [folder.parent / one.name.removeprefix("lower_") for one in folder.glob("lower_*")]
+    found = [megabits for one in lower if (megabits := _megabits(one, depth + 1)) is not None]
+    if not found:
+        return None
+    # A bridge's speed is that of its fastest port for the kernel, and a pod's end claims 10 Gbit/s; so may what
+    # lies on the bridge. A bond carries what its cables do together, or less.
+    if (folder / "bridge").exists():
+        return max(found)
+    return min(_told(folder), sum(one for one in found if one > 0))
+
+
+def _told(folder: Path) -> int:
+    try:
+        return int((folder / "speed").read_text())
+    except (OSError, ValueError):
+        return -1
 
 
 def default_interface(root: Path = Path("/")) -> str | None:
