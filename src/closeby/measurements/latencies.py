@@ -17,6 +17,9 @@ from closeby.measurements.prometheus import parse_series, query_address, usable_
 
 #: The KEP's metrics. Any other will do that has the labels ``origin`` and ``destination``, and microseconds.
 METRICS: Final = tuple(f"netperf_{percentile}_latency_microseconds" for percentile in ("p50", "p90", "p99"))
+#: Of an answer, in bytes: latencies between 500 nodes in all directions. Whoever may write a NetworkTopology
+#: names who answers.
+LONGEST: Final = 32 * 1024 * 1024
 #: A greater one is no latency: an hour, in microseconds.
 GREATEST: Final = 3.6e9
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
@@ -69,7 +72,7 @@ class PrometheusLatencies:
     def read(self) -> Latencies | Unavailable:
         """Asks once; this may take as long as the timeout. No measurements at all are ``Unavailable`` too."""
         url, source = f"{self._url}?{urlencode({'query': self.query})}", address_of(self._url)
-        answer = self._client.get(url)
+        answer = self._client.get(url, LONGEST)
         if isinstance(answer, Unavailable):
             return answer
         if refused := refusal(answer, source):
