@@ -1,5 +1,10 @@
 """`closeby compare`: configurations side by side on the same jobs."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +166,20 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], said: str) -
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_all_processes_quietly() -> None:
+    """As Ctrl-C at a terminal, which all processes of the command hear."""
+    command = (sys.executable, "-m", "closeby", "compare", "--config", "closeby", "--config", "random")
+    with subprocess.Popen(
+        (*command, "--workload", "seren", "--jobs", "100000", "--seeds", "4", "--processes", "2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        time.sleep(6)
+        os.killpg(running.pid, signal.SIGINT)
+        printed, said = running.communicate(timeout=60)
+    assert (running.returncode, printed, said) == (130, "", "")

@@ -1,6 +1,7 @@
 """Runs every policy on the jobs of every seed, in processes beside each other."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -146,6 +147,8 @@ _known: list[Experiment] = []
 
 
 def _know(experiment: Experiment) -> None:
+    # Who interrupts the command at a terminal interrupts all its processes; one of them says so.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     _known[:] = [experiment]
 
 
