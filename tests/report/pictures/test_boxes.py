@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from closeby.report.pictures.boxes import HEIGHT, LEAST_BAR, WIDTH, Box, Boxes, boxes_of, shortened
@@ -107,6 +107,7 @@ def test_a_node_without_a_label_has_a_box_of_its_own() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), min_size=1, max_size=5))
+@example([[1, 1, 11], [1, 1], [1], [1, 1]])
 def test_any_tree_is_packed_without_overlaps(zones: list[list[int]]) -> None:
     lines = [
         f"z{zone} l{leaf} : " + " ".join(f"z{zone}l{leaf}n{node}=1" for node in range(nodes))
