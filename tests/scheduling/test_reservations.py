@@ -1,6 +1,7 @@
 """A gang that has waited long keeps nodes free, so that small items do not pass it for ever."""
 
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -335,48 +336,32 @@ class TestStarvation:
         assert stream(Site(after=0.0), 2000, size, required) is None
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(
-                st.tuples(
-                    st.integers(1, 4),
-                    st.integers(1, 2),
-                    st.sampled_from([None, "zone", "rack"]),
-                    st.integers(0, 1),
-                ),
-                max_size=3,
-            ),
-            st.lists(st.integers(0, 20), max_size=2),
-            st.none() | st.tuples(st.integers(0, 5), st.booleans()),
-        ),
-        min_size=3,
-        max_size=25,
-    )
-)
-def test_nobody_who_must_keep_off_ever_gets_a_reserved_node(
-    history: list[tuple[list[tuple[int, int, str | None, int]], list[int], tuple[int, bool] | None]],
-) -> None:
-    site, names, alive = Site(after=30.0), count(), list[tuple[str, int, int]]()
-    for step, (arrivals, ending, cordon) in enumerate(history):
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_nobody_who_must_keep_off_ever_gets_a_reserved_node(seed: int) -> None:
+    dice, site, names, priority_of = Random(seed), Site(after=20.0), count(), dict[str, int]()
+    sizes: dict[str, int] = {}
+    for step in range(40):
         events: list[Event] = []
-        for size, gpus, required, priority in arrivals:
+        for _ in range(dice.randint(0, 2)):
             name = f"j{next(names)}"
-            alive.append((name, size, priority))
-            events += job(name, size, required=required, priority=priority, gpus=gpus)
-        for number in ending:
-            if alive:
-                name, size, _ = alive.pop(number % len(alive))
-                events += [PodRemoved(f"default/{name}-{index}") for index in range(size)]
-                events.append(GroupRemoved(f"default/{name}"))
-        if cordon is not None:
-            name = ("a1", "a2", "a3", "a4", "b1", "b2")[cordon[0]]
-            slot = site.engine.cluster.slot(name)
-            assert slot is not None
-            events.append(NodeAdded(replace(site.engine.cluster.node_at(slot), unschedulable=cordon[1])))
+            size, required = dice.choice([1, 1, 2, 4]), dice.choice([None, "zone", "rack"])
+            priority_of[f"default/{name}"], sizes[name] = dice.choice([0, 0, 0, 1]), size
+            events += job(
+                name,
+                min(size, 2) if required == "rack" else size,
+                required=required,
+                priority=priority_of[f"default/{name}"],
+                gpus=dice.randint(1, 2),
+            )
+        if sizes and dice.random() < 0.6:
+            name = dice.choice(list(sizes))
+            events += [PodRemoved(f"default/{name}-{index}") for index in range(sizes.pop(name))]
+            events.append(GroupRemoved(f"default/{name}"))
+        if dice.random() < 0.1:
+            before = site.engine.cluster.node_at(dice.randint(0, 5))
+            events.append(NodeAdded(replace(before, unschedulable=not before.unschedulable)))
         held = site.engine.reservation
-        priority_of = {f"default/{name}": priority for name, _, priority in alive}
         for decision in site.at(10.0 * step, *events):
             match decision:
                 case Reserve(reservation):
