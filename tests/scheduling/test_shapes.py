@@ -130,13 +130,13 @@ def busy_history(dice: Random) -> Iterator[Step]:
     for number in range(40):
         arrivals = tuple(
             (
-                dice.choice([1, 1, 1, 2, 3, 5]),
-                dice.randint(1, 3),
-                dice.choice([None, None, "zone", "rack", HOSTNAME]),
-                dice.randint(0, 1),
-                dice.random() < 0.2,
+                dice.choice([1, 1, 1, 1, 2, 5]),
+                dice.choice([1, 2, 2, 3]),
+                dice.choice([None, None, None, "zone", "rack", HOSTNAME]),
+                dice.choice([0, 0, 0, 1]),
+                dice.random() < 0.1,
             )
-            for _ in range(dice.randint(0, 2))
+            for _ in range(dice.randint(0, 3))
         )
         ends = tuple(dice.randint(0, 8) for _ in range(6 if number % 8 == 7 else dice.randint(0, 1)))
         change = (dice.randint(0, 5), dice.randint(0, 4), dice.random() < 0.3)
