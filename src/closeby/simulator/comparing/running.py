@@ -4,7 +4,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+from threading import current_thread, main_thread
 
 import numpy as np
 from msgspec import Struct
@@ -136,10 +138,30 @@ def _in_turn(experiment: Experiment, tasks: Sequence[_Task]) -> Iterator[Result]
 def _beside(experiment: Experiment, tasks: Sequence[_Task], workers: int) -> Iterator[Result]:
     # Spawned, as a forked process would inherit the threads that draw the progress.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _know, (experiment,))
+    others = set(active_children())
     try:
-        yield from pool.map(_run_known, tasks)
+        with _deaf_to_interrupts():
+            results = pool.map(_run_known, tasks)
+        yield from results
+    except BaseException:
+        for worker in set(active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile don't hear an interrupt; this one does later, and ends them."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 #: What this process runs; set once, when it starts.
@@ -147,8 +169,6 @@ _known: list[Experiment] = []
 
 
 def _know(experiment: Experiment) -> None:
-    # Who interrupts the command at a terminal interrupts all its processes; one of them says so.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     _known[:] = [experiment]
 
 
