@@ -70,8 +70,8 @@ def _megabits(folder: Path, depth: int = 0) -> int | None:
     found = [megabits for one in lower if (megabits := _megabits(one, depth + 1)) is not None]
     if not found:
         return None
-    # For the kernel a bridge is as fast as its fastest port, and a pod's end claims 10 Gbit/s; what lies on it
-    # claims so too. A bond carries what its cables do together, or less.
+    # For the kernel a bridge is as fast as its fastest port, and a pod's end claims 10 Gbit/s; what lies on
+    # the bridge claims so too. A bond carries what its cables do together, or less.
     if (folder / "bridge").exists():
         return max(found)
     return min(_told(folder), sum(one for one in found if one > 0))
