@@ -132,6 +132,20 @@ def test_a_garbled_note_makes_nothing_ours() -> None:
     assert relabel("ibnetdiscover", node, None, 1).labels == {}
 
 
+def test_a_forged_note_takes_no_label_of_kubernetes_away() -> None:
+    """A kubelet may annotate its node, but not move it out of a tenant's."""
+    held = {
+        "node-restriction.kubernetes.io/tenant": "a",
+        "topology.kubernetes.io/zone": "z",
+        "example.node-restriction.kubernetes.io/tenant": "a",
+        "network.topology.kubernetes.io/block": "L1",
+        BLOCK: "L1",
+    }
+    note = "{%s}" % ",".join(f'"{key}":{{"value":"{value}","missed":9}}' for key, value in held.items())
+    changes = relabel("ibnetdiscover", NodeNow("n1", "uid-1", held, {NOTE: note}), None, 3)
+    assert changes.labels == {"network.topology.kubernetes.io/block": None, BLOCK: None}
+
+
 def test_hosts_are_nodes_by_name_hostname_label_or_short_name() -> None:
     nodes = [
         NodeNow("n1", "1"),

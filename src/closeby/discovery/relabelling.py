@@ -15,9 +15,13 @@ from closeby.discovery.findings import FoundNode
 from closeby.discovery.labelling import quality_text, uplinks_known
 from closeby.objects.decoding.label_keys import HOSTNAME
 from closeby.topology.node_groups import QOS_ANNOTATION
+from closeby.topology.presets import KUBERNETES_NETWORK
 
 #: With the name of the source behind it.
 ANNOTATION_PREFIX: Final = "discovery.closeby.dev/"
+
+#: Domains (with those below) of labels that a kubelet may not change at will.
+_RESERVED: Final = ("kubernetes.io", "k8s.io")
 
 
 class Wrote(Struct, frozen=True, omit_defaults=True):
@@ -74,7 +78,7 @@ def relabel(
     ours = {name: Wrote(value) for name, value in wanted.items()}
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if now.get(name) != value}
     for name, wrote in before.items():
-        if name in wanted or now.get(name) != wrote.value:
+        if name in wanted or now.get(name) != wrote.value or not _may_go(name):
             continue
         if wrote.missed + 1 < misses:
             ours[name] = Wrote(wrote.value, wrote.missed + 1)
@@ -108,6 +112,18 @@ def match_hosts(hosts: Iterable[str], nodes: Iterable[NodeNow]) -> dict[str, str
         elif len(known) == 1:
             found[host] = next(iter(known))
     return found
+
+
+def _may_go(name: str) -> bool:
+    """Whether it may be taken away because the node's annotation says that we wrote it.
+
+    A kubelet writes annotations of its own node, but not labels of Kubernetes' own (the admission plugin
+    NodeRestriction): it must not have us do that.
+    """
+    if name == QOS_ANNOTATION or name.startswith(KUBERNETES_NETWORK):
+        return True
+    domain = name.rpartition("/")[0]
+    return not any(domain == own or domain.endswith(f".{own}") for own in _RESERVED)
 
 
 def _read(text: str) -> dict[str, Wrote]:
