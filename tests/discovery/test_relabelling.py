@@ -1,5 +1,7 @@
 """Which labels a node gets or loses, over several rounds."""
 
+import msgspec
+
 from closeby.discovery.findings import FoundNode, LinkQuality
 from closeby.discovery.relabelling import NodeNow, Relabelling, match_hosts, relabel
 
@@ -141,7 +143,7 @@ def test_a_forged_note_takes_no_label_of_kubernetes_away() -> None:
         "network.topology.kubernetes.io/block": "L1",
         BLOCK: "L1",
     }
-    note = "{%s}" % ",".join(f'"{key}":{{"value":"{value}","missed":9}}' for key, value in held.items())
+    note = msgspec.json.encode({key: {"value": value, "missed": 9} for key, value in held.items()}).decode()
     changes = relabel("ibnetdiscover", NodeNow("n1", "uid-1", held, {NOTE: note}), None, 3)
     assert changes.labels == {"network.topology.kubernetes.io/block": None, BLOCK: None}
 
