@@ -15,6 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    BindFailed,
     Event,
     GroupChanged,
     GroupRemoved,
@@ -98,6 +99,24 @@ class TestTries:
         decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))), PodAdded(pods(None, 1, spec(gpu=1))[0]))
         drawn.tell(PodRemoved("default/old-3"))
         assert decided(drawn, *map(PodAdded, pods(None, 1, spec(gpu=1)))) == ["pod-0"]
+
+    def test_what_it_lacked_before_counts_no_more(self) -> None:
+        """The gang's minimum had no place though each of its pods had; then only its last pod has none."""
+        drawn = world("zone-a rack-1 : a1=3 a2=1")
+        members = [pods("odd", 1, spec(gpu=size), prefix=f"m{size}-{at}")[0] for at, size in enumerate((3, 2))]
+        members += pods("odd", 1, spec(gpu=2), prefix="z")
+        decided(drawn, GroupChanged(gang("odd", min_member=2)), *map(PodAdded, members))
+        assert drawn.reason("odd") is Reason.GANG_DOES_NOT_FIT
+        assert decided(drawn, NodeAdded(node("b", {}, {GPU: 2}))) == ["odd"]
+        assert set(drawn.left("odd")) == {"z-0"}
+        assert decided(drawn, NodeAdded(node("c", {}, {GPU: 2}))) == ["odd"]
+        assert drawn.left("odd") == {}
+
+    def test_a_gang_whose_member_will_never_be_bound_is_looked_at(self) -> None:
+        drawn = world("zone-a rack-1 : a1=2 a2=2")
+        decided(drawn, GroupChanged(gang("g", min_member=1)), *map(PodAdded, pods("g", 3, spec(gpu=2))))
+        assert set(drawn.left("g")) == {"g-2"}
+        assert decided(drawn, BindFailed("default/g-0", "gone", final=True)) == ["g"]
 
     def test_priorities_go_before_ages_among_equals(self) -> None:
         drawn = full()

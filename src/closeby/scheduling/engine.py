@@ -297,6 +297,7 @@ class Engine:
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
             self.books.remove(uid)
+            self._lost_a_pod(key)
         else:
             if not failure.unsent:
                 self.books.strayed.add(uid)

@@ -137,6 +137,9 @@ class WorkQueue:
         again = self._trying.get(key)
         if shape is None:
             shape = self._shapes[shape_key] = Shape(shape_key, need, cure)
+        elif shape_key == key:
+            # What it lacked before, it may not lack any more: only those that share a shape lack the same.
+            shape.need, shape.cure = need, cure
         if now is not None and (not shape or shape is again):
             # A rest that would be longer than the longest needs no exact power of two.
             rest = min(FIRST_REST * 2.0 ** min(shape.refusals, 16), LONGEST_REST)
