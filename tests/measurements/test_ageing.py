@@ -1,5 +1,7 @@
 """What is known from one source, as answers come and time goes by; ten seconds are too old."""
 
+import pytest
+
 from closeby.measurements.ageing import Known, State
 from closeby.scheduling.measuring import Reading, Source
 
@@ -56,7 +58,17 @@ def test_the_age_counts_from_the_measurement_if_the_source_knows_it() -> None:
 
 def test_a_clock_that_is_ahead_makes_nothing_younger_than_now() -> None:
     time = Time()
-    assert time.at(5).take(reading(measured=5000.0)).age == 0.0
+    assert time.at(5).take(reading(measured=1014.0)).age == 0.0
+
+
+@pytest.mark.parametrize("measured", [1016.0, 1_005_000.0, 1e300])
+def test_what_is_measured_in_the_future_can_not_get_old_and_is_not_taken(measured: float) -> None:
+    """Ahead by more than the greatest age; in milliseconds; absurd."""
+    time = Time()
+    told = time.at(5).take(reading(measured=measured))
+    assert told.reading is None
+    assert "from now; set its clock" in told.trouble
+    assert time.known.state is State.GONE
 
 
 def test_a_source_whose_own_measurements_are_old_is_not_believed() -> None:

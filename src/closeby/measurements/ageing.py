@@ -76,6 +76,11 @@ class Known:
         age = self._age_of(answer)
         if age >= self.source.max_age:
             return f"what {self.source.name} knows was measured {age:.0f} s ago"
+        # By such a clock, or in such units, nothing would ever be old.
+        ahead = 0.0 if answer.measured is None else answer.measured - self._epoch()
+        if ahead > self.source.max_age:
+            when = f"{self.source.name} says that it measured {ahead:.3g} s from now"
+            return f"{when}; set its clock, or ours, and give seconds since the epoch"
         if answer.empty and self._reading is not None:
             return f"{self.source.name} knows of no host"
         return ""
