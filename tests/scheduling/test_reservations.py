@@ -285,6 +285,72 @@ class TestWhatBecomesOfIt:
         site.at(AFTER + 100, *ends("b1", "b2", "b3"))
         assert site.reserved == "b1 b2 b3 b4"
 
+    def test_who_keeps_off_hears_of_nodes_that_it_leaves(self) -> None:
+        site = Site("z r1 : a1=2 a2=2 a3=2 a4=2\nz r2 : b1=2 b2=2 b3=2 b4=2").full()
+        site.at(0.0, *job("big", 4, required="rack"))
+        only = replace(spec(gpu=2), node_selector=((HOSTNAME, "a1"),))
+        site.at(AFTER, PodAdded(pods(None, 1, only, prefix="s")[0]), *ends("a1"))
+        assert site.outcome("s-0").reason is Reason.NODE_RESERVED
+        site.at(AFTER + 1, *ends("b1", "b2", "b3"))
+        site.at(AFTER + AFTER / 10)
+        assert site.reserved == "b1 b2 b3 b4"
+        assert site.where == {"s-0": "a1"}
+
+    @pytest.mark.parametrize("waited", [AFTER, AFTER + 1, 2 * AFTER])
+    def test_it_ends_when_the_gang_is_deleted_under_its_pods(self, waited: float) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        if waited > AFTER:
+            site.at(AFTER)
+        site.at(waited, GroupRemoved("default/big"))
+        assert site.outcome("big").reason is Reason.GANG_INCOMPLETE
+        assert site.reserved == ""
+
+    def test_it_ends_when_the_gang_asks_for_what_the_nodes_are_not(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 4, required="zone"))
+        site.at(AFTER)
+        assert site.reserved == "a1 a2 a3 a4"
+        site.at(AFTER + 1, GroupChanged(gang("big", min_member=4, required="rack")))
+        assert site.reserved == "", "no rack holds four"
+        site.at(AFTER + 2, GroupChanged(gang("big", min_member=2, required="rack")))
+        assert site.reserved == "a1 a2"
+
+    def test_it_ends_when_the_topology_changes(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        site.at(AFTER + 1, TopologyChanged(fabric("zone", HOSTNAME)))
+        assert site.outcome("big").reason is Reason.TOPOLOGY_LEVEL_NOT_FOUND
+        assert site.reserved == ""
+
+    def test_it_moves_from_nodes_that_somebody_keeps_for_ever(self) -> None:
+        site = self.held()
+        daemon = pods(None, 1, spec(gpu=2), prefix="daemon", on="a1", owner="DaemonSet/daemon")
+        site.at(AFTER + 1, *map(PodAdded, daemon))
+        site.at(2 * AFTER)
+        assert site.reserved == "a3 a4"
+
+    def test_those_that_stay_are_asked_after_again(self) -> None:
+        site = Site().full(owner="ReplicaSet/service")
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        assert site.reserved == ""
+        others = (pods(None, 1, spec(gpu=2), prefix=f"new-{name}", on=name)[0] for name in ("b1", "b2"))
+        site.at(AFTER + 1, *ends("b1", "b2"), *map(PodAdded, others))
+        site.at(2 * AFTER)
+        assert site.reserved == "b1 b2"
+
+    def test_a_hopeless_gang_before_it_does_not_shake_it(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("never", 9, required="rack", priority=5, prefix="n"))
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        assert site.reserved == "a1 a2"
+        for number in range(10):
+            changes = site.at(AFTER + 20 * number, NodeAdded(node(f"c{number}", {}, {GPU: 1})))
+            assert not [one for one in changes if isinstance(one, Reserve | Release)]
+
     def test_after_a_restart_the_time_counts_since_its_pods_were_made(self) -> None:
         site = Site().full()
         site.at(7.0, *job("big", 2, required="rack", created=1000.0), wall=1000.0 + AFTER)

@@ -103,7 +103,7 @@ class TestTries:
     def test_what_it_lacked_before_counts_no_more(self) -> None:
         """The gang's minimum had no place though each of its pods had; then only its last pod has none."""
         drawn = world("zone-a rack-1 : a1=3 a2=1")
-        members = [pods("odd", 1, spec(gpu=size), prefix=f"m{size}-{at}")[0] for at, size in enumerate((3, 2))]
+        members = [pods("odd", 1, spec(gpu=size), prefix=f"m{size}")[0] for size in (3, 2)]
         members += pods("odd", 1, spec(gpu=2), prefix="z")
         decided(drawn, GroupChanged(gang("odd", min_member=2)), *map(PodAdded, members))
         assert drawn.reason("odd") is Reason.GANG_DOES_NOT_FIT

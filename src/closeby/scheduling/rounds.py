@@ -50,10 +50,13 @@ class Rounds:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""
         if self._books.waits(key):
             self.news[key] = None
+            self.reservations.renewed(key)
 
     def wake(self, stir: Stir) -> None:
         """Something happened that may help those that wait: they are looked at again at the next tick."""
         self._stirred |= stir
+        if stir & ~Stir.ROOM:
+            self.reservations.doubt()
 
     def forget(self, key: str) -> None:
         """Nothing of an item waits any more."""
@@ -119,16 +122,15 @@ class Rounds:
 
     def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
         """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
-        released = False
+        before = self._tools.bar.number
         for change in self.reservations.review(moment):
             decisions.append(change)
             kept = change.reservation
             if isinstance(change, Release):
-                released = True
                 self._tell(kept.key, f"{kept.where} are reserved for it no more: {change.why}", None)
             else:
                 self._tell(kept.key, kept.sentence(), None)
-        if released:
+        if self._tools.bar.number != before:
             self.queue.stir(Stir.ROOM, self._resting(moment))
 
     def _resting(self, moment: Moment | None) -> float | None:

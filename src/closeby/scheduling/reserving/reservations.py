@@ -37,7 +37,8 @@ ROOM: Final = frozenset(
 )
 #: Seconds until a gang that no empty cluster would hold is looked at again, should nodes have changed.
 LOOK_AGAIN: Final = 10.0
-#: Parts of ``reserve_after`` between two looks for better nodes.
+#: Looks in ``reserve_after``: whether the nodes suffice still, whether others are better, and whether a gang
+#: that no empty cluster would hold has a place after all.
 LOOKS: Final = 10
 
 
@@ -57,6 +58,16 @@ class _Waiter(Struct, frozen=True):
 
     place: Place
     since: float
+
+
+class _Hopeless(Struct, frozen=True):
+    """A gang that no empty cluster would hold, as far as is known."""
+
+    #: Cursor of the nodes' changes by then.
+    nodes: int
+    #: Until when that is believed although nodes change, and whatever changes (by the ticks' clock).
+    firm: float
+    until: float
 
 
 class _Held(Struct, frozen=True, eq=False):
@@ -86,10 +97,13 @@ class Reservations:
         self._waiters: dict[str, _Waiter] = {}
         #: The same, by place.
         self._line: list[tuple[Place, str]] = []
-        #: Gangs that no empty cluster would hold: by which nodes, and until when that is believed.
-        self._hopeless: dict[str, tuple[int, float]] = {}
+        self._hopeless: dict[str, _Hopeless] = {}
         self._held: _Held | None = None
-        self._look_elsewhere = 0.0
+        self._next_look = 0.0
+        #: Gangs that something of their own is new about since they were decided last.
+        self._renewed: set[str] = set()
+        #: Something happened after which what is reserved may not suffice any more.
+        self._doubted = False
 
     @property
     def held(self) -> Reservation | None:
@@ -104,12 +118,27 @@ class Reservations:
             return
         if not outcome.refused or outcome.reason not in ROOM:
             self.gone(key)
-        elif key not in self._waiters:
+        elif key in self._waiters:
+            if key in self._renewed:
+                self._hopeless.pop(key, None)
+                self._doubted = True
+        else:
             anchors = [pod.created for pod in outcome.refused if pod.created is not None]
             waited = 0.0 if moment.wall is None or not anchors else max(moment.wall - min(anchors), 0.0)
             place = self._queue.place(key)
             self._waiters[key] = _Waiter(place, moment.now - waited)
             insort(self._line, (place, key))
+        self._renewed.discard(key)
+
+    def renewed(self, key: str) -> None:
+        """There is news of an item's own: other members, or a gang that asks for something else."""
+        if key in self._waiters:
+            self._renewed.add(key)
+
+    def doubt(self) -> None:
+        """What nodes are judged by has changed: what was worked out about gangs may be wrong."""
+        self._hopeless.clear()
+        self._doubted = True
 
     def gone(self, key: str) -> None:
         """An item was placed, deleted, or lacks something else."""
@@ -117,6 +146,7 @@ class Reservations:
         if waiter is not None:
             del self._line[bisect_left(self._line, (waiter.place, key))]
             self._hopeless.pop(key, None)
+            self._renewed.discard(key)
 
     def mentioned(self, key: str, outcome: Outcome) -> Outcome:
         """What was decided, with a word on the nodes that are kept free for the gang meanwhile."""
@@ -149,57 +179,74 @@ class Reservations:
             return changes
         while self._line or self._held:
             held, first = self._held, self._first(moment.now)
-            if held is not None and first != held.key:
-                placed = held.key not in self._waiters
-                changes.append(self._lift(held, "it waits no more" if placed else f"{first} goes before it"))
-            elif held is not None and not self._suffices(held):
+            if held is not None and first == held.key:
+                if self._suffices(held, moment):
+                    return [*changes, *self._moved(moment)]
                 changes.append(self._lift(held, "its nodes do not suffice any more"))
-            elif held is not None:
-                return [*changes, *self._moved(held, moment)]
-            elif first is None:
+                continue
+            choice = None if first is None else self._chooser.choose(self._hopeful(first))
+            if first is not None and choice is None:
+                self._give_up(first, moment.now)
+                continue
+            if held is not None:
+                waits = held.key in self._waiters and first is not None
+                changes.append(self._lift(held, f"{first} goes before it" if waits else "it waits no more"))
+            if first is None or choice is None:
                 break
-            else:
-                choice = self._chooser.choose(self._hopeful(first))
-                if choice is not None:
-                    return [*changes, self._take(first, choice, moment, moment.text())]
-                cursor = self._tools.cluster.node_changes.cursor
-                self._hopeless[first] = cursor, moment.now + LOOK_AGAIN
+            return [*changes, self._take(first, choice, moment, moment.text())]
         return changes
 
     def _first(self, now: float) -> str | None:
         """The first gang in the queue that has waited long enough and is not hopeless."""
         for _, key in self._line:
-            if now - self._waiters[key].since >= self._after and not self._is_hopeless(key, now):
+            waited = now - self._waiters[key].since
+            # One whose object is gone still waits in line until it is decided anew.
+            if waited >= self._after and key in self._books.groups and not self._is_hopeless(key, now):
                 return key
         return None
+
+    def _give_up(self, key: str, now: float) -> None:
+        cursor = self._tools.cluster.node_changes.cursor
+        until = now + max(LOOK_AGAIN, self._after / LOOKS)
+        self._hopeless[key] = _Hopeless(cursor, now + LOOK_AGAIN, until)
 
     def _is_hopeless(self, key: str, now: float) -> bool:
         found = self._hopeless.get(key)
         if found is None:
             return False
-        if now >= found[1] and found[0] != self._tools.cluster.node_changes.cursor:
+        changed = found.nodes != self._tools.cluster.node_changes.cursor
+        if now >= found.until or (changed and now >= found.firm):
             del self._hopeless[key]
             return False
         return True
 
-    def _suffices(self, held: _Held) -> bool:
-        """Whether the reserved nodes are still what they were, or would do as they are now."""
+    def _suffices(self, held: _Held, moment: Moment) -> bool:
+        """Whether the reserved nodes are still what they were, or would do as they are now.
+
+        That is also asked now and then: pods that run for ever may have come to them from elsewhere.
+        """
         log = self._tools.cluster.node_changes
         touched = log.since(held.nodes)
-        if touched is not None and not np.isin(touched, held.slots).any():
+        untouched = touched is not None and not np.isin(touched, held.slots).any()
+        if untouched and not self._doubted and moment.now < self._next_look:
             self._held = replace(held, nodes=log.cursor)
             return True
+        self._doubted = False
         slots = self._slots_of(held.names)
         if len(slots) < len(held.names) or not self._chooser.suffices(self._hopeful(held.key), slots):
             return False
-        self._put(held.key, slots, held.shown)
+        if untouched:
+            self._held = replace(held, nodes=log.cursor)
+        else:
+            self._put(held.key, slots, held.shown)
         return True
 
-    def _moved(self, held: _Held, moment: Moment) -> list[Reserve | Release]:
+    def _moved(self, moment: Moment) -> list[Reserve | Release]:
         """Now and then: whether there is clearly less to wait for elsewhere."""
-        if moment.now < self._look_elsewhere:
+        held = self._held
+        if held is None or moment.now < self._next_look:
             return []
-        self._look_elsewhere = moment.now + self._after / LOOKS
+        self._next_look = moment.now + self._after / LOOKS
         gang = self._hopeful(held.key)
         better = self._chooser.choose(gang)
         if better is None or 2 * better.missing >= self._chooser.missing(gang, held.slots):
@@ -232,7 +279,7 @@ class Reservations:
             missing=choice.missing,
             since=since,
         )
-        self._look_elsewhere = moment.now + self._after / LOOKS
+        self._next_look = moment.now + self._after / LOOKS
         self._put(key, choice.slots, shown)
         return Reserve(shown)
 
@@ -240,6 +287,7 @@ class Reservations:
         cluster = self._tools.cluster
         self._tools.bar.put(slots, cluster.capacity, f"reserved for gang {key} since {shown.since}")
         self._tools.table.forget_barred()
+        self._doubted = False
         place, priority = self._waiters[key].place, self._queue.priority(key)
         cursor = cluster.node_changes.cursor
         self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor)
