@@ -66,3 +66,13 @@ def test_talk_with_members_that_run_counts() -> None:
     [server] = members(ps=1)
     drawn = placed(told("ps-worker=10", minimum=1), replace(server, node_name="b2"), *members(worker=1))
     assert drawn.where["worker-0"] == "b2"
+
+
+def test_a_member_beyond_the_minimum_that_finds_no_place_just_waits() -> None:
+    """The server runs and is all the gang needs; its worker has no room, so there is nothing to move."""
+    [server] = members(ps=1)
+    running = replace(server, node_name="a1", phase="Running")
+    waits = pods("train", 1, spec(gpu=9), prefix="worker")[0]
+    drawn = placed(told("ps-worker=10", minimum=1), running, replace(waits, role="worker"))
+    assert set(drawn.left("train")) == {"worker-0"}
+    assert drawn.outcome("train").improvement is None

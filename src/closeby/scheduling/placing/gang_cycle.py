@@ -83,7 +83,9 @@ class _GangCycle:
                 tree=self._state.tree,
             )
         leftover = self._place_extras(search, minimum) if len(self._state.placed) < len(waiting) else ()
-        improvement = None if traffic is None else self._move_together(traffic, waiting, search, minimum)
+        improvement = None
+        if traffic is not None and self._state.placed:
+            improvement = self._move_together(traffic, waiting, search, minimum)
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed)
         if refusal is not None:
