@@ -91,6 +91,17 @@ def test_the_table_says_what_differs(trace: Path) -> None:
     assert "one run of each tells nothing of chance" in printed
 
 
+def test_jobs_that_are_too_large_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,submitted,duration,pods,gpus\nx,0,100,1,8\ny,10,50,9,8\n")
+    found = report(
+        *("compare", "--config", "closeby", "--config", "random", "--trace", path, "-f", "-"), stdin=CLUSTER
+    )
+    assert found["notices"] == ["too large for this cluster, and in no figure: 1 job"]
+    assert found["unstarted"] == []
+    assert figures(found, "random")["ended"]["mean"] == 1.0
+
+
 def test_files_are_called_by_their_name_and_by_their_path_where_that_is_the_same(tmp_path: Path) -> None:
     paths = []
     for folder in ("one", "two"):

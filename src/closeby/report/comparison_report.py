@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from closeby.report.documents import API_VERSION
+from closeby.report.words import plural
 from closeby.simulator.comparing.figures import Figure
 from closeby.simulator.comparing.paired import CONFIDENCE, paired
 from closeby.simulator.comparing.running import Result
@@ -92,6 +93,14 @@ def comparison_report(
     """The report of all runs of an experiment; the first policy is the reference."""
     of_policy = {name: [result for result in results if result.policy == name] for name in policies}
     figures = tuple(figure for figure, _ in results[0].figures)
+    too_large = sum(result.impossible for result in of_policy[policies[0]])
+    if too_large:
+        count = (
+            f"{plural(too_large, 'job')} of all seeds"
+            if len(workload.seeds) > 1
+            else plural(too_large, "job")
+        )
+        notices = (*notices, f"too large for this cluster, and in no figure: {count}")
     lost = {name: sum(result.unstarted for result in runs) for name, runs in of_policy.items()}
     return ComparisonReport(
         workload=workload,

@@ -78,6 +78,8 @@ class Result(Struct, frozen=True, kw_only=True):
     jobs: int
     #: Jobs that never started although the cluster could hold them.
     unstarted: int
+    #: Jobs that the cluster could never hold: they are refused as they come, and count in no figure.
+    impossible: int
     figures: tuple[tuple[Figure, float | None], ...]
     #: What happened, if the experiment asks for it; without the samples, which are most of it.
     history: History | None = None
@@ -104,6 +106,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
         seed=seed,
         jobs=len(jobs),
         unstarted=unstarted,
+        impossible=len(history.impossible),
         figures=figures_of(measure(history)),
         history=replace(history, samples=NO_SAMPLES) if experiment.with_histories else None,
     )
