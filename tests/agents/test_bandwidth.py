@@ -209,13 +209,17 @@ class Cluster:
         self.patches = 0
         self.refuses: Trouble | None = None
         self.lines = Lines()
-        self.advertiser = Advertiser(lambda: self.speed, self._patch, self.lines.say, every=0.05, again=0.02)
+        self.undone = False
+        self.advertiser = Advertiser(
+            lambda: self.speed, self._patch, self.lines.say, every=0.05, again=0.02, pause=0.05
+        )
 
     async def _patch(self, operations: Sequence[Operation]) -> Trouble | None:
         self.patches += 1
         if self.refuses is not None:
             return self.refuses
-        self.status = applied(self.status, self.uid, operations)
+        status = applied(self.status, self.uid, operations)
+        self.status = {} if self.undone else status
         self.tell()
         return None
 
@@ -284,6 +288,21 @@ def test_what_the_server_refuses_is_tried_again() -> None:
         await until(lambda: cluster.patches >= 3)
         assert len(cluster.lines.said("bandwidth can't be advertised")) == 1
         cluster.refuses = None
+        await until(lambda: cluster.says() == 10**9)
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_who_undoes_it_each_time_is_not_answered_as_fast_as_can_be() -> None:
+    async def run() -> None:
+        cluster = Cluster(Speed("eth0", 10**9))
+        cluster.undone = True
+        task = asyncio.create_task(cluster.advertiser.run())
+        cluster.tell()
+        await asyncio.sleep(0.5)
+        assert 2 <= cluster.patches <= 11
+        cluster.undone = False
         await until(lambda: cluster.says() == 10**9)
         task.cancel()
 

@@ -28,6 +28,8 @@ Patch = Callable[[Sequence[Operation]], Awaitable[Trouble | None]]
 #: Seconds until the interface is looked at again, and until what was refused is tried again.
 EVERY: Final = 30.0
 AGAIN: Final = 5.0
+#: Until it is written once more: somebody else may write something else each time.
+PAUSE: Final = 1.0
 
 
 class NodeNow(Struct, frozen=True, kw_only=True):
@@ -79,13 +81,16 @@ class Advertiser:
         *,
         every: float = EVERY,
         again: float = AGAIN,
+        pause: float = PAUSE,
     ) -> None:
-        """``speed`` is asked every ``every`` seconds; ``again`` as of ``AGAIN``."""
+        """Seconds: ``speed`` is asked every ``every``; ``again`` and ``pause`` as of ``AGAIN``, ``PAUSE``."""
         self._look = speed
         self._patch = patch
         self._say = say
         self._every = every
         self._again = again
+        self._pause = pause
+        self._written = False
         self._node: NodeNow | None = None
         self._news = asyncio.Event()
         self._told = ""
@@ -107,6 +112,8 @@ class Advertiser:
         while True:
             self._news.clear()
             wait = self._again if await self._once() else self._every
+            if self._written:
+                await asyncio.sleep(self._pause)
             try:
                 async with asyncio.timeout(wait):
                     await self._news.wait()
@@ -115,6 +122,7 @@ class Advertiser:
 
     async def _once(self) -> Trouble | None:
         """Compares and writes; what could not be written."""
+        self._written = False
         found = self._look()
         if isinstance(found, Trouble):
             self.speed = None
@@ -128,6 +136,7 @@ class Advertiser:
         if trouble is not None:
             self._tell(trouble, "bandwidth can't be advertised")
             return trouble
+        self._written = bool(operations)
         if operations:
             self._say("bandwidth advertised", interface=found.interface, bits=found.bits)
         self._told = ""
