@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import fetch
+from closeby.measurements.fetching import fetch, read_file
 
 #: Says something to who has asked.
 Saying = Callable[[socket.socket], None]
@@ -78,3 +78,9 @@ def test_nobody_is_sent_on_to_a_file() -> None:
         found = fetch(address, 1)
     assert not isinstance(found, Unavailable)
     assert (found.code, found.body) == (302, b"")
+
+
+def test_a_file_without_end() -> None:
+    found = read_file("/dev/zero")
+    assert isinstance(found, Unavailable)
+    assert found.message == "/dev/zero is longer than 268,435,456 bytes"

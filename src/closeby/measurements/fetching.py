@@ -35,12 +35,16 @@ def is_url(address: str) -> bool:
 
 
 def read_file(path: str) -> bytes | Unavailable:
-    """The content of a file."""
+    """The content of a file, of at most ``LONGEST_ANSWER`` bytes."""
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(LONGEST_ANSWER + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         return Unavailable(f"{path} can't be read: {why}")
+    if len(content) > LONGEST_ANSWER:
+        return Unavailable(f"{path} is longer than {LONGEST_ANSWER:,} bytes")
+    return content
 
 
 def fetch(
