@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @serves
 @logs
 @click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
-@click.option("--events/--no-events", default=True, show_default=True, help="Write Events about pods.")
+@click.option(
+    "--events/--no-events", default=True, show_default=True, help="Write Events about pods and gangs."
+)
 def command(
     *,
     kubeconfig: str | None,

@@ -27,6 +27,7 @@ from closeby.kube.client.saying import Say
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import PODS, Resource, Watched
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
@@ -55,8 +56,7 @@ class AppGroupController:
         insistence: Pace = INSISTENCE,
     ) -> None:
         """``clock`` never goes back, ``now`` is in seconds since the epoch."""
-        self._writer = writer
-        self._say = say
+        self._events = Events(writer, say)
         self._now = now
         self._work: Work[Key] = Work(clock)
         self._keeper = StatusKeeper(writer, say, self._work, clock, insistence)
@@ -168,9 +168,7 @@ class AppGroupController:
             uid=it.uid,
         )
         note = Note(reason=problems[0].reason.value, action="Reconciling", text=text, warning=True)
-        written = await self._writer.event(regarding, note, self._now())
-        if not written.ok:
-            self._say("event not written", warning=True, object=f"AppGroup/{it.key}", error=written.error)
+        await self._events.post(regarding, note, self._now())
 
 
 def _read(news: News) -> AppGroup | Condition | None:

@@ -30,6 +30,7 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.kube.watch.resources import PODS, WATCHED, Watched
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.dialects.grouping import undecided
 from closeby.objects.dialects.kueue import Queues
@@ -71,7 +72,7 @@ class PodGrouper:
         self._say = say
         self._owners = Owners(transport)
         self._writes = Writes(transport)
-        self._writer = Writer(transport, MANAGER, grouping.instance)
+        self._events = Events(Writer(transport, MANAGER, grouping.instance), say)
         self._work: Work[Ref] = Work(time.monotonic)
         self._pods = Pods(grouping.scheduler_name)
         self._local: dict[tuple[str, str], LocalQueue] = {}
@@ -297,9 +298,7 @@ class PodGrouper:
                 namespace=one.namespace,
                 uid=one.uid,
             )
-            written = await self._writer.event(reference, note, time.time())
-            if not written.ok:
-                self._say("event not written", warning=True, about=one, error=written.error)
+            await self._events.post(reference, note, time.time())
 
     def _say_written(self, owner: Ref, key: Key, group: PodGroup) -> None:
         constraint = group.constraint or TopologyConstraint()

@@ -21,6 +21,7 @@ from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.gangs.status import Standing
 from closeby.kube.watch.resources import PODS
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Verdict, Writer
 from closeby.objects.groups import OnPartial
 
@@ -53,6 +54,7 @@ class Evictor:
         self,
         transport: Transport,
         writer: Writer,
+        events: Events,
         say: Say,
         progress: GangProgress,
         reporter: GangReporter,
@@ -60,6 +62,7 @@ class Evictor:
     ) -> None:
         self._transport = transport
         self._writer = writer
+        self._events = events
         self._say = say
         self._progress = progress
         self._reporter = reporter
@@ -122,7 +125,7 @@ class Evictor:
             f"{len(leaving)} members evicted, so that the gang can start anew"
         )
         note = Note(reason="Evicted", action="Evicting", text=text, warning=True)
-        await self._writer.event(found.reference, note, time.time())
+        await self._events.post(found.reference, note, time.time())
 
     async def _has_controller(self, namespace: str, name: str, uid: str) -> bool:
         """Whether somebody will make the pod anew."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import SCHEDULED, VALID, Said, Standing, domain, plan, scheduled, valid
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.notices import UNSCHEDULABLE, Manners
 from closeby.kube.writing.writer import (
     DONE,
@@ -54,6 +55,7 @@ class GangReporter:
     def __init__(
         self,
         writer: Writer,
+        events: Events,
         say: Say,
         objects: GangObjects,
         standing_of: Callable[[str], Standing | None],
@@ -61,6 +63,7 @@ class GangReporter:
     ) -> None:
         """``standing_of`` says how a gang (``namespace/name``) stands now; None when there is none."""
         self._writer = writer
+        self._events = events
         self._say = say
         self._objects = objects
         self._standing_of = standing_of
@@ -126,16 +129,12 @@ class GangReporter:
             return
         if standing.waiting:
             self.review(kept.key, self._manners.stands)
-        if not self._manners.events:
-            return
         if isinstance(change, Reserve):
             note = Note(reason="NodesReserved", action="Reserving", text=kept.sentence())
         else:
             text = f"{kept.where} are reserved for it no more: {change.why}"
             note = Note(reason="NodesReleased", action="Reserving", text=text)
-        written = await self._writer.event(found.reference, note, time.time())
-        if not written.ok and written.verdict is not Verdict.GONE:
-            self._say("event not written", warning=True, gang=kept.key, event=note.reason)
+        await self._events.post(found.reference, note, time.time())
 
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""
@@ -277,16 +276,14 @@ class GangReporter:
 
     async def _event(self, told: _Told | None, said: Said, found: GangObject) -> None:
         """On objects without conditions the only way to tell; once per transition."""
-        if found.has_conditions or not self._manners.events:
+        if found.has_conditions:
             return
         if told is not None and (told.said[0].true, told.said[0].reason) == (said.true, said.reason):
             return
         text = said.message if said.true else f"{said.reason}: {said.message}"
         reason = "Scheduled" if said.true else "FailedScheduling"
         note = Note(reason=reason, action="Scheduling", text=text, warning=not said.true)
-        written = await self._writer.event(found.reference, note, time.time())
-        if not written.ok and written.verdict is not Verdict.GONE:
-            self._say("event not written", warning=True, gang=f"{found.namespace}/{found.name}", event=reason)
+        await self._events.post(found.reference, note, time.time())
 
 
 def _rephrased(before: tuple[Said, ...], now: tuple[Said, ...]) -> bool:

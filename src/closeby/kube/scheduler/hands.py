@@ -12,6 +12,7 @@ from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.binding import Binder
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.notices import Manners, Notices
 from closeby.kube.writing.writer import Writer
@@ -46,14 +47,15 @@ class Hands:
         """To be called before anything is carried out; ``news`` is called when there are failures to take."""
         self._news = news
         self._tasks = tasks
-        self._notices = Notices(self._writer, self._say, tasks, manners)
+        events = Events(self._writer, self._say, wanted=manners.events)
+        self._notices = Notices(self._writer, events, self._say, tasks, manners)
         self._reporter = GangReporter(
-            self._writer, self._say, self._objects, self._progress.standing, manners
+            self._writer, events, self._say, self._objects, self._progress.standing, manners
         )
         self._binder = Binder(self._writer, self._say, tasks, self)
         self._starts = Starts(self._progress, self._binder, self._reporter, tasks, self.failed)
         self._evictor = Evictor(
-            self._transport, self._writer, self._say, self._progress, self._reporter, self._objects
+            self._transport, self._writer, events, self._say, self._progress, self._reporter, self._objects
         )
 
     async def run(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.kube.client.saying import Say
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer, rfc3339
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
@@ -27,7 +28,7 @@ _TOLD_BY_OTHERS: Final = frozenset({Reason.SCHEDULING_GATED})
 class Manners(Struct, frozen=True, kw_only=True):
     """How users are told (times in seconds)."""
 
-    #: An Event for each binding and each refusal.
+    #: Whether Events are written.
     events: bool = True
     #: A refusal must have stood so long.
     stands: float = 1.0
@@ -51,8 +52,11 @@ class _Refusal(Struct, frozen=True):
 class Notices:
     """What was told about each pod, and what is still to be told."""
 
-    def __init__(self, writer: Writer, say: Say, tasks: asyncio.TaskGroup, manners: Manners) -> None:
+    def __init__(
+        self, writer: Writer, events: Events, say: Say, tasks: asyncio.TaskGroup, manners: Manners
+    ) -> None:
         self._writer = writer
+        self._events = events
         self._say = say
         self._tasks = tasks
         self._manners = manners
@@ -63,7 +67,7 @@ class Notices:
         self._told: dict[str, tuple[_Refusal, float]] = {}
         #: Refusals that are being written, by uid, and Events.
         self._writing: dict[str, asyncio.Task[None]] = {}
-        self._events: set[asyncio.Task[None]] = set()
+        self._posting: set[asyncio.Task[None]] = set()
 
     def refused(self, leftover: Leftover) -> None:
         """The pod waits for this reason now."""
@@ -88,13 +92,13 @@ class Notices:
 
     def bound(self, bind: Bind) -> None:
         """The pod is bound."""
-        if not self._manners.events:
+        if not self._events.wanted:
             return
         text = f"Successfully assigned {bind.pod.key} to {bind.node}"
         note = Note(reason="Scheduled", action="Binding", text=text)
-        task = self._tasks.create_task(self._event(bind.pod, note))
-        self._events.add(task)
-        task.add_done_callback(self._events.discard)
+        task = self._tasks.create_task(self._in_turn(bind.pod, note))
+        self._posting.add(task)
+        task.add_done_callback(self._posting.discard)
 
     async def quiet(self, uid: str) -> None:
         """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
@@ -115,7 +119,7 @@ class Notices:
 
     async def finish(self) -> None:
         """Waits for what is being written."""
-        while pending := {*self._writing.values(), *self._events}:
+        while pending := {*self._writing.values(), *self._posting}:
             await asyncio.wait(pending)
 
     def _due(self, uid: str, now: float) -> bool:
@@ -157,17 +161,14 @@ class Notices:
             if written.verdict is not Verdict.GONE:
                 self._say("condition refused", warning=True, pod=refusal.pod.key, error=written.error)
             return
-        if self._manners.events:
-            note = Note(reason="FailedScheduling", action="Scheduling", text=refusal.text, warning=True)
-            await self._post(refusal.pod, note, now)
+        note = Note(reason="FailedScheduling", action="Scheduling", text=refusal.text, warning=True)
+        await self._events.post(_reference(refusal.pod), note, now)
 
-    async def _event(self, pod: Pod, note: Note) -> None:
+    async def _in_turn(self, pod: Pod, note: Note) -> None:
         now = time.time()
         async with self._slots:
-            await self._post(pod, note, now)
+            await self._events.post(_reference(pod), note, now)
 
-    async def _post(self, pod: Pod, note: Note, now: float) -> None:
-        about = Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        written = await self._writer.event(about, note, now)
-        if not written.ok and written.verdict is not Verdict.GONE:
-            self._say("event not written", warning=True, pod=pod.key, event=note.reason, error=written.error)
+
+def _reference(pod: Pod) -> Reference:
+    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)

@@ -68,6 +68,10 @@ class Reference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     namespace: str = ""
     uid: str = ""
 
+    def __str__(self) -> str:
+        """As conditions name it."""
+        return "/".join(filter(None, (self.kind, self.namespace, self.name)))
+
 
 class Note(Struct, frozen=True, kw_only=True):
     """What an Event says."""
