@@ -107,7 +107,7 @@ _PORT = click.IntRange(1, 65_535)
     "round_seconds",
     metavar="SECONDS",
     type=click.FloatRange(0.1, 86_400),
-    default=60.0,
+    default=20.0,
     show_default=True,
     help="How long a round lasts, alike on all nodes.",
 )

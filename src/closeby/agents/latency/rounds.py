@@ -37,7 +37,7 @@ class Course(Struct, frozen=True, kw_only=True):
     #: The own node's.
     name: str
     #: Seconds that a round lasts.
-    seconds: float = 60.0
+    seconds: float = 20.0
     #: See ``plan``.
     most: int = MOST
 
