@@ -1,5 +1,6 @@
 """Traces are read as they were written; what is wrong is said with its line, field and remedy."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_acme_traces_are_read_as_published(tmp_path: Path) -> None:
     assert trace.jobs.submitted.tolist() == [0.0, 2.0]
     assert (trace.jobs.pods.tolist(), trace.jobs.gpus.tolist()) == ([1, 3], [4, 8])
     assert trace.jobs.kinds == ("pretrain", "other")
-    assert trace.notices[1] == "1 jobs without GPUs are left out"
+    assert trace.notices[1] == "1 job without GPUs is left out"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,17 @@ def test_acme_traces_are_read_as_published(tmp_path: Path) -> None:
         ("a,1,1,1,1,high,", "trace.csv:3: priority: 'high' is no number of"),
         ("A_b,1,1,1,1,0,", "trace.csv:3: name: 'A_b' is no name; write up to 52 of a-z, 0-9 and -"),
         ("first,1,1,1,1,0,", "trace.csv:3: name: first is the job of line 2 too; rename one"),
-        ("a,1,1,1", "trace.csv:3: has 4 fields, but the header 7; quote commas"),
+        ("a,1,1,1", "trace.csv:3: has 4 fields, but the header 7; leave no column out"),
+        ("a,1,1,1,1,0,,", "trace.csv:3: has 8 fields, but the header 7; quote commas"),
+        ("a", "trace.csv:3: has 1 field, but the header 7"),
+        ("a,1_0,1,1,1,0,", "trace.csv:3: submitted: '1_0' is no time"),
+        ("a,1,1,1_0,1,0,", "trace.csv:3: pods: '1_0' is no number"),
+        ("a,1,1,\u0661,1,0,", "trace.csv:3: pods: '\u0661' is no number"),
+        (
+            "a,1700000000000,1,1,1,0,",
+            "trace.csv:3: submitted: '1700000000000' is more than 3,000 years; write seconds",
+        ),
+        ("a,1,1e300,1,1,0,", "trace.csv:3: duration: '1e300' is more than 3,000 years"),
         ('a,"1"x,1,1,1,0,', "trace.csv:3: is not CSV: "),
     ],
 )
@@ -87,7 +98,47 @@ def test_a_wrong_field_is_named(tmp_path: Path, row: str, said: str) -> None:
 
 def test_all_faults_are_named_but_not_without_end(tmp_path: Path) -> None:
     assert len(faults(tmp_path, HEADER + "a,x,1,1,1,0,\nb,1,y,1,1,0,\n")) == 2
-    assert len(faults(tmp_path, HEADER + "a,x,1,1,1,0,\n" * 1000)) == 20
+    many = faults(tmp_path, HEADER + "a,x,1,1,1,0,\n" * 1000)
+    assert len(many) == 21
+    assert many[-1] == "trace.csv: may have more faults; only the first are listed"
+
+
+def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    """A quoted field of two lines, and lines with nothing but blanks."""
+    (found,) = faults(tmp_path, HEADER + 'a,0,1,1,1,0,"two\nlines"\n  \n\nb,x,1,1,1,0,\n')
+    assert found.startswith("trace.csv:6: submitted: 'x'")
+
+
+def test_spreadsheets_leave_empty_columns_and_blanks(tmp_path: Path) -> None:
+    trace = read(tmp_path, "name,submitted,duration,pods,gpus,priority,,\na, 0, 1, 1, 1, ,,\n")
+    assert trace.jobs is not None and trace.jobs.priorities.tolist() == [0]
+    assert trace.notices == ()
+
+
+@pytest.mark.parametrize("times", [("1700000000", "1700000060"), ("0", "60")])
+def test_seconds_since_1970_begin_with_the_first_job(tmp_path: Path, times: tuple[str, str]) -> None:
+    trace = read(tmp_path, f"{HEADER}a,{times[0]},1,1,1,0,\nb,{times[1]},1,1,1,0,\n")
+    assert trace.jobs is not None and trace.jobs.submitted.tolist() == [0.0, 60.0]
+
+
+def test_dates_without_a_zone_are_the_same_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Berlin there was no half past two on that day; the first date is before 1970."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        trace = read(
+            tmp_path,
+            "job_id,submit_time,duration,gpu_num\na,1969-12-31 00:00:00,1,1\nb,1970-01-01 00:00:00,1,1\n"
+            "c,2023-03-26 01:30:00,1,1\nd,2023-03-26 03:30:00,1,1\n",
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert trace.jobs is not None
+    first, second, third, fourth = trace.jobs.submitted.tolist()
+    assert (first, second, fourth - third) == (0.0, 86_400.0, 7_200.0)
 
 
 def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
@@ -97,6 +148,10 @@ def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
         "begin the file with name,submitted,duration,pods,gpus,priority,kind"
     )
     assert faults(tmp_path, HEADER) == ["trace.csv: has no jobs; check that it is the right file"]
+    assert faults(tmp_path, 'name,"submitted\n')[0].startswith("trace.csv:1: is not CSV: ")
+    assert "is not CSV: field larger" in faults(tmp_path, "n" * 200_000 + ",duration\n")[0]
+    (separated,) = faults(tmp_path, "name;submitted;duration;pods;gpus\na;0;1;1;1\n")
+    assert "separate columns by commas" in separated
     assert faults(tmp_path, "name,name\n") == ["trace.csv:1: names a column twice; keep one of them"]
     binary = tmp_path / "binary.csv"
     binary.write_bytes(b"\xff\xfe\x00")

@@ -10,9 +10,9 @@ import csv
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -27,6 +27,10 @@ _ACME: Final = ("job_id", "submit_time", "duration", "gpu_num", "type")
 #: Faults that are listed; a file of another kind would have one on every line.
 _MOST_FAULTS: Final = 20
 _MOST_PODS: Final = 1_000_000
+#: Three thousand years. Greater ones are milliseconds by mistake, and cost the digits of all others.
+_MOST_SECONDS: Final = 1e11
+#: A trace that begins later counts from 1970, not from its own beginning.
+_SINCE_1970: Final = 1e9
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
@@ -66,6 +70,14 @@ class _Job(Struct, frozen=True):
     kind: str
 
 
+class _Rows(Iterator[list[str]], Protocol):
+    """What ``csv.reader`` gives."""
+
+    @property
+    def line_num(self) -> int:
+        """Lines read so far; a row may have several."""
+
+
 class _FieldError(Exception):
     """A field can't be read."""
 
@@ -79,7 +91,8 @@ class _FieldError(Exception):
 def read_trace(path: str | Path) -> Trace:
     """The jobs of a CSV file, in the order in which they were submitted.
 
-    Times are seconds since the workload's beginning. Where they are dates, it begins with the first job.
+    Times are seconds since the workload's beginning. Where they are dates, or seconds since 1970, it begins
+    with the first job. Dates without a time zone are UTC.
     """
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -111,52 +124,61 @@ def write_trace(path: str | Path, jobs: Jobs) -> None:
         writer.writerows(zip(*columns, strict=True))
 
 
-def _read(rows: Iterator[list[str]]) -> Trace:
-    header = next(rows, [])
+def _read(rows: _Rows) -> Trace:
+    try:
+        header = next(rows, [])
+    except csv.Error as error:
+        return _unusable(f"is not CSV: {error}", "check the quotes", line=1)
     names = [name.strip() for name in header]
-    if len(set(names)) < len(names):
+    called = [name for name in names if name]
+    if len(set(called)) < len(called):
         return _unusable("names a column twice", "keep one of them", line=1)
     if all(name in names for name in _ACME[:-1]):
         known: tuple[str, ...] = _ACME
         jobs, faults, skipped = _all(rows, names, _read_acme)
+        dates = True
     elif all(name in names for name in COLUMNS if name not in _OPTIONAL):
         known = COLUMNS
         jobs, faults, skipped = _all(rows, names, _read_own)
+        dates = False
     else:
         lacking = [name for name in COLUMNS if name not in names and name not in _OPTIONAL]
-        return _unusable(f"lacks {', '.join(lacking)}", f"begin the file with {','.join(COLUMNS)}", line=1)
-    extra = [name for name in names if name not in known]
+        begin = f"begin the file with {','.join(COLUMNS)}"
+        if len(names) == 1 and any(sign in names[0] for sign in ";\t|"):
+            begin = f"separate columns by commas and {begin}"
+        return _unusable(f"lacks {', '.join(lacking)}", begin, line=1)
+    extra = [name for name in called if name not in known]
     notices = []
     if extra:
         notices.append(f"columns that are not read: {', '.join(extra)}")
     if skipped:
-        notices.append(f"{skipped} jobs without GPUs are left out")
+        said = "1 job without GPUs is" if skipped == 1 else f"{skipped:,} jobs without GPUs are"
+        notices.append(f"{said} left out")
     if not jobs and not faults:
         return _unusable("has no jobs", "check that it is the right file")
     if faults:
         return Trace(jobs=None, faults=tuple(faults), notices=tuple(notices))
-    return Trace(jobs=_in_columns(jobs), notices=tuple(notices))
+    return Trace(jobs=_in_columns(jobs, dates), notices=tuple(notices))
 
 
 def _all(
-    rows: Iterator[list[str]], names: Sequence[str], read: Callable[[Mapping[str, str]], _Job | None]
+    rows: _Rows, names: Sequence[str], read: Callable[[Mapping[str, str]], _Job | None]
 ) -> tuple[list[_Job], list[Fault], int]:
     """Jobs, faults, and how many jobs have no GPUs to ask for."""
     jobs: list[_Job] = []
     faults: list[Fault] = []
     skipped = 0
     seen: dict[str, int] = {}
-    line = 1
     while len(faults) < _MOST_FAULTS:
-        line += 1
+        line = rows.line_num + 1
         try:
             row = next(rows, None)
             if row is None:
                 break
-            if not row:
+            if not any(field.strip() for field in row):
                 continue
             if len(row) != len(names):
-                raise _FieldError("", f"has {len(row)} fields, but the header {len(names)}", "quote commas")
+                raise _miscounted(len(row), len(names))
             job = read(dict(zip(names, row, strict=True)))
             if job is None:
                 skipped += 1
@@ -170,7 +192,15 @@ def _all(
             break
         else:
             jobs.append(job)
+    else:
+        faults.append(Fault(line=0, message="may have more faults; only the first are listed"))
     return jobs, faults, skipped
+
+
+def _miscounted(fields: int, columns: int) -> _FieldError:
+    count = "1 field" if fields == 1 else f"{fields} fields"
+    remedy = "quote commas" if fields > columns else "leave no column out, not even an empty one"
+    return _FieldError("", f"has {count}, but the header {columns}", remedy)
 
 
 def _read_own(row: Mapping[str, str]) -> _Job:
@@ -180,7 +210,9 @@ def _read_own(row: Mapping[str, str]) -> _Job:
         duration=_seconds(row, "duration"),
         pods=_whole(row, "pods", least=1, most=_MOST_PODS),
         gpus=_whole(row, "gpus", least=0, most=_MOST_PODS),
-        priority=_whole(row, "priority", least=-(2**31), most=2**31 - 1) if row.get("priority") else 0,
+        priority=_whole(row, "priority", least=-(2**31), most=2**31 - 1)
+        if row.get("priority", "").strip()
+        else 0,
         kind=row.get("kind", "").strip(),
     )
 
@@ -191,8 +223,10 @@ def _read_acme(row: Mapping[str, str]) -> _Job | None:
         return None
     text = row["submit_time"].strip()
     try:
-        submitted = datetime.fromisoformat(text).timestamp()
-    except ValueError:
+        date = datetime.fromisoformat(text)
+        # Else the result would depend on the time zone of the machine.
+        submitted = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         raise _FieldError(
             "submit_time", f"{text!r} is no time", "write it like 2023-03-01 00:18:22+08:00"
         ) from None
@@ -218,18 +252,21 @@ def _name(row: Mapping[str, str], field: str) -> str:
 def _seconds(row: Mapping[str, str], field: str) -> float:
     text = row[field].strip()
     try:
-        value = float(text)
+        # Python's own numbers may have underscores and other alphabets' digits.
+        value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
         raise _FieldError(field, f"{text!r} is no time", "write seconds, 0 or more, like 90 or 1.5")
+    if value > _MOST_SECONDS:
+        raise _FieldError(field, f"{text!r} is more than 3,000 years", "write seconds, not milliseconds")
     return value
 
 
 def _whole(row: Mapping[str, str], field: str, *, least: int, most: int) -> int:
     text = row[field].strip()
     try:
-        value = int(text)
+        value = int(text) if text.isascii() and "_" not in text else most + 1
     except ValueError:
         value = most + 1
     if not least <= value <= most:
@@ -237,13 +274,13 @@ def _whole(row: Mapping[str, str], field: str, *, least: int, most: int) -> int:
     return value
 
 
-def _in_columns(jobs: list[_Job]) -> Jobs:
+def _in_columns(jobs: list[_Job], dates: bool) -> Jobs:
     jobs.sort(key=lambda job: job.submitted)
     submitted = np.array([job.submitted for job in jobs], dtype=np.float64)
     return Jobs(
         names=tuple(job.name for job in jobs),
         # A trace of dates would begin half a century late.
-        submitted=submitted - submitted[0] if submitted[0] > 1e9 else submitted,
+        submitted=submitted - submitted[0] if dates or submitted[0] > _SINCE_1970 else submitted,
         durations=np.array([job.duration for job in jobs], dtype=np.float64),
         pods=np.array([job.pods for job in jobs], dtype=np.int64),
         gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
