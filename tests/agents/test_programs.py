@@ -164,6 +164,33 @@ def test_a_server_that_ends_is_started_anew_and_none_is_left_over() -> None:
     assert last is not None and last.poll() is not None
 
 
+def test_a_server_whose_port_is_taken_is_tried_less_and_less_often() -> None:
+    there("iperf3")
+    lines = Lines()
+    with socket.create_server(("", 0)) as taken:
+        one = Companion("iperf3", int(taken.getsockname()[1]), lines.say)
+        assert one.open() is None
+        soon(lambda: len(lines.said("a server ended")) == 2, 10)
+        one.close()
+    assert [line["retry_seconds"] for line in lines.said("a server ended")] == [2, 4]
+
+
+def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executable, but for no machine."""
+    for name in ("qperf", "iperf3"):
+        (tmp_path / name).write_bytes(b"\x7fELF and no more")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = Runner().run("qperf")
+    assert isinstance(found, Trouble) and "can't be started" in found.message
+    lines = Lines()
+    one = Companion("iperf3", 1, lines.say)
+    assert one.open() is None
+    soon(lambda: lines.said("a server ended"))
+    one.close()
+    assert "Exec format error" in str(lines.said("a server ended")[0]["error"])
+
+
 def test_a_program_that_takes_too_long_is_ended() -> None:
     began = time.monotonic()
     found = Runner(patience=0.3).run("sleep", "30")

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from threading import Event, Thread
 from typing import Final
 
@@ -13,8 +14,10 @@ COMMANDS: Final = {
     "netperf": ("netserver", "-D", "-p"),
     "iperf3": ("iperf3", "-s", "-p"),
 }
-#: Seconds until one that has ended is started anew.
+#: Seconds until one that has ended is started anew, twice as long each time up to the longest; after one that
+#: held out longer than that the shortest again.
 _AGAIN: Final = 2.0
+_LONGEST: Final = 120.0
 #: Until it is killed.
 _FAREWELL: Final = 0.3
 
@@ -53,11 +56,28 @@ class Companion:
             self._thread.join(_FAREWELL)
 
     def _run(self) -> None:
+        wait = _AGAIN
         while not self._end.is_set():
-            quiet = subprocess.DEVNULL
-            with subprocess.Popen(self._command, stdin=quiet, stdout=quiet, stderr=quiet) as self.process:
-                if self._end.is_set():
-                    self.process.kill()
-            if not self._end.wait(_AGAIN):
-                code = self.process.returncode
-                self._say("a server ended", warning=True, program=self._command[0], code=code)
+            began = time.monotonic()
+            code, why = self._serve()
+            if time.monotonic() - began > _LONGEST:
+                wait = _AGAIN
+            if not self._end.is_set():
+                name, seconds = self._command[0], round(wait)
+                self._say(
+                    "a server ended", warning=True, program=name, code=code, error=why, retry_seconds=seconds
+                )
+                self._end.wait(wait)
+                wait = min(2 * wait, _LONGEST)
+
+    def _serve(self) -> tuple[int | None, str | None]:
+        """The code it ends with, or why it can't be started."""
+        quiet = subprocess.DEVNULL
+        try:
+            process = subprocess.Popen(self._command, stdin=quiet, stdout=quiet, stderr=quiet)
+        except OSError as error:
+            return None, error.strerror or str(error)
+        with process as self.process:
+            if self._end.is_set():
+                process.kill()
+        return process.returncode, None

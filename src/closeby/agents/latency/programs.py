@@ -48,9 +48,14 @@ class Runner:
         with self._lock:
             if self._closed:
                 return Trouble(_FAILED, "it is stopping")
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                )
+            except OSError as error:
+                return Trouble(
+                    _FAILED, f"{command[0]} can't be started: {error.strerror or error}; install it anew"
+                )
             self._process = process
         with process:
             try:

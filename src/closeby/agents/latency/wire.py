@@ -186,6 +186,8 @@ def why(error: Exception) -> Trouble:
             return Trouble("ConnectionCut", "the connection was cut")
         case OSError():
             return Trouble("Unreachable", error.strerror or str(error))
+        case UnicodeError():
+            return Trouble("Unreachable", "its address is no name of a host")
     return Trouble("ConnectionCut", str(error) or type(error).__name__)
 
 
