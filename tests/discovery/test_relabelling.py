@@ -130,8 +130,9 @@ def test_the_quality_of_switches_comes_and_goes_with_the_labels() -> None:
 
 
 def test_a_garbled_note_makes_nothing_ours() -> None:
-    node = NodeNow("n1", "uid-1", {BLOCK: "L1"}, {NOTE: "{not json"})
-    assert relabel("ibnetdiscover", node, None, 1).labels == {}
+    for text in ("{not json", '{"a": {"value": "x", "more": ' + "[" * 100_000):
+        node = NodeNow("n1", "uid-1", {BLOCK: "L1"}, {NOTE: text})
+        assert relabel("ibnetdiscover", node, None, 1).labels == {}
 
 
 def test_a_forged_note_takes_no_label_of_kubernetes_away() -> None:

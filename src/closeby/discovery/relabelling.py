@@ -130,5 +130,5 @@ def _read(text: str) -> dict[str, Wrote]:
     """What an annotation says; one that somebody garbled says nothing, so no label is taken for ours."""
     try:
         return _ours.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
