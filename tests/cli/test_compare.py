@@ -134,6 +134,14 @@ def test_a_file_wins_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ),
         (("--config", "closeby", "--config", "random"), "give either --workload"),
         (
+            ("--config", "closeby", "--config", "random", "--workload", "seren", "--load", "nan"),
+            "'nan' is no number",
+        ),
+        (
+            ("--config", "closeby", "--config", "random", "--trace", "-", "-f", "-"),
+            "can't both read standard input",
+        ),
+        (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--trace", "x.csv"),
             "give either --workload",
         ),

@@ -1,5 +1,7 @@
 """`closeby simulate --workload` and `--trace`: jobs that come, wait, run and end in virtual time."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +255,8 @@ def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
         (("--workload", "seren", "--explain"), "--explain is for the pods of manifests"),
         (("--workload", "seren", "--until", "soon"), "'soon' is no span of time; write seconds"),
         (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
+        (("--workload", "seren", "--load", "nan"), "'nan' is no number"),
+        (("--trace", "-", "-f", "-"), "can't both read standard input"),
         (
             ("--workload", "seren", "--required", "row"),
             "topology fabric has no level row; there are pod",
@@ -305,6 +309,17 @@ def test_several_topologies_need_a_choice(trace: Path) -> None:
     assert "say in which one places are judged: fabric, other" in result.stderr
     chosen = report("simulate", "-f", "-", "--trace", trace, "--topology", "other", stdin=stdin)
     assert chosen["cluster"]["topology"] == "other"
+
+
+def test_a_trace_may_come_through_a_pipe(trace: Path) -> None:
+    """A program of its own, as a test in this process has no standard input that can be opened."""
+    run = [sys.executable, "-m", "closeby", "simulate", "--trace", "-", "--cluster", "small"]
+    with trace.open() as jobs:
+        done = subprocess.run(run, stdin=jobs, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.startswith("4 jobs of standard input on small")
+    done = subprocess.run(run, input="name\na\n", capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: standard input:1: lacks submitted")
 
 
 def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from closeby.cli.options import Sources, output_option
-from closeby.cli.over_time import DEFAULT_CLUSTER, LOAD, OverTime
+from closeby.cli.over_time import DEFAULT_CLUSTER, LOAD, LoadRange, OverTime
 from closeby.cli.pictures import Pictures, draws_distributions
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ JOBS = 2_000
     "At least two; the others are compared with the first.",
 )
 @click.option("--workload", metavar="NAME", help="A made-up workload, such as seren or philly.")
-@click.option("--trace", metavar="FILE", help="Jobs of a CSV file; there are no seeds then.")
+@click.option(
+    "--trace", metavar="FILE", help="Jobs of a CSV file, or - for standard input; there are no seeds then."
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1, 10_000),
@@ -36,7 +38,7 @@ JOBS = 2_000
 @click.option("--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of each.  [default: {JOBS}]")
 @click.option(
     "--load",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=LoadRange(),
     help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
 )
 @click.option("--from-empty", is_flag=True, help="Begin with an empty cluster: it takes days to fill up.")

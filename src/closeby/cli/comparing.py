@@ -11,7 +11,7 @@ from msgspec import Struct
 from closeby.cli.inputs import Unusable, read_configuration_file, usable_configuration
 from closeby.cli.options import Sources
 from closeby.cli.over_time import OverTime
-from closeby.cli.replaying import given_cluster, read_jobs
+from closeby.cli.replaying import check_standard_input, given_cluster, read_jobs, trace_name
 from closeby.report.comparison_report import (
     ComparedCluster,
     ComparedWorkload,
@@ -57,6 +57,7 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
     known = WORKLOADS.get(over_time.workload or "")
     if known is not None and known.resource == CPU:
         raise Unusable(f"workload {known.name} asks for no GPUs, which is what is compared; try seren")
+    check_standard_input(wanted.sources, over_time)
     policies = _policies(configs)
     cluster = given_cluster(wanted.sources, over_time)
     room = _room(cluster, policies)
@@ -80,7 +81,7 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
         results,
         tuple(policy.name for policy in policies),
         ComparedWorkload(
-            name=over_time.workload or Path(over_time.trace or "").name,
+            name=over_time.workload or trace_name(over_time.trace or ""),
             jobs=len(jobs) if isinstance(jobs, Jobs) else jobs.jobs,
             load=over_time.load if isinstance(jobs, Load) else None,
             seeds=tuple(seed for seed in experiment.seeds if seed is not None),

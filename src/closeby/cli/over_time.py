@@ -1,5 +1,6 @@
 """The options of `closeby simulate` for a run over time."""
 
+import math
 from functools import wraps
 from typing import NamedTuple
 
@@ -56,19 +57,34 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class LoadRange(click.FloatRange):
+    """A load above 0; click's own range lets ``nan`` pass, which is in no range."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 100, min_open=True)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        load = float(super().convert(value, param, ctx))
+        if math.isnan(load):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return load
+
+
 def runs_over_time(command: Command) -> Command:
     """Adds the options; the command gets them as ``over_time``."""
     options = (
         click.option(
             "--workload", metavar="NAME", help="Run a made-up workload over time, such as seren or philly."
         ),
-        click.option("--trace", metavar="FILE", help="Run the jobs of a CSV file over time."),
+        click.option(
+            "--trace", metavar="FILE", help="Run the jobs of a CSV file, or - for standard input, over time."
+        ),
         click.option(
             "--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of the workload.  [default: {JOBS}]"
         ),
         click.option(
             "--load",
-            type=click.FloatRange(0, 100, min_open=True),
+            type=LoadRange(),
             help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
         ),
         click.option("--seed", type=click.IntRange(0), help=f"Seed of the workload.  [default: {SEED}]"),

@@ -34,6 +34,9 @@ Value = TypeVar("Value")
 
 #: Runs of so many jobs say how far they are.
 LONG = 5_000
+#: The same of applications, each of which takes a second to place well.
+LONG_OF_APPLICATIONS = 50
+STANDARD_INPUT = "-"
 
 
 class Ran(Struct, frozen=True, kw_only=True, eq=False):
@@ -53,6 +56,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     from closeby.report.simulation_report import Asked
 
     _contradictions(over_time)
+    check_standard_input(sources, over_time)
     chosen = sources.config_path
     configuration = NAMED[CLOSEBY] if chosen is None else read_configuration_file(chosen)
     cluster = given_cluster(sources, over_time)
@@ -74,7 +78,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         until=over_time.until,
     )
     try:
-        with usable_configuration(), _progress(len(jobs)) as progress:
+        with usable_configuration(), _progress(jobs) as progress:
             history = replay(jobs, cluster, settings, progress)
             free = _without_requirement(history, cluster, settings)
     except UnrunnableError as error:
@@ -83,7 +87,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         wait = "waits for a node; it is" if cluster.waiting == 1 else "wait for a node; they are"
         notices = (*notices, f"{plural(cluster.waiting, 'pod')} of the files {wait} left aside")
     asked = Asked(
-        workload=over_time.workload or Path(over_time.trace or "").name,
+        workload=over_time.workload or trace_name(over_time.trace or ""),
         standing=0 if over_time.workload is None else len(jobs) - _or(over_time.jobs, JOBS),
         load=None if over_time.workload is None else _or(over_time.load, LOAD),
         cluster=cluster.name,
@@ -166,15 +170,27 @@ def _jobs(over_time: OverTime, capacity: float) -> tuple[Jobs, tuple[str, ...]]:
     return jobs, ()
 
 
+def check_standard_input(sources: Sources, over_time: OverTime) -> None:
+    """Says that manifests and jobs can't both come from there."""
+    if over_time.trace == STANDARD_INPUT and STANDARD_INPUT in sources.paths:
+        raise click.UsageError("-f - and --trace - can't both read standard input: give one of them a file")
+
+
+def trace_name(path: str) -> str:
+    """What the jobs of a trace are called."""
+    return "standard input" if path == STANDARD_INPUT else Path(path).name
+
+
 def read_jobs(path: str) -> tuple[Jobs, tuple[str, ...]]:
     """The jobs of a trace file, and what was left aside in it.
 
     Raises:
         Unusable: it can't be read.
     """
-    trace = read_trace(path)
+    here = path == STANDARD_INPUT
+    trace = read_trace("/dev/stdin" if here else path)
     if trace.jobs is None:
-        raise Unusable(*(fault.sentence(path) for fault in trace.faults))
+        raise Unusable(*(fault.sentence("standard input" if here else path) for fault in trace.faults))
     return trace.jobs, trace.notices
 
 
@@ -186,9 +202,10 @@ def _write(path: str, jobs: Jobs) -> None:
 
 
 @contextmanager
-def _progress(jobs: int) -> Iterator[Callable[[int], None] | None]:
+def _progress(jobs: Jobs) -> Iterator[Callable[[int], None] | None]:
     """A bar on standard error, for long runs on a terminal."""
-    if jobs < LONG or sys.stderr is None or not sys.stderr.isatty():
+    long = LONG_OF_APPLICATIONS if jobs.graphs else LONG
+    if len(jobs) < long or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -196,7 +213,7 @@ def _progress(jobs: int) -> Iterator[Callable[[int], None] | None]:
 
     columns = (TextColumn("jobs done"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("jobs", total=jobs)
+        task = bar.add_task("jobs", total=len(jobs))
         yield lambda done: bar.update(task, completed=done)
 
 
