@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.writing.lease import LeaseSettings
 from closeby.measurements.bandwidth import BandwidthReadings
 from closeby.measurements.prometheus import Prometheus as Provider
 from closeby.objects.configuration import Configuration, PluginEntry
@@ -96,6 +97,27 @@ async def said(it: World, message: str, times: int = 1) -> list[dict[str, object
     return found
 
 
+async def told(it: World, reason: str) -> Object:
+    """Waits for the only Event with this reason, which is about the scheduler's Lease."""
+    found: list[Object] = []
+
+    async def there() -> bool:
+        found[:] = await it.events(reason)
+        return bool(found)
+
+    await until(there)
+    (event,) = found
+    lease = await it.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{it.namespace}/leases/closeby")
+    assert event["regarding"] == {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "namespace": it.namespace,
+        "name": "closeby",
+        "uid": lease["metadata"]["uid"],
+    }
+    return event
+
+
 def test_decisions_follow_what_is_measured(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
@@ -136,6 +158,7 @@ def test_without_prometheus_measurements_get_old_and_are_dropped(
 ) -> None:
     """What was measured last refuses a pod, until it is too old: then only what pods request counts."""
     meters = SchedulerMeters("closeby")
+    lease = LeaseSettings(namespace=namespace, name="closeby", identity=unique("replica"))
 
     def missing() -> float:
         return sum(scrape(meters).all("closeby_measurements_missing").values())
@@ -147,7 +170,7 @@ def test_without_prometheus_measurements_get_old_and_are_dropped(
         with links(tmp_path) as net:
             async with world(control_plane, namespace, *net.nodes) as it:
                 await net.carry(900, 900)
-                async with it.scheduling(net.configuration, meters=meters):
+                async with it.scheduling(net.configuration, meters=meters, lease=lease):
                     await it.create(talking(it, "waits"))
                     await it.refusal("waits")
                     assert missing() == 0 and len(ages()) == 1
@@ -166,10 +189,18 @@ def test_without_prometheus_measurements_get_old_and_are_dropped(
                     await it.bound(1)
                     assert missing() == 1 and ages() == []
                     assert sum(scrape(meters).all("closeby_measurement_failures_total").values()) >= 2
+                    lost = await told(it, "MeasurementsLost")
+                    assert lost["type"] == "Warning"
+                    assert lost["note"].startswith("CheckRiskNodeBandwidth: http://127.0.0.1")
+                    assert lost["note"].endswith(
+                        "; nodes count as using what their pods request, without swings"
+                    )
 
                     await asyncio.to_thread(net.prometheus.start)
                     await said(it, "measurements", 2)
                     assert missing() == 0 and len(ages()) == 1
+                    back = await told(it, "MeasurementsBack")
+                    assert (back["type"], back["regarding"]) == ("Normal", lost["regarding"])
                     # What was measured counts again.
                     await net.carry(900, 900)
                     await asyncio.sleep(2.5)
@@ -180,13 +211,15 @@ def test_without_prometheus_measurements_get_old_and_are_dropped(
 
 
 def test_a_scheduler_starts_without_its_source(control_plane: ControlPlane, namespace: str) -> None:
-    """It says what it does instead, and schedules."""
+    """It says what it does instead, and schedules; also as an Event, though it came before the lead."""
+    lease = LeaseSettings(namespace=namespace, name="closeby", identity=unique("replica"))
     arguments = {"prometheusAddress": "https://127.0.0.1:1", "insecureSkipVerify": True}
     configuration = Configuration(plugins=(PluginEntry(name="CheckRiskNodeBandwidth", arguments=arguments),))
 
     async def run() -> None:
         host = node(unique("n"), allocatable={BANDWIDTH: "1G"})
-        async with world(control_plane, namespace, host) as it, it.scheduling(configuration):
+        async with world(control_plane, namespace, host) as it, it.scheduling(configuration, lease=lease):
+            assert "Connection refused" in (await told(it, "MeasurementsLost"))["note"]
             await it.create(talking(it, "p"))
             await it.bound(1)
             (gone,) = it.said("no measurements")

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.evicting import Evictor
@@ -21,42 +23,44 @@ from closeby.scheduling.events import BindFailed, Event, GroupRemoved, PodAdded,
 from closeby.scheduling.outcomes import Bind, Outcome, Release, Reserve
 
 
+class Means(Struct, frozen=True, kw_only=True):
+    """What decisions are carried out with."""
+
+    transport: Transport
+    writer: Writer
+    events: Events
+    manners: Manners
+    say: Say
+    #: Where what is under way runs; entered before anything is carried out.
+    tasks: asyncio.TaskGroup
+
+
 class Hands:
     """The hands of one scheduler. What became of bindings is kept until the engine is told of it."""
 
     def __init__(
         self,
         engine: Engine,
-        transport: Transport,
-        writer: Writer,
+        means: Means,
         objects: GangObjects,
         lead: Lead,
         meters: SchedulerMeters,
-        say: Say,
+        news: Callable[[], None],
     ) -> None:
-        self._transport = transport
-        self._writer = writer
-        self._objects = objects
+        """``news`` is called when there are failures to take."""
         self._lead = lead
         self._meters = meters
-        self._say = say
-        self._progress = GangProgress(engine)
-        self._failures: list[BindFailed] = []
-
-    def begin(self, tasks: asyncio.TaskGroup, manners: Manners, news: Callable[[], None]) -> None:
-        """To be called before anything is carried out; ``news`` is called when there are failures to take."""
         self._news = news
-        self._tasks = tasks
-        events = Events(self._writer, self._say, wanted=manners.events)
-        self._notices = Notices(self._writer, events, self._say, tasks, manners)
-        self._reporter = GangReporter(
-            self._writer, events, self._say, self._objects, self._progress.standing, manners
-        )
-        self._binder = Binder(self._writer, self._say, tasks, self)
-        self._starts = Starts(self._progress, self._binder, self._reporter, tasks, self.failed)
-        self._evictor = Evictor(
-            self._transport, self._writer, events, self._say, self._progress, self._reporter, self._objects
-        )
+        self._failures: list[BindFailed] = []
+        self._tasks = tasks = means.tasks
+        writer, events, say = means.writer, means.events, means.say
+        progress = GangProgress(engine)
+        self._progress = progress
+        self._notices = Notices(writer, events, say, tasks, means.manners)
+        self._reporter = GangReporter(writer, events, say, objects, progress.standing, means.manners)
+        self._binder = Binder(writer, say, tasks, self)
+        self._starts = Starts(progress, self._binder, self._reporter, tasks, self.failed)
+        self._evictor = Evictor(means.transport, writer, events, say, progress, self._reporter, objects)
 
     async def run(self) -> None:
         """Tells what is due and evicts who must go, until it is cancelled."""

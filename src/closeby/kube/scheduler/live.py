@@ -17,12 +17,14 @@ from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.scheduler.hands import Hands
+from closeby.kube.scheduler.hands import Hands, Means
+from closeby.kube.scheduler.losses import Losses
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
 from closeby.kube.watch.collector import collector_paused, settle
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
@@ -95,14 +97,28 @@ class LiveScheduler:
         self._following = Following(
             transport, say, discover_every=settings.discover_every, meters=self._meters
         )
-        self._refreshing = Refreshing(self.engine.profile.measured, say, self._following.news.set)
-        self._meters.measures(self._refreshing.known)
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)
+        writer = Writer(transport, CONTROLLER, settings.instance)
+        events = Events(writer, say, wanted=settings.manners.events)
+        self._losses: Losses | None = None
         if settings.lease is not None:
             self._meters.leads(settings.lease.name, lambda: self._lead.certain)
-        writer = Writer(transport, CONTROLLER, settings.instance)
-        self._hands = Hands(self.engine, transport, writer, self._objects, self._lead, self._meters, say)
+            self._losses = Losses(transport, events, self._lead, settings.lease)
+        news = self._following.news.set
+        self._refreshing = Refreshing(self.engine.profile.measured, say, news, self._losses)
+        self._meters.measures(self._refreshing.known)
+        #: What is under way in ``run``.
+        self._tasks = asyncio.TaskGroup()
+        means = Means(
+            transport=transport,
+            writer=writer,
+            events=events,
+            manners=settings.manners,
+            say=say,
+            tasks=self._tasks,
+        )
+        self._hands = Hands(self.engine, means, self._objects, self._lead, self._meters, news)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
         #: Set once everything was heard that was there at the start.
@@ -118,7 +134,7 @@ class LiveScheduler:
         return self._lead.certain
 
     async def run(self, stop: asyncio.Event) -> ApiError | None:
-        """Schedules until ``stop`` is set, then finishes what was sent.
+        """Schedules until ``stop`` is set, then finishes what was sent. To be called once.
 
         Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
         the process should end then, and be started anew.
@@ -127,8 +143,7 @@ class LiveScheduler:
         if stop.is_set() or error is not None:
             return error
         lost: ApiError | None = None
-        async with asyncio.TaskGroup() as tasks:
-            self._hands.begin(tasks, self._settings.manners, self._following.news.set)
+        async with self._tasks as tasks:
             campaign = tasks.create_task(self._lead.campaign())
             waking = tasks.create_task(self._wake_to_lead())
             following = tasks.create_task(self._following.run())
@@ -136,6 +151,8 @@ class LiveScheduler:
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
                 work.append(tasks.create_task(self._hands.run()))
+                if self._losses is not None:
+                    work.append(tasks.create_task(self._losses.run()))
             stopped = tasks.create_task(stop.wait())
             await asyncio.wait([stopped, campaign], return_when=asyncio.FIRST_COMPLETED)
             self._say("stopping")

@@ -2,7 +2,7 @@
 
 The engine hears of it between two rounds; no decision waits for a source but the first. While a source does
 not answer the last good measurements are used until they are too old. Each turn for better or worse is told
-once.
+once in the log, and those that change decisions as Events.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Final
 
 from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.saying import Say
+from closeby.kube.scheduler.losses import Losses
 from closeby.measurements.ageing import Known, State
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
@@ -32,9 +33,16 @@ _TURNS: Final = {
 class Refreshing:
     """All sources of one engine's plugins."""
 
-    def __init__(self, plugins: Iterable[Measured], say: Say, news: Callable[[], None]) -> None:
-        """``news`` is called when there is something to take."""
+    def __init__(
+        self,
+        plugins: Iterable[Measured],
+        say: Say,
+        news: Callable[[], None],
+        losses: Losses | None = None,
+    ) -> None:
+        """``news`` is called when there is something to take; ``losses`` writes Events."""
         self._say = say
+        self._losses = losses
         self._news = news
         #: What is known, by plugin.
         self.known = {plugin: Known(source) for plugin in plugins if (source := plugin.source) is not None}
@@ -108,6 +116,10 @@ class Refreshing:
             error=now.trouble or None,
             instead=known.source.fallback if known.state is State.GONE else None,
         )
+        if self._losses is not None and known.state is State.GONE:
+            self._losses.lost(plugin.name, f"{now.trouble}; {known.source.fallback}")
+        elif self._losses is not None and known.state is State.GOOD:
+            self._losses.back(plugin.name, known.source.name)
 
 
 async def _read(source: Source) -> Reading | str:
