@@ -33,8 +33,8 @@ def told() -> dict[str, set[str]]:
     entry = PluginEntry(name="CheckRiskNodeBandwidth", arguments={"watcherAddress": str(WATCHER)})
     (plugin,) = world("zone-a rack-1 : a1=2", plugins=[entry]).engine.profile.measured
     assert plugin.source is not None
-    # However long ago the example was measured.
-    known = Known(plugin.source, epoch=lambda: 0.0)
+    # Just when the example was measured.
+    known = Known(plugin.source, epoch=lambda: 1_700_000_905.0)
     plugin.take(known.take(plugin.source.read()))
     meters.measures({plugin: known})
     meters.requests("host")("GET", 200, 0.1)
