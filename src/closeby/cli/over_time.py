@@ -2,7 +2,7 @@
 
 import math
 from functools import wraps
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -63,8 +63,8 @@ class LoadRange(click.FloatRange):
     def __init__(self) -> None:
         super().__init__(0, 100, min_open=True)
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        load = float(super().convert(value, param, ctx))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        load = super().convert(value, param, ctx)
         if math.isnan(load):
             self.fail(f"{value!r} is no number", param, ctx)
         return load
