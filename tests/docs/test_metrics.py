@@ -15,6 +15,7 @@ from closeby.kube.watch.resources import NODES
 from closeby.measurements.ageing import Known
 from closeby.objects.configuration import PluginEntry
 from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
+from closeby.scheduling.measuring import Reading
 from closeby.scheduling.outcomes import Bind, Report
 from tests.kube.scraping import scrape
 from tests.worlds import gang, pods, spec, world
@@ -33,9 +34,12 @@ def told() -> dict[str, set[str]]:
     entry = PluginEntry(name="CheckRiskNodeBandwidth", arguments={"watcherAddress": str(WATCHER)})
     (plugin,) = world("zone-a rack-1 : a1=2", plugins=[entry]).engine.profile.measured
     assert plugin.source is not None
+    reading = plugin.source.read()
+    assert isinstance(reading, Reading) and reading.measured is not None
     # Just when the example was measured.
-    known = Known(plugin.source, epoch=lambda: 1_700_000_905.0)
-    plugin.take(known.take(plugin.source.read()))
+    now = reading.measured
+    known = Known(plugin.source, epoch=lambda: now)
+    plugin.take(known.take(reading))
     meters.measures({plugin: known})
     meters.requests("host")("GET", 200, 0.1)
     meters.leads("lease", lambda: True)
