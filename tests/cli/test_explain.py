@@ -192,6 +192,12 @@ def test_files_and_a_cluster_at_once(command: tuple[str, ...]) -> None:
     assert "give one of them" in result.stderr
 
 
+def test_nothing_in_files_waits_for_a_pod_grouper() -> None:
+    done = closeby("explain", "train", "-f", "-", "--pod-grouper", stdin=text(*CLUSTER, *train(2, 8)))
+    assert done.exit_code == 2
+    assert "--pod-grouper is about a cluster" in done.stderr
+
+
 @pytest.mark.parametrize("command", [("explain", "solo"), ("topology",)])
 def test_neither_files_nor_a_cluster(command: tuple[str, ...], tmp_path: Path) -> None:
     nowhere = {"HOME": str(tmp_path), "KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": ""}

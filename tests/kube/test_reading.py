@@ -232,6 +232,52 @@ def test_a_pod_whose_annotations_ask_for_a_gang_waits_for_its_podgroup(
     run(control_plane, namespace, tmp_path, look)
 
 
+def test_a_pod_waits_for_the_word_of_a_pod_grouper_that_is_at_work(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Whether one is shows in its words on other pods of the scheduler, and can be said."""
+
+    async def create_owned(it: Cluster, name: str, **metadata: Any) -> None:
+        """A pod of a workload of some kind; a ConfigMap will do, and nobody adds pods to it."""
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        found = await it.world.api.create(path, {"metadata": {"name": name}})
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": found["metadata"]["uid"]}
+        made = it.world.pod(name)
+        made["metadata"] |= {"ownerReferences": [owner | {"controller": True}], **metadata}
+        await it.world.create(made)
+
+    async def look(it: Cluster) -> None:
+        async def waits(*more: str, name: str = "early") -> bool:
+            found = await it.live("explain", f"pod/{name}", "-n", namespace, *more)
+            (pod,) = found["pods"]
+            if pod["phase"] == "Scheduled":
+                return False
+            assert pod["reason"] == "Unsupported"
+            assert "what ConfigMap/early asks for, which the pod-grouper has not said yet" in pod["message"]
+            return True
+
+        await create_owned(it, "early")
+        await it.world.create(it.world.pod("bare"))
+        assert not await waits()
+        assert await waits("--pod-grouper")
+        assert not await waits("--pod-grouper", name="bare")
+
+        await create_owned(it, "spoken-of", annotations={"closeby.dev/pod-group": "none"})
+        assert await waits()
+        assert not await waits("--no-pod-grouper")
+        assert not await waits(name="spoken-of")
+        await it.world.delete("spoken-of")
+        assert not await waits()
+
+        made = {"app.kubernetes.io/managed-by": "closeby-pod-grouper"}
+        await it.world.declare_group("gang", {"minMember": 1}, labels=made)
+        await it.world.create(it.world.pod("member", gang="gang"))
+        assert await waits()
+        assert not await waits(name="member")
+
+    run(control_plane, namespace, tmp_path, look)
+
+
 def test_a_name_means_what_lies_in_the_contexts_namespace(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:

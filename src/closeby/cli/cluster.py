@@ -75,7 +75,12 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
     progress = Progress(sys.stderr)
 
     async def read(transport: Transport) -> WholeCluster | Fault:
-        return await read_cluster(transport, keep_going=sources.keep_going, progress=progress.tell)
+        return await read_cluster(
+            transport,
+            keep_going=sources.keep_going,
+            pod_grouper=sources.pod_grouper,
+            progress=progress.tell,
+        )
 
     try:
         whole = _with_transport(connection, read)

@@ -27,6 +27,8 @@ class Sources(NamedTuple):
     context: str | None = None
     #: Whose pending pods are scheduled; None leaves it to the command.
     scheduler_name: str | None = None
+    #: Whether a pod-grouper is at work in the cluster that is read; None: as it looks.
+    pod_grouper: bool | None = None
 
 
 def configured(command: Command) -> Command:
@@ -162,6 +164,12 @@ def reads_cluster_or_manifests(command: Command) -> Command:
         help="Whose pending pods are decided.  [default: all in files; in a cluster the configuration's, "
         "else closeby]",
     )
+    @click.option(
+        "--pod-grouper/--no-pod-grouper",
+        default=None,
+        help="In a cluster: whether pods that a workload owns wait until the pod-grouper has said to which "
+        "gang they belong.  [default: if it has spoken of any pod of the scheduler]",
+    )
     @_keeps_going
     @wraps(command)
     def with_sources(
@@ -171,12 +179,15 @@ def reads_cluster_or_manifests(command: Command) -> Command:
         context: str | None,
         config_path: str | None,
         scheduler_name: str | None,
+        pod_grouper: bool | None,
         keep_going: bool,
         **options: object,
     ) -> None:
         if paths and (kubeconfig is not None or context is not None):
             raise click.UsageError("-f reads files, --kubeconfig and --context a cluster: give one of them")
-        sources = Sources(paths, config_path, keep_going, kubeconfig, context, scheduler_name)
+        if paths and pod_grouper is not None:
+            raise click.UsageError("--pod-grouper is about a cluster: files need none, nothing waits for one")
+        sources = Sources(paths, config_path, keep_going, kubeconfig, context, scheduler_name, pod_grouper)
         command(sources=sources, **options)
 
     return with_sources

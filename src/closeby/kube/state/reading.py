@@ -1,7 +1,7 @@
 """Reads a cluster once, as it is now, into the records that manifests give, for commands that look at it."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar
 
@@ -21,6 +21,8 @@ from closeby.kube.watch.resources import NODES, PODS, Discovery, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.registry import Record
+from closeby.objects.dialects.grouping import held_for_the_grouper, says_it_has_none, undecided
+from closeby.objects.dialects.keys import POD_GROUPER
 from closeby.objects.groups import PodGroup
 from closeby.objects.manifests import Manifests
 from closeby.objects.networks import NetworkTopology
@@ -35,6 +37,8 @@ _NEEDED: Final = (NODES, PODS)
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _GONE: Final = 404
+#: Stands in PodGroups of the pod-grouper: it is their manager.
+_MADE_BY_THE_GROUPER: Final = f'"{POD_GROUPER}"'.encode()
 
 R = TypeVar("R")
 
@@ -53,12 +57,15 @@ async def read_cluster(
     transport: Transport,
     *,
     keep_going: bool = False,
+    pod_grouper: bool | None = None,
     progress: Callable[[int], None] = lambda objects: None,
 ) -> WholeCluster | Fault:
     """All objects of the kinds that the scheduler follows, read as it reads them.
 
     A kind that this user may not list is left out and told, unless it is nodes or pods; with ``keep_going``
-    also one that the server can't give. ``progress`` is told the number of objects so far.
+    also one that the server can't give. With a ``pod_grouper`` at work pods wait for its word, as for the
+    scheduler; None: there is one for the pods of a scheduler if it has spoken of any that is there.
+    ``progress`` is told the number of objects so far.
     """
     served = await Discovery(transport, FOLLOWED).served()
     if isinstance(served, ApiError):
@@ -74,7 +81,7 @@ async def read_cluster(
         if not may_be_missing:
             return _unreadable(transport, kind, error)
         skipped.append(f"{kind.plural}.{kind.api_version} can't be read: {error}{_remedy(kind, error)}")
-    return reader.whole(kinds, tuple(skipped))
+    return reader.whole(kinds, tuple(skipped), pod_grouper)
 
 
 async def read_nodes(
@@ -84,7 +91,7 @@ async def read_nodes(
     reader = _Reader(transport, progress)
     error = await reader.read(NODES)
     if error is None:
-        return reader.whole((NODES,), ()).manifests
+        return reader.whole((NODES,), (), False).manifests
     if error.code == _FORBIDDEN:
         return Fault(f"{NODES.plural} can't be listed: {error}", "let this user list nodes")
     return _unreachable(transport, error)
@@ -100,6 +107,8 @@ class _Reader:
         self._decoder = Decoder(self._reading)
         self._records: dict[Resource, dict[str, Record]] = {}
         self._problems: dict[tuple[Resource, str], Condition] = {}
+        #: Gangs whose PodGroup the pod-grouper made.
+        self._grouped: set[str] = set()
         self._number = 0
 
     async def read(self, resource: Resource) -> ApiError | None:
@@ -122,6 +131,8 @@ class _Reader:
         match change:
             case Upserted(key=key):
                 self._number += 1
+                if resource.kind == "PodGroup" and _MADE_BY_THE_GROUPER in change.raw:
+                    self._grouped.add(key)
                 read = self._decoder.read(resource, change)
                 if isinstance(read, Condition):
                     self._problems[resource, key] = read
@@ -132,7 +143,9 @@ class _Reader:
                 self._records[resource].pop(key, None)
                 self._problems.pop((resource, key), None)
 
-    def whole(self, kinds: Iterable[Resource], skipped: tuple[str, ...]) -> WholeCluster:
+    def whole(
+        self, kinds: Iterable[Resource], skipped: tuple[str, ...], pod_grouper: bool | None
+    ) -> WholeCluster:
         """All of it. Of objects with one name that of the earlier kind counts, as for the scheduler."""
         kept: dict[tuple[str, str], tuple[list[Resource], Record]] = {}
         for resource in kinds:
@@ -147,7 +160,7 @@ class _Reader:
         records = [record for _, record in kept.values()]
         manifests = Manifests(
             nodes=_all(records, Node),
-            pods=tuple(in_its_task(_waiting(pod)) for pod in _all(records, Pod)),
+            pods=tuple(map(in_its_task, self._held(_all(records, Pod), pod_grouper))),
             groups=_all(records, PodGroup),
             topologies=_all(records, Topology),
             priority_classes=_all(records, PriorityClass),
@@ -162,9 +175,20 @@ class _Reader:
             gang_kinds={key: sources[0] for (kind, key), (sources, _) in kept.items() if kind == "PodGroup"},
         )
 
+    def _held(self, pods: Sequence[Pod], pod_grouper: bool | None) -> Iterator[Pod]:
+        """Those without a node so that they wait for their gang, or for the pod-grouper's word."""
+        grouped = {pod.spec.scheduler_name for pod in pods if self._has_its_word(pod)}
+        for pod in pods:
+            waits = pod.spec.scheduler_name in grouped if pod_grouper is None else pod_grouper
+            if pod.node_name is not None:
+                yield pod
+            else:
+                yield held_for_the_grouper(pod) if waits and undecided(pod) else held_for_its_gang(pod)
 
-def _waiting(pod: Pod) -> Pod:
-    return held_for_its_gang(pod) if pod.node_name is None else pod
+    def _has_its_word(self, pod: Pod) -> bool:
+        if pod.group is None:
+            return says_it_has_none(pod)
+        return f"{pod.namespace}/{pod.group}" in self._grouped
 
 
 def _all(records: Iterable[Record], kind: type[R]) -> tuple[R, ...]:

@@ -29,6 +29,11 @@ def undecided(pod: Pod) -> bool:
     return POD_GROUP_NAME in pod.labels or read_ask(pod.annotations, "").given
 
 
+def says_it_has_none(pod: Pod) -> bool:
+    """Whether a pod that somebody owns bears the pod-grouper's word that it belongs to no gang."""
+    return bool(pod.owner) and pod.annotations.get(POD_GROUP) == NO_GROUP
+
+
 def held_for_the_grouper(pod: Pod) -> Pod:
     """An undecided pod so that no scheduler places it."""
     lack = f"what {pod.owner or 'its group'} asks for, which the pod-grouper has not said yet"
