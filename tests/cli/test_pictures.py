@@ -1,5 +1,7 @@
 """`closeby simulate --plot` and `--html`."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,6 +62,38 @@ def test_the_moment_is_chosen(tmp_path: Path) -> None:
     assert closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "0s").exit_code == 2
     assert closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").exit_code == 0
     assert "Rack map at" in (tmp_path / "rack-map.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "said"),
+    [
+        ("--plot", "", "--plot needs the name of a folder"),
+        ("--html", "", "--html needs the name of a file"),
+        ("--plot", "file/below", "file is not a folder; check the path"),
+        ("--html", "file/below/report.html", "file is not a folder; check the path"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_told_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, path: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    result = closeby(*OVER_TIME, option, path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_pictures_are_drawn_for_readers_of_the_first_line_only(tmp_path: Path) -> None:
+    """``closeby … --html report.html | head -1``, whose reader is gone when the table comes."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    page = tmp_path / "report.html"
+    run = [sys.executable, "-m", "closeby", *OVER_TIME, "--html", str(page)]
+    done = subprocess.run(run, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=200, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, f"report in {page}\n")
+    assert page.read_text(encoding="utf-8").endswith("</html>\n")
 
 
 @pytest.mark.parametrize(

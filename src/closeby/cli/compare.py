@@ -16,7 +16,7 @@ SEEDS = 10
 JOBS = 2_000
 
 
-@click.command(name="compare")
+@click.command(name="compare", short_help="Run the same jobs under several configurations.")
 @click.option(
     "--config",
     "configs",
@@ -87,7 +87,7 @@ def command(
       closeby compare --config mine.yaml --config closeby --workload philly --seeds 20 --cluster small
     """
     from closeby.cli.comparing import Wanted, compare
-    from closeby.cli.output import emit
+    from closeby.cli.output import emit_and_then
 
     pictures.check(over_time=True)
     if (workload is None) == (trace is None):
@@ -125,5 +125,9 @@ def command(
 
         return comparison_views(compared.report)
 
-    emit(compared.report, output, views)
-    pictures.of_comparison(compared.histories, compared.report, views)
+    emit_and_then(
+        compared.report,
+        output,
+        views,
+        lambda: pictures.of_comparison(compared.histories, compared.report, views),
+    )

@@ -28,6 +28,21 @@ def emit(document: Struct, output: str, views: Callable[[], Iterable["Renderable
         raise Unusable(f"the report can't be written: {error.strerror or error}") from error
 
 
+def emit_and_then(
+    document: Struct,
+    output: str,
+    views: Callable[[], Iterable["RenderableType"]],
+    rest: Callable[[], None],
+) -> None:
+    """As ``emit``; ``rest`` writes files, which nobody who reads only the first lines meant to forgo."""
+    try:
+        emit(document, output, views)
+    except BrokenPipeError:
+        rest()
+        raise
+    rest()
+
+
 def discard_output() -> None:
     """What is still buffered for a standard output that takes no more must not complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,6 @@
 """The options `--plot` and `--html`, and what writes the files that they ask for."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib.util import find_spec
@@ -53,10 +54,18 @@ class Pictures(NamedTuple):
             return
         if any(find_spec(name) is None for name in LIBRARIES):
             raise Unusable("--plot and --html need what draws; pip install 'closeby[plot]'")
-        if self.folder is not None and Path(self.folder).exists() and not Path(self.folder).is_dir():
-            raise Unusable(f"{self.folder}: is a file; --plot needs a folder")
-        if self.page is not None and Path(self.page).is_dir():
-            raise Unusable(f"{self.page}: is a folder; --html needs the name of a file")
+        if self.folder is not None:
+            if not self.folder:
+                raise click.UsageError("--plot needs the name of a folder; . is the one you are in")
+            if Path(self.folder).exists() and not Path(self.folder).is_dir():
+                raise Unusable(f"{self.folder}: is a file; --plot needs a folder")
+            _check_writable(Path(self.folder))
+        if self.page is not None:
+            if not self.page:
+                raise click.UsageError("--html needs the name of a file")
+            if Path(self.page).is_dir():
+                raise Unusable(f"{self.page}: is a folder; --html needs the name of a file")
+            _check_writable(Path(self.page))
 
     def of_run(self, run: "Run", report: "SchedulingReport", config_path: str | None, views: Views) -> None:
         """Draw the state after a run over manifests, if somebody wants it.
@@ -132,6 +141,21 @@ class Pictures(NamedTuple):
         except OSError as error:
             path = error.filename or self.folder or self.page
             raise Unusable(f"{path}: can't be written: {error.strerror or error}; check the path") from error
+
+
+def _check_writable(path: Path) -> None:
+    """Says whether a file or folder can't be made or written, as far as that can be told beforehand.
+
+    Raises:
+        Unusable: it could not.
+    """
+    from closeby.cli.inputs import Unusable
+
+    there = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
+    if there != path and not there.is_dir():
+        raise Unusable(f"{path}: can't be written: {there} is not a folder; check the path")
+    if not os.access(there, os.W_OK):
+        raise Unusable(f"{path}: can't be written: you may not write to {there}; check the path")
 
 
 def draws(command: Command) -> Command:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STILL_PENDING = 3
 
 
-@click.command(name="simulate")
+@click.command(name="simulate", short_help="Schedule the pods of manifests, or run jobs over time.")
 @may_read_manifests
 @output_option
 @click.option(
@@ -92,7 +92,7 @@ def _once(
     """Schedule what the manifests hold; returns whether something still waits."""
     from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.measuring import measure_once
-    from closeby.cli.output import emit
+    from closeby.cli.output import emit_and_then
     from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents import scheduling_report
     from closeby.simulator.optimum import solver_is_here
@@ -125,14 +125,13 @@ def _once(
 
         return scheduling_views(report, all_parts(run), quality=quality)
 
-    emit(report, output, views)
-    pictures.of_run(run, report, sources.config_path, views)
+    emit_and_then(report, output, views, lambda: pictures.of_run(run, report, sources.config_path, views))
     return report.waiting
 
 
 def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pictures) -> bool:
     """Run a workload over time; returns whether jobs never started."""
-    from closeby.cli.output import emit
+    from closeby.cli.output import emit_and_then
     from closeby.cli.replaying import run_over_time
     from closeby.report.simulation_report import simulation_report
 
@@ -144,8 +143,7 @@ def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pic
 
         return simulation_views(report)
 
-    emit(report, output, views)
-    pictures.of_history(ran.history, report, views)
+    emit_and_then(report, output, views, lambda: pictures.of_history(ran.history, report, views))
     return report.waiting
 
 

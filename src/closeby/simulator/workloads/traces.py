@@ -7,6 +7,7 @@ AcmeTrace (``trace_seren.csv``, ``trace_kalos.csv``) are read as published too: 
 """
 
 import csv
+import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,10 +119,12 @@ def write_trace(path: str | Path, jobs: Jobs) -> None:
         jobs.priorities.tolist(),
         jobs.kinds,
     )
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(zip(*columns, strict=True))
+    # At once, as half a trace could not be told from a whole one.
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(zip(*columns, strict=True))
+    Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
 def _read(rows: _Rows) -> Trace:
