@@ -20,6 +20,7 @@ def python(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str
 def test_version_and_help() -> None:
     assert closeby("--version").stdout == f"closeby {package.__version__}\n"
     shown = closeby("--help").stdout
+    assert "..." not in shown.split("Commands:")[1], "a summary is cut off"
     for name in main.COMMANDS:
         assert f"  {name} " in shown
         assert closeby(name, "--help").exit_code == 0

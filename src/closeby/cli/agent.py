@@ -15,7 +15,7 @@ _AMOUNT = click.FloatRange(min=0, min_open=True)
 _PORT = click.IntRange(1, 65_535)
 
 
-@click.command(name="agent")
+@click.command(name="agent", short_help="Measure a node's latencies and bandwidth.")
 @connects
 @click.option(
     "--node-name",

@@ -27,7 +27,7 @@ NETWORK_TOPOLOGIES = "network-topologies"
 NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 
 
-@click.command(name="controllers")
+@click.command(name="controllers", short_help="Make PodGroups of workloads, and keep statuses true.")
 @connects
 @click.option(
     "--only",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-@click.command(name="explain")
+@click.command(name="explain", short_help="Say why something waits, or why it lies where it lies.")
 @click.argument("subject", metavar="POD|PODGROUP|APPGROUP")
 @reads_cluster_or_manifests
 @output_option

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from closeby.kube.client.saying import Say
 
 
-@click.command(name="scheduler")
+@click.command(name="scheduler", short_help="Schedule the pods of a live cluster.")
 @connects
 @configured
 @click.option(
