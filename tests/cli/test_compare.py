@@ -124,6 +124,18 @@ def test_a_file_wins_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "nonsense" in result.stderr
 
 
+def test_words_that_only_we_use_are_told_below_the_tables(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("name,submitted,duration,pods,gpus\na,0,10,2,8\nb,1,10,1,8\n")
+    asked = ("--config", "closeby", "--config", "random", "--trace", trace, "--cluster", "small")
+    told = closeby("compare", *asked).stdout
+    tables, words = told.split("Delay: from submission to start.")
+    words = " ".join(words.split()).lower()
+    for word in ("excess span", "group spread", "largest gang", "goodput", "distance", "slowdown"):
+        assert word in tables
+        assert f"{word}: " in words
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

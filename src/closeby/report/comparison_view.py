@@ -21,6 +21,16 @@ class _Scale(NamedTuple):
     decimals: int
 
 
+#: What the headings mean, for who sees them the first time.
+_WORDS: Final = (
+    "Delay: from submission to start. Excess span: domains that jobs larger than a node lie in, over the "
+    "fewest that could hold them, 1 is ideal; group spread: domains that one of their data- or "
+    "pipeline-parallel groups touches; largest gang: what one domain could still hold, of all that is free. "
+    "Goodput: utilisation less what bad places lose. Distance: between pods of a job. Slowdown: modelled, "
+    "of communication if all nodes sent, of communication among the flows that were there, and of jobs; 1 is "
+    "ideal."
+)
+
 _TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
 
 
@@ -31,7 +41,7 @@ def comparison_views(report: ComparisonReport) -> Iterator[RenderableType]:
         told = [figure for figure in figures if any(one.mean is not None for one in figure.policies)]
         if told:
             yield section(title, _table(told))
-    yield Text(f"\n{_legend(report)}", style="dim")
+    yield Text(f"\n{_legend(report)}\n{_WORDS}", style="dim")
     for entry in report.unstarted:
         yield Text(f"\n{entry.policy}: {plural(entry.jobs, 'job')} never started", style="yellow")
     for notice in report.notices:

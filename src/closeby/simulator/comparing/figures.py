@@ -83,6 +83,6 @@ def _network(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
     distance = Figure("meanDistance", "distance, edges", NETWORK, Unit.RATIO, False)
     yield distance, measures.mean_distance
     slowdown = measures.contended_slowdown
-    yield Figure("slowdown", "slowdown, alone", NETWORK, Unit.RATIO, False), measures.slowdown
-    yield Figure("slowdown.contended", "slowdown, among others", NETWORK, Unit.RATIO, False), slowdown
+    yield Figure("slowdown", "slowdown, if all send", NETWORK, Unit.RATIO, False), measures.slowdown
+    yield Figure("slowdown.contended", "slowdown, as they sent", NETWORK, Unit.RATIO, False), slowdown
     yield Figure("slowdown.job", "slowdown, whole jobs", NETWORK, Unit.RATIO, False), measures.job_slowdown
