@@ -15,13 +15,14 @@ from closeby.scheduling.gangs.parts import Part, Scope
 from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, tree_of
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.needs import Need, need_of
-from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
+from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.placing.budget import BACKTRACKS, Budget
+from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.together import Bools, move_together, used_domains
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState
-from closeby.topology.tree import ROOT_LEVEL, Tree
+from closeby.topology.tree import Tree
 
 
 def place_gang(
@@ -51,9 +52,8 @@ class _GangCycle:
         anchors = tuple(slot for slots in members.running.values() for slot in slots)
         self._state = CycleState(group, tree_of(constraints), anchors)
         self._statement = tools.statement()
-        self._recorded: dict[str, PodExplanation] = {}
-        self._explain = tools.explains(group.key)
-        self._filler = tools.filler(self._statement, self._state, self._record if self._explain else None)
+        self._explaining = Explaining(tools, group, constraints, self._state, self._statement)
+        self._filler = tools.filler(self._statement, self._state, self._explaining.record)
         self._budget = Budget()
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
         self._most = 0
@@ -68,12 +68,12 @@ class _GangCycle:
         traffic = self._tools.traffic(self._state, waiting)
         minimum = parts(self._group, self._members, self._constraints, everyone=False)
         demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
-        domains = self._survey(table.shares(waiting)) if self._explain else ()
+        domains = self._explaining.survey(waiting)
         search = self._find(minimum, demand)
         if search is None:
             need = self._need(minimum, demand)
             refusal = self._kept_out(need) or self._failure(demand)
-            explanations = self._explanations(waiting)
+            explanations = self._explaining.pods(waiting)
             self._tools.post_filter(self._state, waiting)
             return Attempt(
                 refusal=refusal,
@@ -91,12 +91,12 @@ class _GangCycle:
         if refusal is not None:
             self._statement.discard()
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
-        explanations = self._explanations(waiting)
+        explanations = self._explaining.pods(waiting)
         self._statement.commit()
         return Attempt(
             placed=placed,
             leftover=leftover,
-            domains=self._chosen_first(domains, placed),
+            domains=chosen_first(domains, self._state.tree, placed),
             explanations=explanations,
             tree=self._state.tree,
             improvement=improvement,
@@ -340,59 +340,6 @@ class _GangCycle:
         if (leaf.levels is not None and leaf.levels.required is not None) or self._constraints.required:
             return Reason.TOPOLOGY_PLACEMENT_FAILED, "the gang's domain has no room for this member"
         return Reason.GANG_DOES_NOT_FIT, "no allowed node has room for this member"
-
-    def _survey(self, demand: Sequence[Share]) -> tuple[DomainFit, ...]:
-        levels = self._constraints.levels.get("") or next(iter(self._constraints.levels.values()), None)
-        if levels is None or not demand:
-            return ()
-        level = levels.required if levels.required is not None else levels.preferred
-        if level is None or levels.by_default:
-            level = max(levels.tree.node_level - 1, ROOT_LEVEL)
-        limit = None if self._tools.explain_everything else 20
-        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._group.strategy)
-
-    def _chosen_first(
-        self, domains: tuple[DomainFit, ...], placed: tuple[Placed, ...]
-    ) -> tuple[DomainFit, ...]:
-        """The domain taken, then the others in the order of the gang's strategy."""
-        tree = self._state.tree
-        if not domains or not placed or tree is None:
-            return domains
-        positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
-        path = tree.path(tree.tightest(positions))
-        taken = [fit for fit in domains if path[: len(fit.path)] == fit.path or fit.path[: len(path)] == path]
-        return (*taken, *(fit for fit in domains if fit not in taken))
-
-    def _explanations(self, waiting: tuple[Pod, ...]) -> tuple[PodExplanation, ...]:
-        """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
-        if not self._explain:
-            return ()
-        if self._recorded:
-            return tuple(self._recorded[pod.uid] for pod in waiting if pod.uid in self._recorded)
-        batches = tuple(self._statement.since(0))
-        placed = list(self._state.placed)
-        self._statement.rollback(0)
-        self._state.placed[:] = placed[:1]
-        explanations = []
-        for share in self._tools.table.shares(waiting):
-            shared = self._tools.explain_pod(self._state, share.pods[0])
-            explanations += [
-                PodExplanation(
-                    pod=pod.key,
-                    scores=shared.scores,
-                    rejected=shared.rejected,
-                    feasible_nodes=shared.feasible_nodes,
-                    rejected_by=shared.rejected_by,
-                )
-                for pod in share.pods
-            ]
-        for batch in batches:
-            self._statement.assume(batch.pods, batch.slots)
-        self._state.placed[:] = placed
-        return tuple(explanations)
-
-    def _record(self, pod: Pod) -> None:
-        self._recorded[pod.uid] = self._tools.explain_pod(self._state, pod)
 
     def _condition(self, reason: Reason, message: str, remedy: str = "") -> Condition:
         return Condition(

@@ -1,0 +1,96 @@
+"""What is told of one attempt at a gang where somebody asked why: its domains, and each pod's nodes."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.scheduling.gangs.rosters import Constraints
+from closeby.scheduling.outcomes import DomainFit, PodExplanation
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Placed, Tools
+from closeby.scheduling.state import CycleState
+from closeby.topology.tree import ROOT_LEVEL, Tree
+
+
+class Explaining:
+    """Says nothing unless the gang is to be explained: that costs as much as deciding, or more."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        group: PodGroup,
+        constraints: Constraints,
+        state: CycleState,
+        statement: Statement,
+    ) -> None:
+        self._tools = tools
+        self._group = group
+        self._constraints = constraints
+        self._state = state
+        self._statement = statement
+        self._wanted = tools.explains(group.key)
+        self._recorded: dict[str, PodExplanation] = {}
+
+    @property
+    def record(self) -> Callable[[Pod], None] | None:
+        """To be called with each pod that is about to be placed by itself; None when nobody asked."""
+        return self._record if self._wanted else None
+
+    def survey(self, waiting: tuple[Pod, ...]) -> tuple[DomainFit, ...]:
+        """How many of the pods each domain would take now, at the level that the gang asks for."""
+        if not self._wanted:
+            return ()
+        demand = self._tools.table.shares(waiting)
+        levels = self._constraints.levels.get("") or next(iter(self._constraints.levels.values()), None)
+        if levels is None or not demand:
+            return ()
+        level = levels.required if levels.required is not None else levels.preferred
+        if level is None or levels.by_default:
+            level = max(levels.tree.node_level - 1, ROOT_LEVEL)
+        limit = None if self._tools.explain_everything else 20
+        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._group.strategy)
+
+    def pods(self, waiting: tuple[Pod, ...]) -> tuple[PodExplanation, ...]:
+        """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
+        if not self._wanted:
+            return ()
+        if self._recorded:
+            return tuple(self._recorded[pod.uid] for pod in waiting if pod.uid in self._recorded)
+        batches = tuple(self._statement.since(0))
+        placed = list(self._state.placed)
+        self._statement.rollback(0)
+        self._state.placed[:] = placed[:1]
+        explanations = []
+        for share in self._tools.table.shares(waiting):
+            shared = self._tools.explain_pod(self._state, share.pods[0])
+            explanations += [
+                PodExplanation(
+                    pod=pod.key,
+                    scores=shared.scores,
+                    rejected=shared.rejected,
+                    feasible_nodes=shared.feasible_nodes,
+                    rejected_by=shared.rejected_by,
+                )
+                for pod in share.pods
+            ]
+        for batch in batches:
+            self._statement.assume(batch.pods, batch.slots)
+        self._state.placed[:] = placed
+        return tuple(explanations)
+
+    def _record(self, pod: Pod) -> None:
+        self._recorded[pod.uid] = self._tools.explain_pod(self._state, pod)
+
+
+def chosen_first(
+    domains: tuple[DomainFit, ...], tree: Tree | None, placed: tuple[Placed, ...]
+) -> tuple[DomainFit, ...]:
+    """The domain taken, then the others in the order of the gang's strategy."""
+    if not domains or not placed or tree is None:
+        return domains
+    positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
+    path = tree.path(tree.tightest(positions))
+    taken = [fit for fit in domains if path[: len(fit.path)] == fit.path or fit.path[: len(path)] == path]
+    return (*taken, *(fit for fit in domains if fit not in taken))
