@@ -341,6 +341,25 @@ class TestWhatBecomesOfIt:
         site.at(2 * AFTER)
         assert site.reserved == "b1 b2"
 
+    def test_it_stays_where_the_search_finds_the_same_again(self) -> None:
+        """Five members of some of the subgroups: among fewer nodes the search finds fewer."""
+        site = Site("z1 r1 : a1=3 a2=3\nz1 r2 : a3=1")
+        site.at(0.0, *(PodAdded(one) for name in ("a1", "a2", "a3") for one in filler(name)))
+        below = [subgroup("x"), *(subgroup(name, 2, required=HOSTNAME) for name in "yz")]
+        group = replace(gang("big", min_member=5, required="zone", subgroups=below), min_subgroups=1)
+        sizes = {"x": (2, 1), "y": (3, 0), "z": (2, 3)}
+        members = [
+            pod
+            for name, (count, gpus) in sizes.items()
+            for pod in pods("big", count, spec(gpu=gpus), subgroup=name)
+        ]
+        site.at(0.0, GroupChanged(group), *map(PodAdded, members))
+        site.at(AFTER)
+        before = site.reserved
+        assert before
+        assert [one for look in range(1, 5) for one in site.at(AFTER * (1 + look / 10))] == []
+        assert site.reserved == before
+
     def test_a_hopeless_gang_before_it_does_not_shake_it(self) -> None:
         site = Site().full()
         site.at(0.0, *job("never", 9, required="rack", priority=5, prefix="n"))
@@ -384,6 +403,12 @@ def stream(site: Site, seconds: int, size: int, required: str | None) -> float |
         if "big-0" in site.where:
             return now
     return None
+
+
+def filler(name: str) -> list[Pod]:
+    """What takes the last GPU of a node."""
+    amount = {"a1": 3, "a2": 3, "a3": 1}[name]
+    return pods(None, 1, spec(gpu=amount), prefix=f"old-{name}", on=name)
 
 
 def _one(name: str) -> list[Pod]:

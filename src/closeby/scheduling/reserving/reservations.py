@@ -179,22 +179,32 @@ class Reservations:
             return changes
         while self._line or self._held:
             held, first = self._held, self._first(moment.now)
-            if held is not None and first == held.key:
-                if self._suffices(held, moment):
-                    return [*changes, *self._moved(moment)]
-                changes.append(self._lift(held, "its nodes do not suffice any more"))
-                continue
+            if held is not None and first == held.key and self._suffices(held, moment):
+                return [*changes, *self._moved(moment)]
             choice = None if first is None else self._chooser.choose(self._hopeful(first))
+            if held is not None and first == held.key:
+                if choice is not None and self._is_held(choice):
+                    # Where parts of a gang may be left out, the search can find more among more nodes.
+                    self._next_look = moment.now + self._after / LOOKS
+                    self._stands(held, choice.slots)
+                    return changes
+                changes.append(self._lift(held, "its nodes do not suffice any more"))
             if first is not None and choice is None:
                 self._give_up(first, moment.now)
                 continue
-            if held is not None:
-                waits = held.key in self._waiters and first is not None
-                changes.append(self._lift(held, f"{first} goes before it" if waits else "it waits no more"))
+            if self._held is not None:
+                waits = self._held.key in self._waiters and first is not None
+                why = f"{first} goes before it" if waits else "it waits no more"
+                changes.append(self._lift(self._held, why))
             if first is None or choice is None:
                 break
             return [*changes, self._take(first, choice, moment, moment.text())]
         return changes
+
+    def _is_held(self, choice: Choice) -> bool:
+        """Whether these nodes are reserved already."""
+        held, names = self._held, self._tools.cluster.names
+        return held is not None and held.names == tuple(sorted(names[slot] or "" for slot in choice.slots))
 
     def _first(self, now: float) -> str | None:
         """The first gang in the queue that has waited long enough and is not hopeless."""
@@ -231,15 +241,19 @@ class Reservations:
         if untouched and not self._doubted and moment.now < self._next_look:
             self._held = replace(held, nodes=log.cursor)
             return True
-        self._doubted = False
-        slots = self._slots_of(held.names)
+        slots = np.sort(self._slots_of(held.names))
         if len(slots) < len(held.names) or not self._chooser.suffices(self._hopeful(held.key), slots):
             return False
-        if untouched:
-            self._held = replace(held, nodes=log.cursor)
+        self._stands(held, slots)
+        return True
+
+    def _stands(self, held: _Held, slots: Ints) -> None:
+        """The nodes were looked at and suffice; others are only told of where their slots are others now."""
+        if np.array_equal(slots, held.slots):
+            self._doubted = False
+            self._held = replace(held, nodes=self._tools.cluster.node_changes.cursor)
         else:
             self._put(held.key, slots, held.shown)
-        return True
 
     def _moved(self, moment: Moment) -> list[Reserve | Release]:
         """Now and then: whether there is clearly less to wait for elsewhere."""
