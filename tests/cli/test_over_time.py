@@ -262,6 +262,8 @@ def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
             "topology fabric has no level row; there are pod",
         ),
         (("--workload", "seren", "--resource", "amd.com/gpu"), "no node offers amd.com/gpu"),
+        (("--workload", "seren", "--resource", "cpu"), "cpu is no device that jobs can ask for"),
+        (("--workload", "seren", "--topology", "ring"), "there is no topology ring; there is fabric"),
         (("--workload", "seren", "--write-trace", "/nowhere/x.csv"), "/nowhere/x.csv: can't be written"),
         ((), "Missing option '-f' / '--filename'"),
     ],
@@ -320,6 +322,13 @@ def test_a_trace_may_come_through_a_pipe(trace: Path) -> None:
     done = subprocess.run(run, input="name\na\n", capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: standard input:1: lacks submitted")
+
+
+def test_without_a_topology_no_level_can_be_required(trace: Path) -> None:
+    nodes = [one for one in CLUSTER if one["kind"] == "Node"]
+    result = closeby("simulate", "-f", "-", "--trace", trace, "--required", "rack", stdin=text(*nodes))
+    assert result.exit_code == 2
+    assert result.stderr == "error: there is no topology, and so no level rack; add a Topology to the files\n"
 
 
 def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) -> None:

@@ -130,6 +130,9 @@ def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
         Unusable: there is none of that name, or the files can't be used or hold no nodes.
     """
     resource = over_time.resource or GPU
+    if "/" not in resource:
+        # Such as cpu, which is counted in thousandths.
+        raise Unusable(f"{resource} is no device that jobs can ask for; --resource is one such as {GPU}")
     if not sources.paths:
         usual = APPLICATIONS_CLUSTER if _of_applications(over_time) else DEFAULT_CLUSTER
         name = over_time.cluster or usual

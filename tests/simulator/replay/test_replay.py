@@ -153,7 +153,7 @@ def test_slots_are_in_the_order_of_ranks() -> None:
     ("wishes", "said"),
     [
         (Wishes(required="rack"), "topology fabric has no level rack; there are pod, leaf, hostname"),
-        (Wishes(topology="ring"), "there is no topology ring; there are fabric"),
+        (Wishes(topology="ring"), "there is no topology ring; there is fabric"),
         (Wishes(required="leaf", preferred="pod"), "preferred level pod lies above the required one, leaf"),
     ],
 )

@@ -202,7 +202,7 @@ def _tree(engine: Engine, wishes: Wishes) -> Tree:
     tree = judged_in(engine, wishes.topology)
     names = engine.topologies.usable()
     if tree is None and wishes.topology is not None:
-        known = f"there are {', '.join(names)}" if names else "there is none"
+        known = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}" if names else "there is none"
         raise UnrunnableError(f"there is no topology {wishes.topology}; {known}")
     if tree is None:
         raise UnrunnableError(
@@ -211,6 +211,10 @@ def _tree(engine: Engine, wishes: Wishes) -> Tree:
     levels = tree.level_names
     for wish in (wishes.required, wishes.preferred):
         if wish is not None and tree.level_named(wish) is None:
+            if not names:
+                raise UnrunnableError(
+                    f"there is no topology, and so no level {wish}; add a Topology to the files"
+                )
             raise UnrunnableError(f"topology {tree.name} has no level {wish}; there are {', '.join(levels)}")
     indices = [tree.level_named(wish) for wish in (wishes.required, wishes.preferred) if wish is not None]
     if len(indices) == 2 and (indices[1] or 0) < (indices[0] or 0):
