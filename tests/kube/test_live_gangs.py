@@ -49,8 +49,9 @@ class TestThePlan:
                     plans.append(planned(await group_of(it, "g")))
 
                 proxy.before("POST", "/binding", look)
+                # All members are there first: a gang that waits for some is told so, which is a patch more.
+                await it.gang("g", 8, required="rack")
                 async with it.scheduling():
-                    await it.gang("g", 8, required="rack")
                     placed = await it.bound(8)
                     assert plans == [placed]
                     said = await until_said(it, "g", "Placed")

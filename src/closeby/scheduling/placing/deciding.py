@@ -156,7 +156,7 @@ class Decider:
                 reason=Reason.UNSUPPORTED,
                 object=f"Pod/{pod.key}",
                 field=pod.spec.unsupported[0],
-                message=f"closeby does not know this hard constraint yet: {', '.join(pod.spec.unsupported)}",
+                message=f"it depends on what closeby does not know yet: {', '.join(pod.spec.unsupported)}",
                 remedy="remove it or leave the pod to another scheduler",
                 blocking=True,
             )
