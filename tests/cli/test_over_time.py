@@ -324,6 +324,13 @@ def test_a_trace_may_come_through_a_pipe(trace: Path) -> None:
     assert done.stderr.startswith("error: standard input:1: lacks submitted")
 
 
+def test_of_many_jobs_that_never_started_one_is_named_as_an_example(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"{HEADER}\na,0,10,9,8,0,\nb,1,10,9,8,0,")
+    told = closeby("simulate", "-f", "-", "--trace", trace, stdin=text(*CLUSTER)).stdout
+    assert "✗ 2 jobs of up to 72 GPUs  such as a\n" in told
+
+
 def test_without_a_topology_no_level_can_be_required(trace: Path) -> None:
     nodes = [one for one in CLUSTER if one["kind"] == "Node"]
     result = closeby("simulate", "-f", "-", "--trace", trace, "--required", "rack", stdin=text(*nodes))

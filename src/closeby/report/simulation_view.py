@@ -210,7 +210,8 @@ def _never(refusals: Sequence[RefusalEntry]) -> Iterator[RenderableType]:
             if refusal.jobs > 1
             else (f"of {plural(refusal.largest_gpus, 'GPU')}")
         )
-        yield Text.assemble(("✗ ", "red"), (f"{count} {size}", "bold"), (f"  {refusal.example}", "dim"))
+        example = f"such as {refusal.example}" if refusal.jobs > 1 else refusal.example
+        yield Text.assemble(("✗ ", "red"), (f"{count} {size}", "bold"), (f"  {example}", "dim"))
         yield Padding(Text(refusal.message), (0, 0, 0, 4))
     left = sum(refusal.jobs for refusal in refusals[_REASONS:])
     if left:
