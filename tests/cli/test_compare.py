@@ -136,6 +136,40 @@ def test_words_that_only_we_use_are_told_below_the_tables(tmp_path: Path) -> Non
         assert f"{word}: " in words
 
 
+APPLICATIONS = ("--workload", "microservices", "--jobs", 8, "--from-empty", "--processes", 1)
+
+
+def test_applications_are_compared_by_what_their_talk_costs() -> None:
+    """The emptiest nodes lie in all zones of both regions: a pair is in one of two regions by chance."""
+    configs = ("--config", "default", "--config", "least-allocated")
+    found = report("compare", *configs, *APPLICATIONS, "--seeds", 3)
+    assert found["cluster"] == {"name": "zones", "nodes": 120, "gpus": 0, "cores": 3840.0}
+    assert [figure["name"] for figure in found["figures"]] == [
+        *("delay", "delay.p99", "started", "makespan", "talkCost", "talkCost.pair"),
+        *("sameNode", "sameZone", "sameRegion", "overLimit"),
+    ]
+    ours, theirs = figures(found, "default"), figures(found, "least-allocated")
+    assert ours["started"]["values"] == theirs["started"]["values"] == [1.0, 1.0, 1.0]
+    assert ours["talkCost.pair"]["mean"] < 1
+    assert theirs["talkCost.pair"]["mean"] > 5
+    assert (theirs["talkCost.pair"]["differs"], theirs["talkCost.pair"]["better"]) == (True, False)
+    assert (ours["sameRegion"]["mean"], theirs["sameRegion"]["better"]) == (1.0, False)
+    assert 0.3 < theirs["sameRegion"]["mean"] < 0.7
+
+
+def test_the_table_of_applications() -> None:
+    configs = ("--config", "default", "--config", "slurm-tree", "--config", "kueue-best-fit")
+    printed = closeby("compare", *configs, *APPLICATIONS, "--seeds", 1).stdout
+    assert printed.startswith(
+        "1 seed of 8 applications of microservices on zones: 120 nodes with 3,840 cores\n"
+    )
+    assert "How close applications lay" in printed
+    assert "GPU" not in printed
+    said = " ".join(printed.split())
+    assert "slurm-tree, kueue-best-fit are baselines for gangs: pods of applications go to the" in said
+    assert "Cost: of the talk between pods, 0 if all share a node" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -174,16 +208,16 @@ def test_words_that_only_we_use_are_told_below_the_tables(tmp_path: Path) -> Non
             "there is no workload 'saren'; there are seren, kalos,",
         ),
         (
-            ("--config", "closeby", "--config", "random", "--workload", "microservices"),
-            "workload microservices asks for no GPUs",
+            ("--config", "closeby", "--config", "random", "--workload", "microservices", "--html", "x.html"),
+            "--plot and --html draw how gangs on GPUs lay, and microservices has none; leave them out",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--cluster", "moon"),
             "there is no cluster 'moon'; there are lingjun",
         ),
         (
-            ("--config", "closeby", "--config", "random", "--workload", "seren", "--resource", "gold"),
-            "no node offers gold; name with --resource what jobs are to ask for",
+            ("--config", "closeby", "--config", "random", "--workload", "seren", "--resource", "a.com/gold"),
+            "no node offers a.com/gold; name with --resource what jobs are to ask for",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--required", "shelf"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from closeby.cli.options import Sources, output_option
-from closeby.cli.over_time import DEFAULT_CLUSTER, LOAD, LoadRange, OverTime
+from closeby.cli.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, LOAD, LoadRange, OverTime
 from closeby.cli.pictures import Pictures, draws_distributions
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ JOBS = 2_000
     help="A configuration, or the name of one that comes with closeby, such as closeby or slurm-tree. "
     "At least two; the others are compared with the first.",
 )
-@click.option("--workload", metavar="NAME", help="A made-up workload, such as seren or philly.")
+@click.option("--workload", metavar="NAME", help="A made-up workload, such as seren or microservices.")
 @click.option(
     "--trace", metavar="FILE", help="Jobs of a CSV file, or - for standard input; there are no seeds then."
 )
@@ -48,7 +48,8 @@ JOBS = 2_000
 @click.option(
     "--cluster",
     metavar="NAME",
-    help=f"The made-up cluster to run on, if -f gives no nodes.  [default: {DEFAULT_CLUSTER}]",
+    help="The made-up cluster to run on, if -f gives no nodes.  "
+    f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
 )
 @click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]")
 @click.option("--topology", metavar="NAME", help="Where places are judged, if there are several.")
@@ -85,6 +86,7 @@ def command(
     Examples:
       closeby compare --config closeby --config most-allocated --workload seren
       closeby compare --config mine.yaml --config closeby --workload philly --seeds 20 --cluster small
+      closeby compare --config default --config least-allocated --workload microservices --jobs 100
     """
     from closeby.cli.comparing import Wanted, compare
     from closeby.cli.output import emit_and_then

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from closeby.cli.inputs import Unusable, read_configuration_file, usable_configuration
 from closeby.cli.options import Sources
 from closeby.cli.over_time import OverTime
-from closeby.cli.replaying import check_standard_input, given_cluster, read_jobs, trace_name
+from closeby.cli.replaying import check_standard_input, given_cluster, of_applications, read_jobs, trace_name
+from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
 from closeby.report.comparison_report import (
     ComparedCluster,
     ComparedWorkload,
@@ -54,14 +55,19 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
         Unusable: something of it can't be used.
     """
     over_time = wanted.over_time
-    known = WORKLOADS.get(over_time.workload or "")
-    if known is not None and known.resource == CPU:
-        raise Unusable(f"workload {known.name} asks for no GPUs, which is what is compared; try seren")
+    if wanted.with_histories and of_applications(over_time):
+        raise Unusable(
+            f"--plot and --html draw how gangs on GPUs lay, and {over_time.workload} has none; leave them "
+            "out, or draw a run of one configuration with closeby simulate"
+        )
     check_standard_input(wanted.sources, over_time)
     policies = _policies(configs)
     cluster = given_cluster(wanted.sources, over_time)
-    room = _room(cluster, policies)
-    jobs, notices = _jobs(wanted, int(room.free.sum()))
+    room, cores = _room(cluster, policies, needs_gpus=not of_applications(over_time))
+    gpus = int(room.free.sum())
+    jobs, notices = _jobs(wanted, cores if of_applications(over_time) else gpus)
+    if of_applications(over_time):
+        notices = (*notices, *_silent(policies))
     experiment = Experiment(
         policies=policies,
         seeds=(None,) if isinstance(jobs, Jobs) else tuple(range(1, wanted.seeds + 1)),
@@ -87,7 +93,12 @@ def compare(configs: Sequence[str], wanted: Wanted, processes: int | None) -> Co
             seeds=tuple(seed for seed in experiment.seeds if seed is not None),
             standing=isinstance(jobs, Load) and wanted.standing,
         ),
-        ComparedCluster(name=cluster.name, nodes=len(cluster.nodes), gpus=int(room.free.sum())),
+        ComparedCluster(
+            name=cluster.name,
+            nodes=len(cluster.nodes),
+            gpus=gpus,
+            cores=cores if of_applications(over_time) else UNSET,
+        ),
         notices,
     )
     histories: dict[str, list[History]] = {policy.name: [] for policy in policies}
@@ -111,18 +122,26 @@ def _policies(configs: Sequence[str]) -> tuple[Policy, ...]:
     )
 
 
-def _room(cluster: GivenCluster, policies: Sequence[Policy]) -> Room:
-    """The room of the cluster, once all configurations are known to be usable."""
+def _silent(policies: Sequence[Policy]) -> Iterator[str]:
+    """Says which policies are no different from each other where nothing is a gang."""
+    names = [policy.name for policy in policies if policy.configuration in map(NAMED.get, FOR_GANGS_ONLY)]
+    if names:
+        are = "is a baseline" if len(names) == 1 else "are baselines"
+        yield f"{', '.join(names)} {are} for gangs: pods of applications go to the fullest node"
+
+
+def _room(cluster: GivenCluster, policies: Sequence[Policy], *, needs_gpus: bool) -> tuple[Room, float]:
+    """The room of the cluster and its cores, once all configurations are known to be usable."""
     for policy in policies:
         with usable_configuration():
             engine = engine_of(cluster, policy.configuration)
     room = room_of(engine, cluster.resource)
-    if not room.total.any():
+    if needs_gpus and not room.total.any():
         raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
-    return room
+    return room, int(room_of(engine, CPU).free.sum()) / 1000
 
 
-def _jobs(wanted: Wanted, capacity: int) -> tuple[Load | Jobs, tuple[str, ...]]:
+def _jobs(wanted: Wanted, capacity: float) -> tuple[Load | Jobs, tuple[str, ...]]:
     over_time = wanted.over_time
     if over_time.trace is not None:
         return read_jobs(over_time.trace)
@@ -131,7 +150,7 @@ def _jobs(wanted: Wanted, capacity: int) -> tuple[Load | Jobs, tuple[str, ...]]:
     if known is None:
         raise Unusable(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
     if not capacity:
-        raise Unusable("other pods hold all GPUs of the cluster, so that there is no load to make")
+        raise Unusable("other pods hold all of the cluster, so that there is no load to make")
     load = Load(
         workload=name,
         jobs=over_time.jobs or 0,

@@ -63,9 +63,9 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     with usable_configuration():
         engine = engine_of(cluster, configuration)
     room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
-    if over_time.workload is not None and not (room.total.any() or _of_applications(over_time)):
+    if over_time.workload is not None and not (room.total.any() or of_applications(over_time)):
         raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
-    jobs, notices = _jobs(over_time, cores if _of_applications(over_time) else int(room.free.sum()))
+    jobs, notices = _jobs(over_time, cores if of_applications(over_time) else int(room.free.sum()))
     if over_time.write_trace is not None:
         _write(over_time.write_trace, jobs)
     settings = Settings(
@@ -134,7 +134,7 @@ def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
         # Such as cpu, which is counted in thousandths.
         raise Unusable(f"{resource} is no device that jobs can ask for; --resource is one such as {GPU}")
     if not sources.paths:
-        usual = APPLICATIONS_CLUSTER if _of_applications(over_time) else DEFAULT_CLUSTER
+        usual = APPLICATIONS_CLUSTER if of_applications(over_time) else DEFAULT_CLUSTER
         name = over_time.cluster or usual
         if name not in SHAPES:
             known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
@@ -148,7 +148,7 @@ def given_cluster(sources: Sources, over_time: OverTime) -> GivenCluster:
     return cluster_of(manifests, "the cluster of the files", resource)
 
 
-def _of_applications(over_time: OverTime) -> bool:
+def of_applications(over_time: OverTime) -> bool:
     """Whether the load is one of cores."""
     known = WORKLOADS.get(over_time.workload or "")
     return known is not None and known.resource == CPU

@@ -6,7 +6,7 @@ placed first would find nothing to be near to. Nodes of one location cost the sa
 replica themselves, so that costs are worked out by location.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.applications.registry import Application, Edge, app_group_key
-from closeby.applications.talk import EdgeCost, Network, around, edge_costs, network_of
+from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs, network_of
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.networks import NetworkTopology
@@ -224,13 +224,19 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     # For people
 
-    def edges(self, application: Application) -> tuple[EdgeCost, ...] | None:
-        """What each edge of an application costs now; None where nothing is known of the network."""
+    def edges(
+        self, application: Application, replicas: Mapping[str, Replicas] | None = None
+    ) -> tuple[EdgeCost, ...] | None:
+        """What each edge of an application costs now; None where nothing is known of the network.
+
+        ``replicas``: where its workloads are, instead of where they are now.
+        """
         network = self._current()
         if network is None:
             return None
-        found = {name: self._replicas.get((application.key, name), {}) for name in application.index}
-        return edge_costs(network, application, found)
+        if replicas is None:
+            replicas = {name: self._replicas.get((application.key, name), {}) for name in application.index}
+        return edge_costs(network, application, replicas)
 
     def conditions(self) -> tuple[Condition, ...]:
         """What is wrong with the choice of the network, or noteworthy about its costs."""

@@ -16,6 +16,8 @@ from closeby.applications.talk import EdgeCost, Replicas
 from closeby.topology.labels import MISSING, LabelTable
 from closeby.topology.network_costs import REGION, ZONE
 
+Floats = NDArray[np.float64]
+
 
 class TalkMeasures(Struct, frozen=True, kw_only=True):
     """One application. Shares are of the pairs of placed replicas that talk; None where there are none."""
@@ -29,6 +31,54 @@ class TalkMeasures(Struct, frozen=True, kw_only=True):
     same_region: float | None
     #: Pairs farther apart than their edge allows.
     over: int
+    #: Pairs over edges that have such a limit.
+    limited: int = 0
+
+
+class RunTalk(Struct, frozen=True, kw_only=True):
+    """The applications of a run, each counted by how long it ran; None where nothing tells.
+
+    All pods on one node cost 0. Applications that never had all their pods placed count in none of it.
+    """
+
+    #: What an application cost, and a pair of its pods that talk.
+    cost: float | None
+    cost_per_pair: float | None
+    #: Shares of the pairs.
+    same_node: float | None
+    same_zone: float | None
+    same_region: float | None
+    #: Share of the pairs with a limit that were farther apart than it.
+    over: float | None
+
+
+def run_talk(found: Sequence[TalkMeasures], seconds: Floats) -> RunTalk:
+    """The means over time of applications that ran for so many seconds each; shape (A,).
+
+    A pair counts by the time that it talked, so that large applications have more say in shares and in
+    ``cost_per_pair`` than in ``cost``.
+    """
+    pairs = np.array([one.pairs for one in found], dtype=np.float64) * seconds
+    costs = np.array([np.nan if one.cost is None else one.cost for one in found]) * seconds
+    limited = float(np.array([one.limited for one in found], dtype=np.float64) @ seconds)
+    over = float(np.array([one.over for one in found], dtype=np.float64) @ seconds)
+
+    def share(values: Sequence[float | None]) -> float | None:
+        known = np.array([value or 0.0 for value in values])
+        return _ratio(float(known @ pairs), float(pairs.sum()))
+
+    return RunTalk(
+        cost=_ratio(float(costs.sum()), float(seconds.sum())),
+        cost_per_pair=_ratio(float(costs.sum()), float(pairs.sum())),
+        same_node=share([one.same_node for one in found]),
+        same_zone=share([one.same_zone for one in found]),
+        same_region=share([one.same_region for one in found]),
+        over=_ratio(over, limited),
+    )
+
+
+def _ratio(value: float, total: float) -> float | None:
+    return value / total if total > 0 and not np.isnan(value) else None
 
 
 def talk_measures(
@@ -55,6 +105,7 @@ def talk_measures(
         same_zone=share(zones),
         same_region=share(regions),
         over=0 if costs is None else sum(edge.over for edge in costs),
+        limited=sum(_pairs(edge, replicas) for edge in edges if edge.limit is not None),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from closeby.report.documents import API_VERSION
 from closeby.report.words import plural
@@ -24,11 +24,13 @@ class ComparedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ComparedCluster(Struct, frozen=True, kw_only=True):
-    """What it was run on; ``gpus`` are those that jobs may use."""
+    """What it was run on; ``gpus`` are those that jobs may use, and so are ``cores``."""
 
     name: str
     nodes: int
     gpus: int
+    #: Only there for applications, which ask for no GPUs.
+    cores: float | UnsetType = UNSET
 
 
 class PolicyFigure(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from msgspec import UNSET, UnsetType
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -31,6 +32,14 @@ _WORDS: Final = (
     "ideal."
 )
 
+#: The same for applications.
+_WORDS_OF_APPLICATIONS: Final = (
+    "Delay: from submission until the last pod has a node; started: applications that got so far. Cost: of "
+    "the talk between pods, 0 if all share a node, by the costs of the first configuration that minds them. "
+    "Pairs: two pods of workloads that call each other; limit: their maxNetworkCost. Costs and pairs are "
+    "means over the applications that started, by how long they ran."
+)
+
 _TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
 
 
@@ -41,9 +50,11 @@ def comparison_views(report: ComparisonReport) -> Iterator[RenderableType]:
         told = [figure for figure in figures if any(one.mean is not None for one in figure.policies)]
         if told:
             yield section(title, _table(told))
-    yield Text(f"\n{_legend(report)}\n{_WORDS}", style="dim")
+    words = _WORDS if report.cluster.cores is UNSET else _WORDS_OF_APPLICATIONS
+    yield Text(f"\n{_legend(report)}\n{words}", style="dim")
+    what = "job" if report.cluster.cores is UNSET else "application"
     for entry in report.unstarted:
-        yield Text(f"\n{entry.policy}: {plural(entry.jobs, 'job')} never started", style="yellow")
+        yield Text(f"\n{entry.policy}: {plural(entry.jobs, what)} never started", style="yellow")
     for notice in report.notices:
         yield Text(f"\nnote: {notice}", style="dim")
 
@@ -51,14 +62,17 @@ def comparison_views(report: ComparisonReport) -> Iterator[RenderableType]:
 def _what_ran(report: ComparisonReport) -> Text:
     workload, cluster = report.workload, report.cluster
     seeds = f"{plural(len(workload.seeds), 'seed')} of " if workload.seeds else ""
+    what, room = "job", plural(cluster.gpus, "GPU")
+    if not isinstance(cluster.cores, UnsetType):
+        what, room = "application", f"{cluster.cores:,.0f} cores"
     text = Text.assemble(
-        f"{seeds}{plural(workload.jobs, 'job')} of ",
+        f"{seeds}{plural(workload.jobs, what)} of ",
         (workload.name, "bold"),
-        f" on {cluster.name}: {plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}",
+        f" on {cluster.name}: {plural(cluster.nodes, 'node')} with {room}",
     )
     details = [f"load {workload.load:g}"] if workload.load is not None else []
     if workload.standing:
-        details.append("and the jobs that already run when the clock begins")
+        details.append(f"and the {what}s that already run when the clock begins")
     return text.append(f"\n{', '.join(details)}", style="dim") if details else text
 
 

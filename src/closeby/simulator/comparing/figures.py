@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from closeby.quality.delays import Delay
 from closeby.quality.summary import LevelMeasures, Measures
+from closeby.quality.talk import RunTalk
 
 
 class Unit(StrEnum):
@@ -36,11 +37,35 @@ WAITING: Final = "Waiting"
 PLACES: Final = "Where jobs lay"
 USE: Final = "Use of the GPUs"
 NETWORK: Final = "Communication, modelled"
+TALK: Final = "How close applications lay"
 
 
 def figures_of(measures: Measures) -> tuple[tuple[Figure, float | None], ...]:
     """The figures of one run; runs on one cluster have the same ones in the same order."""
     return (*_waiting(measures), *_places(measures), *_use(measures), *_network(measures))
+
+
+def figures_of_applications(measures: Measures, talk: RunTalk) -> tuple[tuple[Figure, float | None], ...]:
+    """The figures of one run of applications; those of GPUs and of gangs have no sense there."""
+    return (*_waiting_applications(measures), *_talk(talk))
+
+
+def _waiting_applications(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    started = measures.started / measures.jobs if measures.jobs else None
+    every = measures.delays[0]
+    yield Figure("delay", "mean delay", WAITING, Unit.SECONDS, False), every.mean
+    yield Figure("delay.p99", "99 % delay", WAITING, Unit.SECONDS, False), every.p99
+    yield Figure("started", "started", WAITING, Unit.SHARE, True), started
+    yield Figure("makespan", "makespan", WAITING, Unit.SECONDS, False), measures.makespan
+
+
+def _talk(talk: RunTalk) -> Iterator[tuple[Figure, float | None]]:
+    yield Figure("talkCost", "cost, of an application", TALK, Unit.RATIO, False), talk.cost
+    yield Figure("talkCost.pair", "cost, of a pair", TALK, Unit.RATIO, False), talk.cost_per_pair
+    yield Figure("sameNode", "pairs, in one node", TALK, Unit.SHARE, True), talk.same_node
+    yield Figure("sameZone", "pairs, in one zone", TALK, Unit.SHARE, True), talk.same_zone
+    yield Figure("sameRegion", "pairs, in one region", TALK, Unit.SHARE, True), talk.same_region
+    yield Figure("overLimit", "pairs, beyond the limit", TALK, Unit.SHARE, False), talk.over
 
 
 def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:

@@ -13,9 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.configuration import Configuration
-from closeby.simulator.comparing.figures import Figure, figures_of
+from closeby.plugins.network_min_cost import NetworkMinCost
+from closeby.simulator.comparing.figures import Figure, figures_of, figures_of_applications
+from closeby.simulator.comparing.talking import talk_over_time
+from closeby.simulator.replay.applications import Judge
 from closeby.simulator.replay.clusters import GivenCluster
-from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.replay.driver import Settings, engine_of, replay
 from closeby.simulator.replay.history import NO_SAMPLES, History
 from closeby.simulator.replay.measuring import measure
 from closeby.simulator.replay.submitting import Wishes
@@ -29,8 +32,8 @@ class Load(Struct, frozen=True, kw_only=True):
     workload: str
     jobs: int
     load: float
-    #: GPUs that the jobs may use.
-    capacity: int
+    #: GPUs that the jobs may use; cores where they ask for none.
+    capacity: float
     options: Options
 
     def jobs_of(self, seed: int) -> Jobs:
@@ -62,6 +65,18 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     wishes: Wishes = Wishes()
     #: Whether results come with their histories, for pictures.
     with_histories: bool = False
+
+    @property
+    def yardstick(self) -> Configuration:
+        """Whose costs the talk of all policies is judged by: of the first one that minds them.
+
+        A policy that is told other costs, or none, is not to be judged by those.
+        """
+        for policy in self.policies:
+            kinds = engine_of(self.cluster, policy.configuration).profile.plugins
+            if any(isinstance(kind, NetworkMinCost) for kind in kinds):
+                return policy.configuration
+        return Configuration()
 
     def jobs_of(self, seed: int | None) -> Jobs:
         """The jobs that all policies get for a seed."""
@@ -107,9 +122,17 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
         jobs=len(jobs),
         unstarted=unstarted,
         impossible=len(history.impossible),
-        figures=figures_of(measure(history)),
+        figures=_figures(experiment, history),
         history=replace(history, samples=NO_SAMPLES) if experiment.with_histories else None,
     )
+
+
+def _figures(experiment: Experiment, history: History) -> tuple[tuple[Figure, float | None], ...]:
+    measures = measure(history)
+    if not history.jobs.graphs:
+        return figures_of(measures)
+    judge = Judge(engine_of(experiment.cluster, experiment.yardstick))
+    return figures_of_applications(measures, talk_over_time(history, judge))
 
 
 def run_all(

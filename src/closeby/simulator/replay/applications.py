@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from closeby.applications.registry import Application
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.pods import Pod, PodSpec
-from closeby.plugins.network_min_cost import NetworkMinCost
+from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.quality.talk import TalkMeasures, talk_measures
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupRemoved, Event, PodAdded, PodRemoved
@@ -49,11 +50,32 @@ class Deployer:
         yield AppGroupRemoved(f"{self._namespace}/{name}")
 
 
+class Judge:
+    """Says what talk costs, and how close pods lie, by the network of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        """By the costs that the engine's NetworkMinCost goes by, else those that it would by default."""
+        plugins = engine.profile.plugins
+        self._labels = engine.cluster.labels
+        self._plugin = next((one for one in plugins if isinstance(one, NetworkMinCost)), None)
+        if self._plugin is None and plugins:
+            self._plugin = NetworkMinCost(NetworkMinCostArguments(), plugins[0].handle)
+
+    def talk(self, application: Application, graph: CallGraph, slots: Sequence[int]) -> TalkMeasures:
+        """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
+        replicas = _replicas(graph, slots)
+        costs = None if self._plugin is None else self._plugin.edges(application, replicas)
+        return talk_measures(application.edges, replicas, self._labels, costs)
+
+
 def talk_of(engine: Engine, key: str, graph: CallGraph, slots: Sequence[int]) -> TalkMeasures | None:
-    """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
+    """How close the pods of an application that an engine knows lie, judged by its own costs."""
     application = engine.applications.get(key)
-    if application is None:
-        return None
+    return None if application is None else Judge(engine).talk(application, graph, slots)
+
+
+def _replicas(graph: CallGraph, slots: Sequence[int]) -> dict[str, dict[int, int]]:
+    """Slots of each workload, with how many of its pods are there."""
     replicas: dict[str, dict[int, int]] = {}
     place = iter(slots)
     for workload, wanted in zip(graph.workloads, graph.replicas, strict=True):
@@ -61,6 +83,4 @@ def talk_of(engine: Engine, key: str, graph: CallGraph, slots: Sequence[int]) ->
         for _ in range(wanted):
             slot = next(place)
             at[slot] = at.get(slot, 0) + 1
-    plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
-    costs = None if plugin is None else plugin.edges(application)
-    return talk_measures(application.edges, replicas, engine.cluster.labels, costs)
+    return replicas

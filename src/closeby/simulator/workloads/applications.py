@@ -110,8 +110,9 @@ def draw_applications(count: int, random: Generator) -> tuple[tuple[CallGraph, .
 def app_group(graph: CallGraph, namespace: str, name: str) -> AppGroup:
     """The AppGroup object of one application."""
     needs: list[list[Dependency]] = [[] for _ in graph.workloads]
-    for caller, callee in graph.calls:
-        needs[caller].append(Dependency(workload=graph.workloads[callee]))
+    limits = graph.limits or (None,) * len(graph.calls)
+    for (caller, callee), limit in zip(graph.calls, limits, strict=True):
+        needs[caller].append(Dependency(workload=graph.workloads[callee], max_network_cost=limit))
     return AppGroup(
         namespace=namespace,
         name=name,

@@ -19,6 +19,8 @@ class CallGraph(Struct, frozen=True, kw_only=True):
     calls: tuple[tuple[int, int], ...]
     #: What each pod asks for, in thousandths of a core; length W.
     cpu: tuple[int, ...]
+    #: ``maxNetworkCost`` of each call, None for no limit; as long as ``calls``, or empty when none has one.
+    limits: tuple[int | None, ...] = ()
 
     @property
     def pods(self) -> int:
