@@ -66,6 +66,30 @@ def test_a_graph_becomes_an_app_group() -> None:
     assert topology_order(app).conditions == ()
 
 
+def test_calls_may_have_a_limit() -> None:
+    graph = CallGraph(
+        workloads=("a", "b", "c"),
+        replicas=(1, 1, 1),
+        calls=((0, 1), (0, 2)),
+        cpu=(100,) * 3,
+        limits=(None, 7),
+    )
+    caller = app_group(graph, "default", "shop-1").workloads[0]
+    assert [(need.workload, need.max_network_cost) for need in caller.dependencies] == [("b", None), ("c", 7)]
+
+
+def test_stores_must_be_near_their_callers() -> None:
+    jobs = generate("microservices", jobs=300, load=0.5, capacity=1000, seed=3)
+    for graph, kind in zip(jobs.graphs, jobs.kinds, strict=True):
+        assert graph is not None
+        limited = {
+            callee for (_, callee), limit in zip(graph.calls, graph.limits, strict=False) if limit == 5
+        }
+        stores = {index for index, name in enumerate(graph.workloads) if name.startswith("store")}
+        assert limited == stores
+        assert (kind == "boutique") == (not stores)
+
+
 def test_a_workload_of_applications_offers_its_load_in_cores() -> None:
     jobs = generate("microservices", jobs=2_000, load=0.5, capacity=1000, seed=3)
     graphs = [graph for graph in jobs.graphs if graph is not None]
