@@ -96,10 +96,10 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
         "span": {"zone": 1, "rack": 1, "hostname": 2},
     }
     assert found["jobs"][3]["start"] is None
-    # Three jobs count; the cluster is full from 10 to 100, and 310 s of it are looked at until c starts.
+    # Three jobs count; the last of them comes at 20, and the cluster is full from 10 on.
     assert found["measures"]["jobs"] == 3
-    assert found["measures"]["window"] == {"begin": 0.0, "end": 100.0}
-    assert found["measures"]["utilisation"] == pytest.approx((16 * 10 + 24 * 90) / (24 * 100))
+    assert found["measures"]["window"] == {"begin": 0.0, "end": 20.0}
+    assert found["measures"]["utilisation"] == pytest.approx((16 * 10 + 24 * 10) / (24 * 20))
 
 
 def test_the_table_says_what_ran_on_what(trace: Path) -> None:
@@ -108,7 +108,10 @@ def test_the_table_says_what_ran_on_what(trace: Path) -> None:
     assert printed.startswith(f"{first}\nconfiguration closeby\n")
     assert "Ended 3 of 4 jobs in 5 min 10 s of virtual time; 1 too large for the cluster." in printed
     assert "✗ 1 job of 32 GPUs  d\n" in printed
-    assert "queue     " in printed
+    assert "over the 20 s in which jobs came\n" in printed
+    # c waits from 20 to 100.
+    assert f"queue     {' ' * 12}{'█' * 52}\n" in printed
+    assert "over the 1 min 40 s in which jobs came or waited\n" in printed
 
 
 def test_what_runs_already_stays_and_what_waits_is_left_aside(trace: Path) -> None:

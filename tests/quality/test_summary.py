@@ -11,7 +11,7 @@ def test_the_summary_of_a_small_run() -> None:
     #     wide   4 x 8 GPUs on a b c e     0   0  50     both blocks and 3 racks, where one and 2 would do
     #     tight  2 x 8 GPUs on a b        10  50 100     ideal
     #     small  1 GPU on f               20  20  30     not larger than a node
-    #     never  2 x 8 GPUs               40   -   -     waits for 60 s, and keeps the window open to 100
+    #     never  2 x 8 GPUs               40   -   -     waits for 60 s; with it the window ends
     drawn = Drawn(FOUR_RACKS)
     run = drawn.run(
         {
@@ -26,9 +26,9 @@ def test_the_summary_of_a_small_run() -> None:
     assert (found.jobs, found.started, found.ended) == (4, 3, 3)
     assert waits_of(run).tolist() == [0.0, 40.0, 0.0, 60.0]
     assert found.delays[0].mean == 25.0
-    assert (found.window.begin, found.window.end, found.makespan) == (0.0, 100.0, 100.0)
-    #   32 x 50 + 16 x 50 + 1 x 10 of 48 x 100
-    assert found.utilisation == pytest.approx(2410 / 4800)
+    assert (found.window.begin, found.window.end, found.makespan) == (0.0, 40.0, 100.0)
+    #   32 x 40 + 1 x 10 of 48 x 40
+    assert found.utilisation == pytest.approx(1290 / 1920)
     block, rack, host = found.levels
     assert (block.level, rack.level, host.level) == ("block", "rack", "hostname")
     assert (block.span, rack.span, host.span) == (4 / 3, 5 / 3, 7 / 3)
@@ -53,16 +53,18 @@ def test_the_rest_of_the_summary() -> None:
     #     near   2 x 8 GPUs on a b     0 ─ 100      16 ranks in one rack: ideal
     #     far    2 x 8 GPUs on c e     0 ─  50      two blocks, where a rack would do
     #     next   2 x 8 GPUs           50 waits to the end
+    #     late   1 GPU               100 is not tried any more
     drawn = Drawn(FOUR_RACKS)
     run = drawn.run(
         {
             "near": ("a b", 8, 0, 0, 100),
             "far": ("c e", 8, 0, 0, 50),
             "next": ("2", 8, 50, NAN, NAN),
+            "late": ("1", 1, 100, NAN, NAN),
         },
         until=100.0,
     )
-    found = summarise(run, unconstrained=waits_of(run) - [0, 0, 20], model=ROUND)
+    found = summarise(run, unconstrained=waits_of(run) - [0, 0, 20, 0], model=ROUND)
     block, rack, host = found.levels
     #   pairs a-b and c-e: 2 and 6 edges; rings of two edges, which cross 1 and 3 levels
     assert (found.mean_distance, found.diameter, found.ring_hops) == (4.0, 4.0, 1.0)
@@ -92,7 +94,7 @@ def test_the_rest_of_the_summary() -> None:
     assert (block.span_gap, rack.span_gap, host.span_gap) == (0.5, 0.5, 0.0)
     assert (found.distance_gap, found.compared) == (1.0, 2)
     #   next waits for 50 s, and would have waited for 30.
-    assert found.delays[0].topology == pytest.approx(20 / 3)
+    assert found.delays[0].topology == pytest.approx(20 / 4)
     assert [delay.topology for delay in found.delays if delay.size == "9-64"] == [pytest.approx(20 / 3)]
     assert found.model is ROUND
 

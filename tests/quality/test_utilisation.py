@@ -3,32 +3,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.quality.utilisation import Window, busy_window, goodput, held, utilisation
+from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
 
 NAN = float("nan")
 
 
-def test_the_busy_window_ends_when_the_last_job_leaves_the_queue() -> None:
+def test_the_window_ends_with_the_last_submission() -> None:
     #   0 ───────── 100 ──── 150      300
     #   first job   last     it       the longest
     #   submitted   comes    starts   ends
     submitted = np.asarray([0.0, 20.0, 100.0])
-    started = np.asarray([0.0, 20.0, 150.0])
-    ended = np.asarray([300.0, 60.0, 200.0])
-    assert busy_window(submitted, started, ended, 300.0) == Window(0.0, 150.0)
+    assert submission_window(submitted, np.asarray([300.0, 60.0, 200.0]), 300.0) == Window(0.0, 100.0)
 
 
-def test_a_job_that_never_starts_keeps_the_window_open_to_the_end_of_the_run() -> None:
-    assert busy_window(np.asarray([5.0, 6.0]), np.asarray([5.0, NAN]), np.asarray([9.0, NAN]), 80.0) == (
-        Window(5.0, 80.0)
-    )
+def test_nothing_that_a_scheduler_does_moves_it() -> None:
+    #   The job of 100 s never starts with one, is late with another, and ends at once with the last.
+    submitted = np.asarray([5.0, 6.0, 100.0])
+    ends = [np.asarray([9.0, 40.0, last]) for last in (NAN, 900.0, 101.0)]
+    assert {submission_window(submitted, ended, 1000.0) for ended in ends} == {Window(5.0, 100.0)}
 
 
-def test_jobs_that_all_start_at_once_are_busy_until_the_last_one_ends() -> None:
-    assert busy_window(np.asarray([5.0, 5.0]), np.asarray([5.0, 5.0]), np.asarray([9.0, NAN]), 20.0) == (
-        Window(5.0, 20.0)
-    )
-    assert busy_window(np.zeros(0), np.zeros(0), np.zeros(0), 7.0).length == 0.0
+def test_jobs_that_all_come_at_once_are_measured_until_the_last_one_ends() -> None:
+    submitted = np.asarray([5.0, 5.0])
+    assert submission_window(submitted, np.asarray([9.0, 12.0]), 20.0) == Window(5.0, 12.0)
+    assert submission_window(submitted, np.asarray([9.0, NAN]), 20.0) == Window(5.0, 20.0)
+    assert submission_window(np.zeros(0), np.zeros(0), 7.0).length == 0.0
 
 
 def test_utilisation_counts_what_is_held_inside_the_window() -> None:

@@ -53,7 +53,7 @@ def during_of(run: RunColumns) -> Floats:
 
 
 def fragmentation(run: RunColumns, fewest: Floats, window: Window) -> Fragmentation:
-    """Fragmentation over the busy window; ``fewest`` as ``spans.fewest`` has it, shape (J, K)."""
+    """Fragmentation over the window of submissions; ``fewest`` as ``spans.fewest`` has it, shape (J, K)."""
     levels = run.tree.node_level + 1
     count = max(1, min(MOMENTS, _CELLS // max(len(run.node_gpus), 1))) if window.length > 0 else 0
     times = window.begin + (np.arange(count) + 0.5) / max(count, 1) * window.length

@@ -13,7 +13,7 @@ from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.moments import Fragmentation, Gaps, during_of, fragmentation, gaps
 from closeby.quality.placements import Bools, Floats, level_names, placements
 from closeby.quality.spans import fewest
-from closeby.quality.utilisation import Window, busy_window, goodput, held, utilisation
+from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
 
 
 class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -56,7 +56,7 @@ class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     delays: tuple[Delay, ...]
     #: Coarse to fine, single nodes last.
     levels: tuple[LevelMeasures, ...]
-    #: From the first submission until the last job left the queue.
+    #: From the first submission to the last; to the last end if all jobs came at once.
     window: Window
     #: From the first submission to the last end.
     makespan: float
@@ -96,7 +96,7 @@ def summarise(
     in seconds, shape (J,), as ``waits_of`` tells it; without it the wait caused by topology is unknown.
     """
     run = columns
-    window = busy_window(run.submitted, run.started, run.ended, run.until)
+    window = submission_window(run.submitted, run.ended, run.until)
     seconds = held(run.started, run.ended, run.until, window)
     capacity = float(run.node_gpus[run.tree.slot_at].sum())
     size, job_gpus = sizes(run.pods, run.gpus), run.pods * run.gpus

@@ -1,9 +1,9 @@
 """Utilisation and goodput: how much of the GPUs was held while there was work, and how much of that worked.
 
-Both are shares of what the cluster could have given in the busy window, which reaches from the first
-submission to the moment at which the last job leaves the queue (the end of the run, if one never does). After
-it nothing is decided any more, and what runs on says more about the longest job than about the scheduler.
-Where all jobs start as they are submitted and at once, that window is empty: it reaches to the last end then.
+Both are shares of what the cluster could have given in the window, which reaches from the first submission to
+the last. So it is the same for whatever schedules these jobs: who lets the last one wait longer is not
+measured over a longer time, in which the cluster empties. What is late after it shows in delays and makespan.
+Where all jobs are submitted at once that window is empty: it reaches to the last end then.
 """
 
 from typing import Any
@@ -27,12 +27,11 @@ class Window(Struct, frozen=True):
         return self.end - self.begin
 
 
-def busy_window(submitted: Floats, started: Floats, ended: Floats, until: float) -> Window:
-    """The time in which jobs arrive or wait; arrays of shape (J,), nan where a job did not start or end."""
+def submission_window(submitted: Floats, ended: Floats, until: float) -> Window:
+    """The time in which jobs arrive; arrays of shape (J,), nan where a job did not end."""
     if not len(submitted):
         return Window(0.0, 0.0)
-    begin = float(submitted.min())
-    end = float(np.where(np.isnan(started), until, started).max())
+    begin, end = float(submitted.min()), float(submitted.max())
     if end <= begin:
         end = float(np.where(np.isnan(ended), until, ended).max())
     return Window(begin, max(begin, end))

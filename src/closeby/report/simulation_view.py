@@ -110,20 +110,33 @@ def _use(report: SimulationReport) -> RenderableType:
     lines = [
         Text(
             f"utilisation {_percent(measures.utilisation)}, goodput {_percent(measures.goodput)}, "
-            f"over the {time_text(measures.window.length)} in which jobs came or waited"
+            f"over the {time_text(measures.window.length)} in which jobs came"
         )
     ]
-    if measures.window.length > 0:
+    shown = Window(measures.window.begin, max(measures.window.end, _queue_empties(report)))
+    if shown.length > 0:
         use = [busy / report.cluster.gpus for busy in samples.busy_gpus]
         most = max(samples.queued_gpus)
-        lines.append(_curve("in use", measures.window, samples.times, use))
+        lines.append(_curve("in use", shown, samples.times, use))
         if most:
             queue = [queued / most for queued in samples.queued_gpus]
-            lines.append(_curve("queue", measures.window, samples.times, queue))
+            lines.append(_curve("queue", shown, samples.times, queue))
             lines.append(
                 Text(f"{'':10}at its largest {_deepest(samples)} for {plural(most, 'GPU')}", style="dim")
             )
+        if shown != measures.window:
+            lines.append(
+                Text(f"{'':10}over the {time_text(shown.length)} in which jobs came or waited", style="dim")
+            )
     return Group(*lines)
+
+
+def _queue_empties(report: SimulationReport) -> float:
+    """When the last job leaves the queue: the end of the run, if one never does; 0 if none waits."""
+    samples = report.samples
+    ends = (*samples.times[1:], report.summary.until)
+    waits = [end for end, queued in zip(ends, samples.queued_jobs, strict=True) if queued]
+    return max(waits, default=0.0)
 
 
 def _deepest(samples: SamplesEntry) -> str:
