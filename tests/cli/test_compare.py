@@ -157,6 +157,15 @@ def test_applications_are_compared_by_what_their_talk_costs() -> None:
     assert 0.3 < theirs["sameRegion"]["mean"] < 0.7
 
 
+def test_there_are_fewer_applications_than_jobs_unless_it_is_said() -> None:
+    asked = ("--config", "random", "--config", "least-allocated", "--workload", "microservices")
+    found = report("compare", *asked, "--from-empty", "--seeds", 1, "--processes", 1)
+    assert found["workload"]["jobs"] == 100
+    # Neither minds costs, so that the usual ones count; nor limits.
+    assert figures(found, "random")["talkCost"]["mean"] > 0
+    assert 0 < figures(found, "random")["overLimit"]["mean"] < 1
+
+
 def test_the_table_of_applications() -> None:
     configs = ("--config", "default", "--config", "slurm-tree", "--config", "kueue-best-fit")
     printed = closeby("compare", *configs, *APPLICATIONS, "--seeds", 1).stdout

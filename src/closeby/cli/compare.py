@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SEEDS = 10
 JOBS = 2_000
+#: Each takes up to a second to be placed well, a thousand times what a gang takes.
+APPLICATIONS = 100
 
 
 @click.command(name="compare", short_help="Run the same jobs under several configurations.")
@@ -35,7 +37,11 @@ JOBS = 2_000
     type=click.IntRange(1, 10_000),
     help=f"Run so many workloads, of the seeds 1, 2, ...  [default: {SEEDS}]",
 )
-@click.option("--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of each.  [default: {JOBS}]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 10_000_000),
+    help=f"Jobs of each.  [default: {JOBS}; {APPLICATIONS} applications]",
+)
 @click.option(
     "--load",
     type=LoadRange(),
@@ -108,7 +114,7 @@ def command(
         over_time=OverTime(
             workload=workload,
             trace=trace,
-            jobs=JOBS if jobs is None else jobs,
+            jobs=jobs,
             load=LOAD if load is None else load,
             cluster=cluster,
             resource=resource,
@@ -118,6 +124,7 @@ def command(
         ),
         seeds=SEEDS if seeds is None else seeds,
         standing=not from_empty,
+        usual_jobs=(JOBS, APPLICATIONS),
         with_histories=pictures.wanted,
     )
     compared = compare(configs, wanted, processes)

@@ -37,6 +37,8 @@ class Wanted(Struct, frozen=True, kw_only=True, eq=False):
     seeds: int
     #: Whether the workload begins with jobs that already run.
     standing: bool
+    #: How many jobs a workload has unless it is said: gangs, and applications.
+    usual_jobs: tuple[int, int]
     #: Whether there will be pictures.
     with_histories: bool
 
@@ -153,7 +155,7 @@ def _jobs(wanted: Wanted, capacity: float) -> tuple[Load | Jobs, tuple[str, ...]
         raise Unusable("other pods hold all of the cluster, so that there is no load to make")
     load = Load(
         workload=name,
-        jobs=over_time.jobs or 0,
+        jobs=over_time.jobs or wanted.usual_jobs[of_applications(over_time)],
         load=over_time.load or 0.0,
         capacity=capacity,
         options=Options(standing=wanted.standing),
