@@ -146,7 +146,7 @@ def test_applications_are_compared_by_what_their_talk_costs() -> None:
     assert found["cluster"] == {"name": "zones", "nodes": 120, "gpus": 0, "cores": 3840.0}
     assert [figure["name"] for figure in found["figures"]] == [
         *("delay", "delay.p99", "started", "makespan", "talkCost", "talkCost.pair"),
-        *("sameNode", "sameZone", "sameRegion", "overLimit"),
+        *("overLimit", "sameNode", "sameZone", "sameRegion"),
     ]
     ours, theirs = figures(found, "default"), figures(found, "least-allocated")
     assert ours["started"]["values"] == theirs["started"]["values"] == [1.0, 1.0, 1.0]
@@ -172,7 +172,8 @@ def test_the_table_of_applications() -> None:
     assert printed.startswith(
         "1 seed of 8 applications of microservices on zones: 120 nodes with 3,840 cores\n"
     )
-    assert "How close applications lay" in printed
+    assert "What talk between pods cost" in printed
+    assert "Pairs of pods that talk" in printed
     assert "GPU" not in printed
     said = " ".join(printed.split())
     assert "slurm-tree, kueue-best-fit are baselines for gangs: pods of applications go to the" in said

@@ -37,7 +37,8 @@ WAITING: Final = "Waiting"
 PLACES: Final = "Where jobs lay"
 USE: Final = "Use of the GPUs"
 NETWORK: Final = "Communication, modelled"
-TALK: Final = "How close applications lay"
+TALK: Final = "What talk between pods cost"
+PAIRS: Final = "Pairs of pods that talk"
 
 
 def figures_of(measures: Measures) -> tuple[tuple[Figure, float | None], ...]:
@@ -62,10 +63,10 @@ def _waiting_applications(measures: Measures) -> Iterator[tuple[Figure, float | 
 def _talk(talk: RunTalk) -> Iterator[tuple[Figure, float | None]]:
     yield Figure("talkCost", "cost, of an application", TALK, Unit.RATIO, False), talk.cost
     yield Figure("talkCost.pair", "cost, of a pair", TALK, Unit.RATIO, False), talk.cost_per_pair
-    yield Figure("sameNode", "pairs, in one node", TALK, Unit.SHARE, True), talk.same_node
-    yield Figure("sameZone", "pairs, in one zone", TALK, Unit.SHARE, True), talk.same_zone
-    yield Figure("sameRegion", "pairs, in one region", TALK, Unit.SHARE, True), talk.same_region
-    yield Figure("overLimit", "pairs, beyond the limit", TALK, Unit.SHARE, False), talk.over
+    yield Figure("overLimit", "pairs, beyond their limit", TALK, Unit.SHARE, False), talk.over
+    yield Figure("sameNode", "in one node", PAIRS, Unit.SHARE, True), talk.same_node
+    yield Figure("sameZone", "in one zone", PAIRS, Unit.SHARE, True), talk.same_zone
+    yield Figure("sameRegion", "in one region", PAIRS, Unit.SHARE, True), talk.same_region
 
 
 def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:

@@ -57,7 +57,8 @@ SHAPES: Final = (
     (Shape(depth=3, width=4, fan_out=3, stores=1), 0.4),
     (Shape(depth=4, width=8, fan_out=4, stores=2, store_share=0.7), 0.2),
 )
-#: ``maxNetworkCost`` of calls to a store in made-up applications: as far as zones of a region of ``zones`` are.
+#: ``maxNetworkCost`` of calls to a store in made-up applications: as far as zones of one region are in the
+#: made-up cluster ``zones``.
 STORE_LIMIT: Final = 5
 #: Different graphs of a shape in one workload; applications of a kind are often deployed.
 _VARIANTS: Final = 16
