@@ -1,6 +1,5 @@
 """The numbers that the live scheduler tells, driven by decisions of the real engine."""
 
-
 from msgspec.structs import replace
 
 from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved
