@@ -1,5 +1,6 @@
 """Applications on the command line: their order, what their talk costs, broken limits, and why."""
 
+from pathlib import Path
 from typing import Any
 
 from tests.cli.calling import closeby, report, text
@@ -147,3 +148,19 @@ def test_explain_an_application_and_one_of_its_pods() -> None:
     assert "Talk over its 2 dependencies costs 6." in shown
     shown = closeby("explain", "pod/p2-0", "-f", "-", stdin=text(*APPLICATION)).stdout
     assert "It was placed together with AppGroup A1" in shown
+
+
+def test_a_policy_that_minds_no_costs_is_judged_by_them() -> None:
+    #   north: catalog-0 or -1 and both frontends apart.   south: the other catalog, the database, both carts.
+    #     frontend to cart:      4 x 8
+    #     frontend to catalog:   2 x 1 + 2 x 8
+    #     catalog to database:   1 + 8
+    shop = Path(__file__).parents[2] / "docs" / "examples" / "shop"
+    found = report("simulate", "-f", shop, "--config", "least-allocated")
+    zones = {pod["name"]: pod["node"].partition("-")[0] for pod in found["pods"]}
+    assert sorted(zones[name] for name in ("catalog-0", "catalog-1")) == ["north", "south"]
+    assert {zones[name] for name in ("frontend-0", "frontend-1")} == {"north"}
+    assert {zones[name] for name in ("cart-0", "cart-1", "database-0")} == {"south"}
+    (app,) = found["appGroups"]
+    assert [edge["cost"] for edge in app["edges"]] == [32, 18, 9]
+    assert app["cost"] == 59

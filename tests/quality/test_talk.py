@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 
 from closeby.applications.registry import Edge
 from closeby.applications.talk import EdgeCost
-from closeby.quality.talk import talk_measures
+from closeby.quality.talk import TalkMeasures, run_talk, talk_measures
 from closeby.topology.network_costs import REGION, ZONE
 from tests.topology.drawing import Slots
 
@@ -66,3 +67,35 @@ def test_costs_and_broken_limits_add_up() -> None:
     found = talk_measures(edges, {"web": {0: 1}, "db": {2: 2}, "cache": {0: 1}}, places().labels, costs)
     assert (found.cost, found.over, found.pairs) == (37.0, 1, 3)
     assert found.same_node == pytest.approx(1 / 3)
+
+
+def measured(
+    cost: float | None, pairs: int, same_node: float, over: int = 0, limited: int = 0
+) -> TalkMeasures:
+    return TalkMeasures(
+        cost=cost,
+        pairs=pairs,
+        same_node=same_node,
+        same_zone=same_node,
+        same_region=1.0,
+        over=over,
+        limited=limited,
+    )
+
+
+def test_applications_count_by_how_long_they_ran() -> None:
+    #   10 for 300 s and 40 for 100 s: (3000 + 4000) / 400, and over 4 x 300 + 8 x 100 pair-seconds
+    #   same node: (4 x 0.5 x 300 + 8 x 0.25 x 100) / 2000.   Beyond limits: 2 x 100 of 1 x 300 + 4 x 100.
+    apps = [measured(10.0, 4, 0.5, over=0, limited=1), measured(40.0, 8, 0.25, over=2, limited=4)]
+    found = run_talk(apps, np.array([300.0, 100.0]))
+    assert (found.cost, found.cost_per_pair) == (17.5, 3.5)
+    assert (found.same_node, found.same_zone, found.same_region) == (0.4, 0.4, 1.0)
+    assert found.over == pytest.approx(2 / 7)
+
+
+def test_what_nobody_knows_of_a_run_is_none() -> None:
+    none = run_talk([], np.zeros(0))
+    assert (none.cost, none.cost_per_pair, none.same_node, none.over) == (None,) * 4
+    # One application whose cost is unknown makes the mean unknown, and the shares stay; nothing has a limit.
+    found = run_talk([measured(None, 2, 1.0), measured(5.0, 2, 0.0)], np.array([1.0, 1.0]))
+    assert (found.cost, found.cost_per_pair, found.same_node, found.over) == (None, None, 0.5, None)

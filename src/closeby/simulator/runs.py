@@ -15,7 +15,7 @@ from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
-from closeby.plugins.network_min_cost import NetworkMinCost
+from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -260,9 +260,14 @@ def _gang_events(manifests: Manifests, groups: Sequence[PodGroup]) -> Iterator[E
 
 
 def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
-    plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
-    if plugin is None:
+    plugins = engine.profile.plugins
+    if not plugins or not len(engine.applications):
         return {}
+    plugin = next((one for one in plugins if isinstance(one, NetworkMinCost)), None)
+    if plugin is None:  # Talk has its cost also where nobody minded it.
+        plugin = NetworkMinCost(NetworkMinCostArguments(), plugins[0].handle)
+        for pod, slot in engine.cluster.placed_pods():
+            plugin.pod_assumed(pod, slot)
     found = {one.key: plugin.edges(one) for one in engine.applications if one.group.usable}
     return {key: edges for key, edges in found.items() if edges is not None}
 
