@@ -2,7 +2,7 @@
 
 import io
 
-from closeby.cli.cluster import Progress
+from closeby.cli.reading.cluster import Progress
 
 
 class Terminal(io.StringIO):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from closeby.cli.agent_work import PORT_NAME
+from closeby.cli.operating.agent_work import PORT_NAME
 from closeby.kube.writing.node_status import patch_node_status
 from closeby.objects.decoding.bandwidth import BANDWIDTH
 from tests.agents.test_live_agent import own_address, slice_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from closeby.cli.discover_options import EXCHANGED
+from closeby.cli.discovering.options import EXCHANGED
 from closeby.discovery.labels import PRESETS
 from tests.cli.calling import closeby
 

@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 
-from closeby.cli.inputs import Unusable
-from closeby.cli.serving import serving
+from closeby.cli.operating.serving import serving
+from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters

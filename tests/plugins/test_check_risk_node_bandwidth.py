@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from closeby.cli.measuring import measure_once
+from closeby.cli.reading.measuring import measure_once
 from closeby.cluster.columns import UNLIMITED
 from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.nodes import Node

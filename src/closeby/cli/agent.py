@@ -204,8 +204,8 @@ def command(*, say: "Say", **options: object) -> None:
     """
     import msgspec
 
-    from closeby.cli.agent_settings import Options, checked
-    from closeby.cli.agent_work import run
+    from closeby.cli.operating.agent_settings import Options, checked
+    from closeby.cli.operating.agent_work import run
 
     given = msgspec.convert(options, Options)
     run(checked(given, say), say)

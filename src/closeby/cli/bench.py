@@ -22,7 +22,7 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
 
     from closeby.benchmarks.figures import Result, this_machine
     from closeby.benchmarks.suite import BENCHMARKS, run
-    from closeby.cli.inputs import Unusable
+    from closeby.cli.reading.inputs import Unusable
     from closeby.report.console import show
 
     unknown = [name for name in only if name not in BENCHMARKS]

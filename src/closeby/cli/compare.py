@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from closeby.cli.options import Sources, output_option
-from closeby.cli.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, LOAD, LoadRange, OverTime
-from closeby.cli.pictures import Pictures, draws_distributions
+from closeby.cli.simulating.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, LOAD, LoadRange, OverTime
+from closeby.cli.simulating.pictures import Pictures, draws_distributions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -94,8 +94,8 @@ def command(
       closeby compare --config mine.yaml --config closeby --workload philly --seeds 20 --cluster small
       closeby compare --config default --config least-allocated --workload microservices --jobs 100
     """
-    from closeby.cli.comparing import Wanted, compare
     from closeby.cli.output import emit_and_then
+    from closeby.cli.simulating.comparing import Wanted, compare
 
     pictures.check(over_time=True)
     if (workload is None) == (trace is None):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.latency_options import knows_prometheus
+from closeby.cli.operating.latency_options import knows_prometheus
 from closeby.cli.options import Election, connects, elects, logs, serves
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def command(
     Example:
       closeby controllers --only pod-grouper --dry-run
     """
-    from closeby.cli.identity import replica
-    from closeby.cli.long_running import lease_of, reach, run_until_told
-    from closeby.cli.serving import serving
+    from closeby.cli.operating.identity import replica
+    from closeby.cli.operating.long_running import lease_of, reach, run_until_told
+    from closeby.cli.operating.serving import serving
     from closeby.controllers.grouping.pod_grouper import Grouping
     from closeby.controllers.networks.controller import NetworkTopologyController, Timing
     from closeby.controllers.running import Runner, Running

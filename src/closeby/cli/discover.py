@@ -6,15 +6,15 @@ import click
 
 #: Sources in the order of `closeby discover --help`: the module and the attribute of each command.
 SOURCES = {
-    "ibnetdiscover": ("closeby.cli.discover_fabric", "command"),
-    "slurm": ("closeby.cli.discover_files", "slurm"),
-    "topograph": ("closeby.cli.discover_files", "topograph"),
-    "aws": ("closeby.cli.discover_files", "aws"),
-    "gcp": ("closeby.cli.discover_files", "gcp"),
-    "oci": ("closeby.cli.discover_files", "oci"),
-    "nvidia-smi": ("closeby.cli.discover_files", "nvidia_smi"),
-    "labels": ("closeby.cli.discover_files", "labels"),
-    "diff": ("closeby.cli.discover_diff", "command"),
+    "ibnetdiscover": ("closeby.cli.discovering.fabric", "command"),
+    "slurm": ("closeby.cli.discovering.files", "slurm"),
+    "topograph": ("closeby.cli.discovering.files", "topograph"),
+    "aws": ("closeby.cli.discovering.files", "aws"),
+    "gcp": ("closeby.cli.discovering.files", "gcp"),
+    "oci": ("closeby.cli.discovering.files", "oci"),
+    "nvidia-smi": ("closeby.cli.discovering.files", "nvidia_smi"),
+    "labels": ("closeby.cli.discovering.files", "labels"),
+    "diff": ("closeby.cli.discovering.diff", "command"),
 }
 
 

@@ -36,10 +36,10 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
       kubectl closeby explain worker-0 -n team-a
       closeby explain podgroup/train -f my-cluster.yaml -f my-job.yaml
     """
-    from closeby.cli.inputs import Unusable, usable_configuration
-    from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
-    from closeby.cli.sources import read_cluster_or_files
+    from closeby.cli.reading.inputs import Unusable, usable_configuration
+    from closeby.cli.reading.measuring import measure_once
+    from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.explanations import explain
     from closeby.report.subjects import Unclear, find_subject

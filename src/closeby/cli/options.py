@@ -115,7 +115,7 @@ def logs(command: Command) -> Command:
     )
     @wraps(command)
     def with_log(*, log_format: str, **options: object) -> None:
-        from closeby.cli.log_lines import FORMATS
+        from closeby.cli.operating.log_lines import FORMATS
 
         command(say=FORMATS[log_format], **options)
 

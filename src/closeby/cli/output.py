@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from closeby.cli.inputs import Unusable
+from closeby.cli.reading.inputs import Unusable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

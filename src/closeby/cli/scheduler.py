@@ -57,10 +57,10 @@ def command(
     Example:
       closeby scheduler --dry-run
     """
-    from closeby.cli.identity import replica
-    from closeby.cli.inputs import read_configuration_file, usable_configuration
-    from closeby.cli.long_running import lease_of, reach, run_until_told
-    from closeby.cli.serving import serving
+    from closeby.cli.operating.identity import replica
+    from closeby.cli.operating.long_running import lease_of, reach, run_until_told
+    from closeby.cli.operating.serving import serving
+    from closeby.cli.reading.inputs import read_configuration_file, usable_configuration
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
     from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from closeby.cli.options import Sources, may_read_manifests, output_option
-from closeby.cli.over_time import OverTime, runs_over_time
-from closeby.cli.pictures import Pictures, draws
+from closeby.cli.simulating.over_time import OverTime, runs_over_time
+from closeby.cli.simulating.pictures import Pictures, draws
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -90,9 +90,9 @@ def _once(
     pictures: Pictures,
 ) -> bool:
     """Schedule what the manifests hold; returns whether something still waits."""
-    from closeby.cli.inputs import Unusable, read_inputs, usable_configuration
-    from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit_and_then
+    from closeby.cli.reading.inputs import Unusable, read_inputs, usable_configuration
+    from closeby.cli.reading.measuring import measure_once
     from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents import scheduling_report
     from closeby.simulator.optimum import solver_is_here
@@ -132,7 +132,7 @@ def _once(
 def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pictures) -> bool:
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
-    from closeby.cli.replaying import run_over_time
+    from closeby.cli.simulating.replaying import run_over_time
     from closeby.report.simulation_report import simulation_report
 
     ran = run_over_time(sources, over_time)

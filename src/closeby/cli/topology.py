@@ -42,10 +42,10 @@ def command(
       closeby topology --level rack
       kubectl get nodes,pods,topologies -A -o yaml | closeby topology -f - --level rack
     """
-    from closeby.cli.inputs import usable_configuration
-    from closeby.cli.measuring import measure_once
     from closeby.cli.output import emit
-    from closeby.cli.sources import read_cluster_or_files
+    from closeby.cli.reading.inputs import usable_configuration
+    from closeby.cli.reading.measuring import measure_once
+    from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.topologies import topology_report
     from closeby.simulator.runs import simulate
 
@@ -77,7 +77,7 @@ def command(
 
 def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:
     """The topologies to show; None means all of them."""
-    from closeby.cli.inputs import Unusable
+    from closeby.cli.reading.inputs import Unusable
     from closeby.report.documents import NODE_LEVEL
 
     topologies = run.engine.topologies

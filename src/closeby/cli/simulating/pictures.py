@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from closeby.cli.options import Command
-from closeby.cli.over_time import Seconds
+from closeby.cli.simulating.over_time import Seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +46,7 @@ class Pictures(NamedTuple):
         Raises:
             Unusable: what draws is not installed, or a path can't be written to.
         """
-        from closeby.cli.inputs import Unusable
+        from closeby.cli.reading.inputs import Unusable
 
         if self.at is not None and not (over_time and self.folder is not None):
             raise click.UsageError("--plot-at is the moment of a run over time that --plot shows: add both")
@@ -125,7 +125,7 @@ class Pictures(NamedTuple):
 
     def _write(self, pictures: "Callable[[], tuple[Picture, ...]]", page: Callable[[], str]) -> None:
         """Draw and write, and say so on standard error."""
-        from closeby.cli.inputs import Unusable
+        from closeby.cli.reading.inputs import Unusable
         from closeby.report.pictures.files import write_pictures
 
         try:
@@ -149,7 +149,7 @@ def _check_writable(path: Path) -> None:
     Raises:
         Unusable: it could not.
     """
-    from closeby.cli.inputs import Unusable
+    from closeby.cli.reading.inputs import Unusable
 
     there = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
     if there != path and not there.is_dir():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.discover_options import label_keys
+from closeby.cli.discovering.options import label_keys
 from closeby.cli.options import OUTPUTS
 from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
@@ -49,9 +49,9 @@ def command(
       closeby discover diff yesterday.json today.json
       closeby discover diff topology.conf scan.txt -o json --exit-code
     """
-    from closeby.cli.discover_output import read
-    from closeby.cli.inputs import Unusable
+    from closeby.cli.discovering.output import read
     from closeby.cli.output import emit
+    from closeby.cli.reading.inputs import Unusable
     from closeby.discovery.diff import diff
     from closeby.discovery.exchange import READERS, kind_of
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from closeby.cli.discover_options import Chosen, discovers
+from closeby.cli.discovering.options import Chosen, discovers
 from closeby.discovery.device_names import NameMap, read_names
 from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import STDIN_NAME, UnreadableError, read_text
@@ -65,7 +65,7 @@ def command(
       closeby discover ibnetdiscover plane-1.txt plane-2.txt --map names.txt -o labels
       closeby discover ibnetdiscover --apply --watch 300
     """
-    from closeby.cli.discover_publish import publish
+    from closeby.cli.discovering.publish import publish
     from closeby.discovery.fabric_findings import fabric_findings, read_scans
 
     if chosen.watch is not None and _STDIN in files:
@@ -86,7 +86,7 @@ def _opened(
 ) -> Iterator[tuple[str, BinaryIO]]:
     """The scans, each opened when its turn comes."""
     if not files:
-        from closeby.cli.running import output_of
+        from closeby.cli.discovering.programs import output_of
 
         yield program, stack.enter_context(output_of(program, timeout))
     for path in files:

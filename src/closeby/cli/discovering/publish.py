@@ -2,8 +2,8 @@
 
 import click
 
-from closeby.cli.discover_options import EXCHANGED, Chosen
-from closeby.cli.discover_output import Discover, read, show
+from closeby.cli.discovering.options import EXCHANGED, Chosen
+from closeby.cli.discovering.output import Discover, read, show
 from closeby.discovery.assembling import ALL_LEVELS
 
 
@@ -14,7 +14,7 @@ def publish(discover: Discover, chosen: Chosen) -> None:
         Unusable: the source can't be read, holds no node, or the cluster can't be written to.
     """
     if chosen.apply:
-        from closeby.cli.discover_apply import apply
+        from closeby.cli.discovering.apply import apply
 
         apply(click.get_current_context().info_name or "", discover, chosen)
         return

@@ -19,10 +19,10 @@ from closeby.agents.latency.results import Results
 from closeby.agents.latency.rounds import Asking, Course, Rounds
 from closeby.agents.meters import AgentMeters, Standing
 from closeby.agents.troubles import Say, Trouble
-from closeby.cli.agent_settings import Checked
-from closeby.cli.inputs import Unusable
-from closeby.cli.long_running import reach, run_alone, run_until_told
-from closeby.cli.serving import serving
+from closeby.cli.operating.agent_settings import Checked
+from closeby.cli.operating.long_running import reach, run_alone, run_until_told
+from closeby.cli.operating.serving import serving
+from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.health import Health

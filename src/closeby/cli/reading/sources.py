@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from closeby.cli.inputs import Inputs, read_inputs
 from closeby.cli.options import Sources
+from closeby.cli.reading.inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
-    from closeby.cli.cluster import ReadCluster
+    from closeby.cli.reading.cluster import ReadCluster
 
 
 def read_cluster_or_files(sources: Sources) -> "tuple[Inputs, ReadCluster | None]":
@@ -17,6 +17,6 @@ def read_cluster_or_files(sources: Sources) -> "tuple[Inputs, ReadCluster | None
     """
     if sources.paths:
         return read_inputs(sources), None
-    from closeby.cli.cluster import read_live
+    from closeby.cli.reading.cluster import read_live
 
     return read_live(sources)

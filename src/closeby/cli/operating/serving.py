@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from closeby.cli.inputs import Unusable
+from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
 from closeby.kube.client.saying import Say
 from closeby.kube.metrics.health import Health

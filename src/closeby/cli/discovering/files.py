@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from closeby.cli.discover_options import Chosen, discovers
-from closeby.cli.inputs import Unusable
+from closeby.cli.discovering.options import Chosen, discovers
+from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
 from closeby.objects.nodes import Node
@@ -139,7 +139,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
       kubectl get nodes -o yaml | closeby discover labels -f - --preset eks
       closeby discover labels -f nodes.yaml --key example.com/rack,example.com/row -o topology
     """
-    from closeby.cli.discover_publish import publish
+    from closeby.cli.discovering.publish import publish
     from closeby.discovery.labels import PRESETS, family_of, read_labels
     from closeby.objects.decoding.label_keys import is_label_key
 
@@ -181,7 +181,7 @@ def _nodes(paths: Sequence[str], chosen: Chosen) -> tuple[Node, ...]:
         Unusable: a document or the cluster can't be read, or there is no node.
     """
     if not paths:
-        from closeby.cli.cluster import read_live_nodes
+        from closeby.cli.reading.cluster import read_live_nodes
 
         live = read_live_nodes(chosen.kubeconfig, chosen.context)
         for notice in live.notices:
@@ -200,7 +200,7 @@ def _nodes(paths: Sequence[str], chosen: Chosen) -> tuple[Node, ...]:
 
 
 def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen) -> None:
-    from closeby.cli.discover_publish import publish
+    from closeby.cli.discovering.publish import publish
     from closeby.discovery.places import read_names
 
     if chosen.watch is not None and file == _STDIN:

@@ -10,9 +10,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.cli.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
 from closeby.cli.options import Sources
-from closeby.cli.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
+from closeby.cli.reading.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
+from closeby.cli.simulating.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, JOBS, LOAD, SEED, OverTime
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.quality.delays import waits
 from closeby.quality.summary import Measures

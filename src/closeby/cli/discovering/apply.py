@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from closeby.cli.discover_options import Chosen
-from closeby.cli.discover_output import Discover, read, show
-from closeby.cli.inputs import Unusable
-from closeby.cli.log_lines import FORMATS
-from closeby.cli.long_running import reach, run_until_told
-from closeby.cli.running import end_programs
+from closeby.cli.discovering.options import Chosen
+from closeby.cli.discovering.output import Discover, read, show
+from closeby.cli.discovering.programs import end_programs
+from closeby.cli.operating.log_lines import FORMATS
+from closeby.cli.operating.long_running import reach, run_until_told
+from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import Findings
 from closeby.kube.client.dry_run import DryTransport
 from closeby.kube.client.errors import ApiError

@@ -9,8 +9,8 @@ from typing import Any, TextIO, TypeVar
 import click
 from msgspec import Struct
 
-from closeby.cli.inputs import Inputs, Unusable, read_configuration_file
 from closeby.cli.options import Sources
+from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.faults import Fault

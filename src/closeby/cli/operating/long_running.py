@@ -6,8 +6,8 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from closeby.cli.inputs import Unusable
 from closeby.cli.options import Election
+from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.faults import Fault

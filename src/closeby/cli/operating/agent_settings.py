@@ -14,7 +14,7 @@ from closeby.agents.latency.delays import Delays, parse_delays
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
 from closeby.agents.troubles import Say, Trouble
-from closeby.cli.inputs import Unusable
+from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.serving import Address, read_address
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from closeby.cli.discover_options import EXCHANGED, Chosen
-from closeby.cli.inputs import Unusable
+from closeby.cli.discovering.options import EXCHANGED, Chosen
+from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.assembling import level_keys, topology_manifests
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import node_manifests

@@ -8,10 +8,16 @@ from pathlib import Path
 import click
 from msgspec import UNSET, Struct
 
-from closeby.cli.inputs import Unusable, read_configuration_file, usable_configuration
 from closeby.cli.options import Sources
-from closeby.cli.over_time import OverTime
-from closeby.cli.replaying import check_standard_input, given_cluster, of_applications, read_jobs, trace_name
+from closeby.cli.reading.inputs import Unusable, read_configuration_file, usable_configuration
+from closeby.cli.simulating.over_time import OverTime
+from closeby.cli.simulating.replaying import (
+    check_standard_input,
+    given_cluster,
+    of_applications,
+    read_jobs,
+    trace_name,
+)
 from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
 from closeby.report.comparison_report import (
     ComparedCluster,

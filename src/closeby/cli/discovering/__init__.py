@@ -1,0 +1,1 @@
+"""The sources of `closeby discover`, and what becomes of what they find."""

@@ -1,0 +1,1 @@
+"""What commands read, from files or from the live cluster."""

@@ -1,0 +1,1 @@
+"""Runs over time as commands ask for them, and pictures of runs."""
