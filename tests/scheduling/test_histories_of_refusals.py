@@ -1,0 +1,159 @@
+"""What was refused waits for what may help it, and is tried for all that lack the same: nobody waits in vain.
+
+One random history is told to two engines, step by step::
+
+    jobs, nodes, ... ──┬── the engine: wakes those that may be helped, and of equals tries the first
+                       └── an eager one: tries each item that waits, at every tick
+
+Both must decide the same at every tick. An engine whose items rest, or whose ticks are limited, cannot be
+compared so; of it must hold that in the end nobody waits who would fit.
+
+**The exception** is a gang whose search was cut short (SearchBudgetExhausted): there may be a place for it
+that was not found. Such a search is not monotone: pods placed meanwhile leave fewer places to look at, where
+the same budget may find one. Room that goes wakes nobody, so that the eager engine may place a gang that the
+other lets wait until room comes. From such a refusal on the two may differ, and a history ends there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from closeby.objects.reasons import Reason
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import GroupChanged, PodAdded, PodRemoved, Tick
+from tests.scheduling.histories import History, engine
+
+#: Steps of the longest history.
+LONGEST = 25
+
+few_and_many = pytest.mark.parametrize(
+    "seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+
+
+@contextmanager
+def history_of(seed: int) -> Iterator[tuple[History, Random]]:
+    """A history, and dice for what is asked of the engine; a failure tells the seed."""
+    history = History(seed)
+    try:
+        yield history, Random(f"engine {seed}")
+    except Exception as error:
+        error.add_note(f"in the history of seed {seed}, second {history.now:g}")
+        raise
+
+
+def eager(reserve_after: float) -> Engine:
+    """One in which no item is told by another that there is no room."""
+    one = engine(reserve_after=reserve_after)
+    one._rounds.queue._lacks = lambda need, key: False
+    return one
+
+
+def wake_all(one: Engine) -> None:
+    for key in one.waiting:
+        one._rounds.queue.wake(key)
+
+
+def cut_short_for(one: Engine, key: str) -> bool:
+    """Whether the search for a place for an item was cut short."""
+    outcome = one.outcome(key)
+    return outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
+
+
+@few_and_many
+def test_every_decision_is_that_of_an_engine_that_tries_all_at_every_tick(seeds: range) -> None:
+    for seed in seeds:
+        with history_of(seed) as (history, dice):
+            after = dice.choice([0.0, 10.0, 40.0])
+            ours, naive = engine(reserve_after=after), eager(after)
+            events = history.beginning()
+            for _ in range(dice.randint(2, LONGEST)):
+                ours.handle(*events)
+                naive.handle(*events)
+                wake_all(naive)
+                decisions, others = ours.handle(Tick(history.now)), naive.handle(Tick(history.now))
+                if any(cut_short_for(one, key) for one in (ours, naive) for key in one.waiting):
+                    break
+                assert history.bound(decisions) == history.bound(others)
+                assert ours.reservation == naive.reservation
+                assert set(ours.waiting) == set(naive.waiting)
+                ours.validate_state()
+                naive.validate_state()
+                events = history.step()
+
+
+@few_and_many
+def test_nobody_waits_in_the_end_who_would_fit(seeds: range) -> None:
+    """Items rest and ticks are limited; then nothing happens any more, until all have rested."""
+    for seed in seeds:
+        with history_of(seed) as (history, dice):
+            one = engine(rests=True, reserve_after=dice.choice([0.0, 0.0, 10.0, 40.0]))
+            events = history.beginning()
+            for _ in range(dice.randint(2, LONGEST)):
+                limit = dice.choice([None, None, 1, 2])
+                history.bound(one.handle(*events, Tick(history.now, limit=limit)))
+                one.validate_state()
+                events = history.step()
+            history.bound(one.handle(*events, history.measured(None)))
+            rest(history, one)
+            # Others keep off the nodes that are reserved for a gang, but it does not.
+            kept = one.reservation
+            for key in one.waiting if kept is None else (kept.key,):
+                if not cut_short_for(one, key):
+                    assert placed_by_one_who_comes_late(history, one, key) == {}
+
+
+def rest(history: History, one: Engine) -> None:
+    """Time goes by until nothing is ready and nothing rests."""
+    for _ in range(200):
+        history.now += 0.5
+        history.bound(one.handle(Tick(history.now)))
+        one.validate_state()
+        if one.next_due is None:
+            return
+    raise AssertionError("it never comes to rest")
+
+
+def placed_by_one_who_comes_late(history: History, one: Engine, key: str) -> dict[str, str]:
+    """Where an engine that hears only now of the cluster, and of one item that waits, places its pods."""
+    late = engine()
+    late.handle(*history.beginning(), *map(GroupChanged, history.groups.values()), *history.running(), Tick())
+    members = {pod.uid for pod in one.books.waiting(key)}
+    asked = [PodAdded(pod) for uid, pod in history.pods.items() if uid in members]
+    bound = History(0).bound(late.handle(*asked, Tick()))
+    return {uid: name for uid, name in bound.items() if uid in members}
+
+
+@few_and_many
+def test_a_gang_that_keeps_nodes_is_placed_when_all_others_have_left(seeds: range) -> None:
+    """From some step on, the history ends with the first reservation. Its own pods that are being deleted
+    leave as well, and the links are idle then.
+    """
+    ended = 0
+    for seed in seeds:
+        with history_of(seed) as (history, dice):
+            one = engine(reserve_after=dice.choice([10.0, 40.0]))
+            events = history.beginning()
+            first = dice.randint(0, LONGEST)
+            for number in range(LONGEST):
+                history.bound(one.handle(*events, Tick(history.now)))
+                one.validate_state()
+                if number >= first and one.reservation is not None:
+                    break
+                events = history.step()
+            else:
+                continue
+            kept = one.reservation
+            if cut_short_for(one, kept.key):
+                continue
+            others = [job for job in history.jobs if f"default/{job}" != kept.key]
+            leave = [event for job in others for event in history.ends(job)]
+            leave += [PodRemoved(uid) for uid, pod in history.pods.items() if pod.terminating]
+            idle = history.measured(dict.fromkeys(history.nodes, 0))
+            bound = history.bound(one.handle(*leave, idle, Tick(history.now + 1)))
+            assert bound
+            assert {f"default/{history.pods[uid].group}" for uid in bound} == {kept.key}
+            ended += 1
+    assert ended >= len(seeds) // 5
