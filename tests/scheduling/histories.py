@@ -52,7 +52,14 @@ z2 r2 : n5=3
 z2 -  : n6=2
 """
 NETWORKS = ("n0 n1 1\nn1 n2 5\nn2 n3 2\nn3 n4 1\nn4 n5 3", "n0 n1 9\nn2 n3 3\nn5 n6 1")
-APPLICATIONS = ("a > b c\nb > c\nc", "a > b<=3\nb\nc > c", "b > a\na > c<=0", "a\nb")
+#: Without limits and with strict ones: 0 is the same node.
+APPLICATIONS = (
+    "a > b c\nb > c\nc",
+    "a > b<=3\nb\nc > c<=1",
+    "b > a<=1\na > c<=0\nc",
+    "a > b<=0 c<=2\nb\nc",
+    "a\nb",
+)
 #: What the link of a node carries, of which up to 80 may be in use.
 LINK = 100
 RISK = PluginEntry(
@@ -97,11 +104,14 @@ class History:
             self._pod_ends: 10,
             self._gang_changes: 6,
             self._application_changes: 6,
-            self._network_changes: 4,
+            self._network_changes: 8,
             self._topology_changes: 4,
             self._links_are_measured: 10,
-            self._nothing_else: 10,
+            self._nothing_else: 6,
         }
+        if self.dice.random() < 0.5:
+            self._application_changes()
+            self._network_changes()
 
     def beginning(self) -> list[Event]:
         """The cluster as it is now, without pods and gangs."""
@@ -159,7 +169,7 @@ class History:
         self._count += 1
         name = f"j{self._count}"
         kinds = (self._plain_pod, self._replica, self._gang, self._gang_of_subgroups)
-        [kind] = self.dice.choices(kinds, (35, 15, 35, 15))
+        [kind] = self.dice.choices(kinds, (30, 20, 35, 15))
         members = kind(name)
         self.jobs[name] = [pod.uid for pod in members]
         self.pods.update((pod.uid, pod) for pod in members)
@@ -189,9 +199,8 @@ class History:
 
     def _replica(self, name: str) -> list[Pod]:
         dice = self.dice
-        return replicas(
-            dice.choice("abcx"), app=dice.choice(["A1", "A2"]), prefix=name, gpus=dice.choice([0, 1, 2])
-        )
+        application = dice.choice(["A1", "A1", "A1", "A2"])
+        return replicas(dice.choice("aabbccx"), app=application, prefix=name, gpus=dice.choice([0, 1, 2]))
 
     def _gang(self, name: str) -> list[Pod]:
         """Some are elastic, some of unequal pods, and some talk as an application does."""
