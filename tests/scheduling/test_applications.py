@@ -230,6 +230,17 @@ def test_a_limit_that_appears_after_pods_of_the_same_needs_were_placed_holds() -
     assert drawn.where["b-0"] == "b1"
 
 
+def test_a_pod_too_far_from_another_is_placed_when_the_network_gets_nearer() -> None:
+    """Nothing else happens: no room comes, and nothing of the application is new."""
+    running = replicas("b", on="a1")
+    drawn = place(rooms(a1=1, b1=1), app("a > b<=40\nb"), network(PAIRS), members=[*running, *replicas("a")])
+    assert drawn.where == {}
+    drawn.tell(NetworkTopologyChanged(network("a1 b1 45"))).run()
+    assert drawn.where == {}
+    drawn.tell(NetworkTopologyChanged(network("a1 b1 40"))).run()
+    assert drawn.where == {"a-0": "b1"}
+
+
 def test_members_of_a_gang_heed_limits_that_appeared_later() -> None:
     drawn = place(rooms(a1=1, b1=9), network(PAIRS), members=pods(None, 1, prefix="x"))
     shared = drawn.engine.books.pods["default/x-0"].spec
