@@ -12,7 +12,7 @@ from closeby.quality.model import DEFAULT_MODEL
 from closeby.quality.moments import COMPARED, MOMENTS
 from closeby.quality.optimum import MOST_PODS
 from closeby.quality.summary import LevelMeasures, Measures
-from closeby.report.quality import QualityEntry
+from closeby.report.documents.quality import QualityEntry
 from tests.cli.calling import report
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from closeby.cli.simulate import command
-from closeby.report.simulation_report import (
+from closeby.report.documents.simulation import (
     ApplicationsEntry,
     ClusterEntry,
     JobEntry,

@@ -4,8 +4,8 @@ import math
 
 from closeby.objects.configuration import Configuration
 from closeby.objects.manifests import Manifests
-from closeby.report.documents import scheduling_report
-from closeby.report.quality import QualityEntry
+from closeby.report.documents.quality import QualityEntry
+from closeby.report.documents.scheduling import scheduling_report
 from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved
 from closeby.simulator.runs import simulate
 from tests.kube.metered import Metered, added

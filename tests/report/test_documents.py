@@ -10,9 +10,9 @@ from closeby.objects.groups import SubGroup, TopologyConstraint
 from closeby.objects.manifests import Manifests
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import TopologyLevel
-from closeby.report.conditions import condition_entries
-from closeby.report.documents import SchedulingReport, scheduling_report
-from closeby.report.encoding import to_json, to_yaml
+from closeby.report.documents.conditions import condition_entries
+from closeby.report.documents.encoding import to_json, to_yaml
+from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
 from closeby.simulator.runs import simulate
 from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
 

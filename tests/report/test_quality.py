@@ -6,11 +6,11 @@ from rich.console import Console
 from closeby.objects.configuration import Configuration
 from closeby.objects.manifests import Manifests
 from closeby.quality.model import DEFAULT_MODEL
-from closeby.report.documents import SchedulingReport, scheduling_report
-from closeby.report.encoding import to_json
-from closeby.report.quality import QualityEntry
-from closeby.report.quality_view import seconds_text
-from closeby.report.scheduling_view import scheduling_views
+from closeby.report.documents.encoding import to_json
+from closeby.report.documents.quality import QualityEntry
+from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
+from closeby.report.views.quality import seconds_text
+from closeby.report.views.scheduling import scheduling_views
 from closeby.simulator.runs import simulate
 from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
 

@@ -2,7 +2,7 @@
 
 from closeby.objects.configuration import Configuration
 from closeby.objects.manifests import Manifests
-from closeby.report.rack_map import letters, rack_map
+from closeby.report.views.rack_map import letters, rack_map
 from closeby.simulator.runs import Run, simulate
 from tests.worlds import HOSTNAME, draw, fabric, gang, node, pods, spec
 

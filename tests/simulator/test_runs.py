@@ -14,8 +14,8 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Reason
-from closeby.report.documents import scheduling_report
-from closeby.report.encoding import to_json
+from closeby.report.documents.encoding import to_json
+from closeby.report.documents.scheduling import scheduling_report
 from closeby.simulator.runs import Run, simulate
 from closeby.topology.presets import NETWORK_LABELS
 from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec

@@ -23,7 +23,7 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
     from closeby.benchmarks.figures import Result, this_machine
     from closeby.benchmarks.suite import BENCHMARKS, run
     from closeby.cli.reading.inputs import Unusable
-    from closeby.report.console import show
+    from closeby.report.views.console import show
 
     unknown = [name for name in only if name not in BENCHMARKS]
     if unknown:
@@ -41,7 +41,7 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
 def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
     from rich.text import Text
 
-    from closeby.report.layout import plain_table
+    from closeby.report.views.layout import plain_table
 
     figured = ("nodes", "pods", "placed", "CPU ms", "wall ms", "pods/s", "target ms")
     by_benchmark: dict[str, list[Figure]] = {}

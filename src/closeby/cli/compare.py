@@ -130,7 +130,7 @@ def command(
     compared = compare(configs, wanted, processes)
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.comparison_view import comparison_views
+        from closeby.report.views.comparison import comparison_views
 
         return comparison_views(compared.report)
 

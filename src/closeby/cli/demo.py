@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def command(*, output: str) -> None:
     """Place gangs on a made-up GPU cluster and say why. Needs no input."""
     from closeby.cli.output import emit
-    from closeby.report.documents import scheduling_report
+    from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.demo import CONFIGURATION, WHY_HERE, WHY_NOT, demo_manifests
     from closeby.simulator.runs import simulate
 
@@ -30,7 +30,7 @@ def command(*, output: str) -> None:
     def views() -> "Iterable[RenderableType]":
         from rich.text import Text
 
-        from closeby.report.demo_view import demo_views
+        from closeby.report.views.demo import demo_views
 
         before = simulate(manifests, CONFIGURATION, schedule=False)
         yield from demo_views(before, run, report, WHY_HERE, WHY_NOT)

@@ -41,8 +41,8 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     from closeby.cli.reading.measuring import measure_once
     from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.counterfactuals.gathering import counterfactuals
-    from closeby.report.explanations import explain
-    from closeby.report.subjects import Unclear, find_subject
+    from closeby.report.documents.explanations import explain
+    from closeby.report.documents.subjects import Unclear, find_subject
     from closeby.simulator.runs import simulate
 
     inputs, cluster = read_cluster_or_files(sources)
@@ -69,7 +69,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     explanation = explain(run, found, None if cluster is None else cluster.recorded(found), different)
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.explanation_view import explanation_views
+        from closeby.report.views.explanation import explanation_views
 
         return explanation_views(explanation)
 

@@ -50,10 +50,10 @@ def discard_output() -> None:
 
 def _print(document: Struct, output: str, views: Callable[[], Iterable["RenderableType"]]) -> None:
     if output == "table":
-        from closeby.report.console import show
+        from closeby.report.views.console import show
 
         show(views())
         return
-    from closeby.report.encoding import to_json, to_yaml
+    from closeby.report.documents.encoding import to_json, to_yaml
 
     click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)

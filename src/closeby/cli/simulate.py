@@ -94,7 +94,7 @@ def _once(
     from closeby.cli.reading.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.reading.measuring import measure_once
     from closeby.report.counterfactuals.gathering import counterfactuals
-    from closeby.report.documents import scheduling_report
+    from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import simulate
 
@@ -120,8 +120,8 @@ def _once(
     )
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.parts import all_parts
-        from closeby.report.scheduling_view import scheduling_views
+        from closeby.report.documents.parts import all_parts
+        from closeby.report.views.scheduling import scheduling_views
 
         return scheduling_views(report, all_parts(run), quality=quality)
 
@@ -133,13 +133,13 @@ def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pic
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.replaying import run_over_time
-    from closeby.report.simulation_report import simulation_report
+    from closeby.report.documents.simulation import simulation_report
 
     ran = run_over_time(sources, over_time)
     report = simulation_report(ran.history, ran.measures, ran.asked, full=over_time.full)
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.simulation_view import simulation_views
+        from closeby.report.views.simulation import simulation_views
 
         return simulation_views(report)
 

@@ -46,7 +46,7 @@ def command(
     from closeby.cli.reading.inputs import usable_configuration
     from closeby.cli.reading.measuring import measure_once
     from closeby.cli.reading.sources import read_cluster_or_files
-    from closeby.report.topologies import topology_report
+    from closeby.report.documents.topologies import topology_report
     from closeby.simulator.runs import simulate
 
     inputs, cluster = read_cluster_or_files(sources)
@@ -68,7 +68,7 @@ def command(
     )
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.topology_view import topology_views
+        from closeby.report.views.topology import topology_views
 
         return topology_views(report, with_nodes=None if depth is None and level is None else True)
 
@@ -78,7 +78,7 @@ def command(
 def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:
     """The topologies to show; None means all of them."""
     from closeby.cli.reading.inputs import Unusable
-    from closeby.report.documents import NODE_LEVEL
+    from closeby.report.documents.scheduling import NODE_LEVEL
 
     topologies = run.engine.topologies
     known = ", ".join(topologies.usable()) or "none"

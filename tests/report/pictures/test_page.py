@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from closeby.report.layout import plain_table, section
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.markup import markup
 from closeby.report.pictures.page import page_of_comparison, page_of_history, page_of_run
+from closeby.report.views.layout import plain_table, section
 from tests.report.pictures.histories import STORY, UNTIL, Job, history, story
 from tests.report.pictures.test_files import some_run
 

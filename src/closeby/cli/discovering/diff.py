@@ -68,7 +68,7 @@ def command(
     difference = diff(read(lambda: findings(before)), read(lambda: findings(after)))
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.discovery_diff_view import difference_views
+        from closeby.report.views.discovery_diff import difference_views
 
         return difference_views(difference)
 

@@ -38,7 +38,7 @@ def show(findings: Findings, chosen: Chosen) -> None:
     from closeby.cli.output import emit
 
     if chosen.output in ("topology", "labels"):
-        from closeby.report.discovery_view import manifests_text
+        from closeby.report.views.discovery import manifests_text
 
         keys = level_keys(findings, chosen.keys)
         shown = (
@@ -55,7 +55,7 @@ def show(findings: Findings, chosen: Chosen) -> None:
         return
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.discovery_view import discovery_views
+        from closeby.report.views.discovery import discovery_views
 
         return discovery_views(findings)
 

@@ -22,7 +22,7 @@ from closeby.kube.watch.collector import settle
 from closeby.kube.watch.resources import PODS
 from closeby.objects.manifests import Manifests
 from closeby.objects.recorded import Recorded
-from closeby.report.subjects import POD, Subject
+from closeby.report.documents.subjects import POD, Subject
 from closeby.report.words import harmless
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from closeby.cli.simulating.replaying import (
     trace_name,
 )
 from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
-from closeby.report.comparison_report import (
+from closeby.report.documents.comparison import (
     ComparedCluster,
     ComparedWorkload,
     ComparisonReport,

@@ -15,10 +15,10 @@ from closeby.cli.simulating.over_time import Seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from closeby.report.comparison_report import ComparisonReport
-    from closeby.report.documents import SchedulingReport
+    from closeby.report.documents.comparison import ComparisonReport
+    from closeby.report.documents.scheduling import SchedulingReport
+    from closeby.report.documents.simulation import SimulationReport
     from closeby.report.pictures.album import Picture
-    from closeby.report.simulation_report import SimulationReport
     from closeby.simulator.replay.history import History
     from closeby.simulator.runs import Run
 

@@ -28,7 +28,7 @@ from closeby.simulator.workloads.jobs import Jobs
 from closeby.simulator.workloads.traces import read_trace, write_trace
 
 if TYPE_CHECKING:
-    from closeby.report.simulation_report import Asked
+    from closeby.report.documents.simulation import Asked
 
 Value = TypeVar("Value")
 
@@ -53,7 +53,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     Raises:
         Unusable: something of it can't be used.
     """
-    from closeby.report.simulation_report import Asked
+    from closeby.report.documents.simulation import Asked
 
     _contradictions(over_time)
     check_standard_input(sources, over_time)

@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from closeby.report.comparison_report import ComparisonReport
-from closeby.report.documents import SchedulingReport
-from closeby.report.simulation_report import SimulationReport
+from closeby.report.documents.comparison import ComparisonReport
+from closeby.report.documents.scheduling import SchedulingReport
+from closeby.report.documents.simulation import SimulationReport
 from closeby.report.words import plural
 
 

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.layout import Section
+from closeby.report.views.layout import Section
 from closeby.report.words import harmless
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.report.lines import PartLine
+from closeby.report.documents.lines import PartLine
 from closeby.simulator.runs import Run
 
 

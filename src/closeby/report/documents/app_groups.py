@@ -11,8 +11,8 @@ from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.quality.talk import talk_measures
-from closeby.report.conditions import ConditionEntry, condition_entries
-from closeby.report.quality import told
+from closeby.report.documents.conditions import ConditionEntry, condition_entries
+from closeby.report.documents.quality import told
 from closeby.simulator.runs import Run
 
 #: Whole numbers are written without a fraction.

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from closeby.discovery.diff import Capacity, Difference, LinkChange, Seen
 from closeby.discovery.labelling import Place
-from closeby.report.layout import plain_table, section
+from closeby.report.views.layout import plain_table, section
 from closeby.report.words import names_text, path_text, plural
 from closeby.topology.quality import format_bandwidth
 

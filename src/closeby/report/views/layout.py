@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.conditions import ConditionEntry
+from closeby.report.documents.conditions import ConditionEntry
 
 
 class Section(Group):

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.comparison_report import ComparisonReport, FigureEntry, PolicyFigure
-from closeby.report.layout import plain_table, section
+from closeby.report.documents.comparison import ComparisonReport, FigureEntry, PolicyFigure
+from closeby.report.views.layout import plain_table, section
 from closeby.report.words import plural
 
 

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.quantities import format_amount
-from closeby.report.documents import NODE_LEVEL
-from closeby.report.layout import plain_table, worth_knowing
-from closeby.report.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
+from closeby.report.documents.scheduling import NODE_LEVEL
+from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
+from closeby.report.views.layout import plain_table, worth_knowing
 from closeby.report.words import path_text, plural
 
 #: Single nodes are listed when there are at most this many, unless somebody asks for them.

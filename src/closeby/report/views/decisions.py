@@ -8,10 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.buckets_view import buckets_table
 from closeby.report.counterfactuals.view import different_lines
-from closeby.report.documents import ExplainEntry, SchedulingReport
-from closeby.report.layout import plain_table
+from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
+from closeby.report.views.buckets import buckets_table
+from closeby.report.views.layout import plain_table
 from closeby.report.words import Names, counts_text, path_text
 
 #: Nodes and candidates shown per pod or gang.

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from closeby.quality.placements import level_names
 from closeby.quality.summary import Measures
-from closeby.report.documents import API_VERSION, DomainPath
+from closeby.report.documents.scheduling import API_VERSION, DomainPath
 from closeby.simulator.replay.history import History
 from closeby.topology.tree import ROOT, Tree
 

@@ -8,12 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.recorded import Recorded
-from closeby.report.app_groups_view import edges_table
-from closeby.report.buckets_view import buckets_table
 from closeby.report.counterfactuals.view import different_lines
-from closeby.report.explanations import Explanation
-from closeby.report.layout import condition_line, plain_table
-from closeby.report.lines import DomainLine, NodeLine
+from closeby.report.documents.explanations import Explanation
+from closeby.report.documents.lines import DomainLine, NodeLine
+from closeby.report.views.app_groups import edges_table
+from closeby.report.views.buckets import buckets_table
+from closeby.report.views.layout import condition_line, plain_table
 from closeby.report.words import counts_text, names_text, path_text, plural, runs_of
 from closeby.topology.natural import natural_key
 

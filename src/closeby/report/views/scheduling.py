@@ -8,13 +8,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.app_groups_view import app_groups_table, edges_tables
-from closeby.report.conditions import ConditionEntry
-from closeby.report.decisions_view import decision_views
-from closeby.report.documents import GroupEntry, PodEntry, SchedulingReport
-from closeby.report.layout import plain_table, section, worth_knowing
-from closeby.report.lines import PartLine
-from closeby.report.quality_view import quality_sections
+from closeby.report.documents.conditions import ConditionEntry
+from closeby.report.documents.lines import PartLine
+from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
+from closeby.report.views.app_groups import app_groups_table, edges_tables
+from closeby.report.views.decisions import decision_views
+from closeby.report.views.layout import plain_table, section, worth_knowing
+from closeby.report.views.quality import quality_sections
 from closeby.report.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.topology.natural import natural_key
 

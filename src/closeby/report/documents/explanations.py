@@ -8,10 +8,13 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import Recorded
-from closeby.report.app_groups import AppGroupEntry, app_group_entries
-from closeby.report.conditions import ConditionEntry, condition_entries
 from closeby.report.counterfactuals.records import Counterfactual
-from closeby.report.documents import (
+from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
+from closeby.report.documents.conditions import ConditionEntry, condition_entries
+from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
+from closeby.report.documents.parts import parts_of
+from closeby.report.documents.prospects import prospect
+from closeby.report.documents.scheduling import (
     API_VERSION,
     GroupEntry,
     PodEntry,
@@ -19,11 +22,8 @@ from closeby.report.documents import (
     group_entries,
     pod_entry,
 )
-from closeby.report.lines import DomainLine, NodeLine, PartLine
-from closeby.report.parts import parts_of
-from closeby.report.prospects import prospect
-from closeby.report.sentences import app_group_sentences, gang_sentences, pod_sentences
-from closeby.report.subjects import APP_GROUP, GANG, POD, Subject
+from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
+from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.report.words import path_text
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run

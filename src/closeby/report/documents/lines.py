@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from closeby.report.documents import DomainPath
+from closeby.report.documents.scheduling import DomainPath
 
 
 class DomainLine(Struct, frozen=True, kw_only=True, rename="camel"):

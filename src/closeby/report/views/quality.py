@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.quality.model import Model
-from closeby.report.app_groups import AppGroupEntry
-from closeby.report.documents import GroupEntry, SchedulingReport
-from closeby.report.layout import plain_table, section
-from closeby.report.quality import QualityEntry
+from closeby.report.documents.app_groups import AppGroupEntry
+from closeby.report.documents.quality import QualityEntry
+from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
+from closeby.report.views.layout import plain_table, section
 from closeby.report.words import Names
 
 #: What data meets under, nearest first; the model's tiers.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.report.documents import API_VERSION
+from closeby.report.documents.scheduling import API_VERSION
 from closeby.report.words import plural
 from closeby.simulator.comparing.figures import Figure
 from closeby.simulator.comparing.paired import CONFIDENCE, paired

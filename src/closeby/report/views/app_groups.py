@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.app_groups import AppGroupEntry
-from closeby.report.layout import plain_table, section
+from closeby.report.documents.app_groups import AppGroupEntry
+from closeby.report.views.layout import plain_table, section
 from closeby.report.words import Names
 
 #: Workloads of an order, and edges, that are shown.

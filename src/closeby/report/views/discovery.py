@@ -7,8 +7,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from closeby.discovery.findings import Findings
-from closeby.report.conditions import condition_entries
-from closeby.report.layout import plain_table, worth_knowing
+from closeby.report.documents.conditions import condition_entries
+from closeby.report.views.layout import plain_table, worth_knowing
 from closeby.report.words import names_text, path_text, plural
 from closeby.topology.natural import natural_key
 from closeby.topology.quality import format_bandwidth

@@ -10,8 +10,13 @@ from rich.text import Text
 
 from closeby.quality.summary import Measures
 from closeby.quality.utilisation import Window
-from closeby.report.layout import plain_table, section
-from closeby.report.simulation_report import ApplicationsEntry, RefusalEntry, SamplesEntry, SimulationReport
+from closeby.report.documents.simulation import (
+    ApplicationsEntry,
+    RefusalEntry,
+    SamplesEntry,
+    SimulationReport,
+)
+from closeby.report.views.layout import plain_table, section
 from closeby.report.words import plural, time_text
 
 #: Reasons that a table lists.
