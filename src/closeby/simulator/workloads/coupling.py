@@ -10,7 +10,8 @@ the distribution closest to independence (in relative entropy) of those whose su
 run times, whose sums over c are the published sizes, and in which each size class has the mean of log run
 time that gives it its published share of GPU time. It is found by iterative proportional fitting (Deming and
 Stephan 1940; Csiszar 1975): the rows are tilted until each has the mean run time that its GPU time asks for,
-the columns are scaled to the published run times, and so on until neither changes.
+the columns are scaled to the published run times, and so on until neither changes. Margins and shares of GPU
+time that don't go together, or hardly, leave the columns off; the published ones do go together.
 """
 
 import numpy as np
