@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.scheduling.extension import PartView
+from closeby.scheduling.extension import Candidate, PartView
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 Ints = NDArray[np.intp]
@@ -29,6 +29,14 @@ def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
     found = np.flatnonzero(usable)
     order = found[np.argsort(room[found], kind="stable")]
     return tuple(Domain(level, first + index) for index in order.tolist())
+
+
+def wherever_allowed(part: PartView) -> list[Candidate] | None:
+    """For plugins that mind no topology: the domains of a level that is required, else anywhere (None)."""
+    if part.levels is None or part.levels.required is None:
+        return None
+    tree = part.levels.tree
+    return [Candidate(slots=slots_of(tree, domain)) for domain in confines(part, tree)]
 
 
 def slots_of(tree: Tree, domain: Domain) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.confines import confines, slots_of
+from closeby.scheduling.confines import wherever_allowed
 from closeby.scheduling.extension import (
     Candidate,
     Handle,
@@ -76,10 +76,7 @@ class FirstTaskLabels(PlacementGenerate, Score):
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Anywhere; the domains of a level that is required, the tightest first."""
-        if part.levels is None or part.levels.required is None:
-            return None
-        tree = part.levels.tree
-        return [Candidate(slots=slots_of(tree, domain)) for domain in confines(part, tree)]
+        return wherever_allowed(part)
 
     def _levels(self) -> tuple[str, ...]:
         topologies = self.handle.topologies

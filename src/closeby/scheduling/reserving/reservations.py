@@ -237,7 +237,7 @@ class Reservations:
         """
         log = self._tools.cluster.node_changes
         touched = log.since(held.nodes)
-        untouched = touched is not None and not np.isin(touched, held.slots).any()
+        untouched = touched is not None and not (len(touched) and np.isin(touched, held.slots).any())
         if untouched and not self._doubted and moment.now < self._next_look:
             self._held = replace(held, nodes=log.cursor)
             return True
