@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.control_plane.nodes import joined, node
 from tests.controllers.at_work import GROUP, KEP, WORKLOAD, Site, published, site
 from tests.controllers.prometheus import measuring
 from tests.kube.live import eventually, unique
-from tests.measurements.serving import serving
+from tests.measurements.serving import handled_by, serving
 
 #: A minute of ``freqUpdate`` lasts a second.
 QUICK = Timing(minute=1.0, retry=0.5, gathered=0.2)
@@ -117,16 +116,9 @@ def hearing(origin: str, destination: str) -> Iterator[Hearing]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    heard.address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with handled_by(Handler) as address:
+        heard.address = address
         yield heard
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 async def nodes_there(it: Site) -> int:

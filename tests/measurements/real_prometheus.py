@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import yaml
 
 from closeby.measurements.prometheus import Queries
+from tests.measurements.serving import handled_by
 
 #: Between two scrapes.
 SCRAPE_SECONDS = 0.2
@@ -157,15 +158,8 @@ def exported(host: str = "127.0.0.1") -> Iterator[tuple[str, Exporter]]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer((host, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"{host}:{server.server_port}", exporter
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with handled_by(Handler, host) as address:
+        yield address.removeprefix("http://"), exporter
 
 
 @contextmanager

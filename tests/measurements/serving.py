@@ -11,6 +11,20 @@ Answering = Callable[[str], tuple[int, str]]
 
 
 @contextmanager
+def handled_by(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1") -> Iterator[str]:
+    """The address of a server that does what ``handler`` says, for as long as the block lasts."""
+    server = ThreadingHTTPServer((host, 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
 def serving(answer: Answering, delay: float = 0.0) -> Iterator[str]:
     """The address of a server that lives as long as the block; an answer takes it ``delay`` seconds."""
 
@@ -25,12 +39,5 @@ def serving(answer: Answering, delay: float = 0.0) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with handled_by(Handler) as address:
+        yield address

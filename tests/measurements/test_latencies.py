@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,7 +19,7 @@ from closeby.measurements.latencies import (
     latency_query,
     parse_latencies,
 )
-from tests.measurements.serving import serving
+from tests.measurements.serving import handled_by, serving
 
 
 def answer(*series: tuple[dict[str, str], str]) -> str:
@@ -32,20 +29,6 @@ def answer(*series: tuple[dict[str, str], str]) -> str:
 
 def between(origin: str, destination: str) -> dict[str, str]:
     return {"origin": origin, "destination": destination}
-
-
-@contextmanager
-def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a server that does what ``handler`` says."""
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_the_keps_example() -> None:
@@ -134,7 +117,7 @@ def test_the_token_is_for_the_server_that_was_asked_alone() -> None:
 
         server: HTTPServer
 
-    with running(Handler) as address:
+    with handled_by(Handler) as address:
         fetch(f"{address}/first", token="secret")
     assert seen == ["Bearer secret", None]
 
@@ -160,6 +143,6 @@ def test_a_server_that_never_stops_to_answer_is_left() -> None:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    with running(Handler) as address:
+    with handled_by(Handler) as address:
         found = fetch(address, 0.1)
     assert found == Unavailable(f"{address} is not done with its answer after 0.6 s")

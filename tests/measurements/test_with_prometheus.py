@@ -1,12 +1,11 @@
 """Traffic out of a real Prometheus: the default queries, other names of nodes, restarts, tokens and TLS."""
 
 import subprocess
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
@@ -24,6 +23,7 @@ from tests.measurements.real_prometheus import (
     Prometheus as Server,
 )
 from tests.measurements.real_prometheus import exported, program, quick_queries, running, scraped
+from tests.measurements.serving import handled_by
 from tests.measurements.watching import links
 
 MBIT = 1e6
@@ -316,15 +316,8 @@ def guarded(server: Server, token: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{proxy.server_port}"
-    finally:
-        proxy.shutdown()
-        thread.join()
-        proxy.server_close()
+    with handled_by(Handler) as address:
+        yield address
 
 
 def test_a_token_is_read_again_when_it_was_replaced(tmp_path: Path) -> None:
@@ -380,16 +373,8 @@ def test_the_load_watcher_behind_a_token(tmp_path: Path) -> None:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        address = f"http://127.0.0.1:{server.server_port}"
+    with handled_by(Handler) as address:
         found = usable(LoadWatcher(address, access=Access(token_file=str(token))).read())
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     assert (seen, found.hosts["n1"].average, found.window) == (["Bearer secret"], 700 * MBIT, 900)
 
 
