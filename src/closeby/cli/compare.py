@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 import click
 
 from closeby.cli.options import Sources, output_option
-from closeby.cli.simulating.over_time import APPLICATIONS_CLUSTER, DEFAULT_CLUSTER, LOAD, LoadRange, OverTime
+from closeby.cli.simulating.over_time import (
+    APPLICATIONS_CLUSTER,
+    DEFAULT_CLUSTER,
+    LOAD,
+    LOAD_HELP,
+    LoadRange,
+    OverTime,
+    says_where,
+)
 from closeby.cli.simulating.pictures import Pictures, draws_distributions
 
 if TYPE_CHECKING:
@@ -42,11 +50,7 @@ APPLICATIONS = 100
     type=click.IntRange(1, 10_000_000),
     help=f"Jobs of each.  [default: {JOBS}; {APPLICATIONS} applications]",
 )
-@click.option(
-    "--load",
-    type=LoadRange(),
-    help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
-)
+@click.option("--load", type=LoadRange(), help=LOAD_HELP)
 @click.option("--from-empty", is_flag=True, help="Begin with an empty cluster: it takes days to fill up.")
 @click.option(
     "-f", "--filename", "paths", metavar="PATH", multiple=True, help="Manifests of the cluster to run on."
@@ -57,10 +61,7 @@ APPLICATIONS = 100
     help="The made-up cluster to run on, if -f gives no nodes.  "
     f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
 )
-@click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]")
-@click.option("--topology", metavar="NAME", help="Where places are judged, if there are several.")
-@click.option("--required", metavar="LEVEL", help="Jobs of several pods must share such a domain.")
-@click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one.")
+@says_where
 @click.option("--processes", type=click.IntRange(1, 1024), help="Runs beside each other.  [default: cores]")
 @output_option
 @draws_distributions

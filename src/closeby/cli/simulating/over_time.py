@@ -1,6 +1,7 @@
 """The options of `closeby simulate` for a run over time."""
 
 import math
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ APPLICATIONS_CLUSTER = "zones"
 JOBS = 1_000
 LOAD = 0.85
 SEED = 1
+LOAD_HELP = f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]"
 
 
 class OverTime(NamedTuple):
@@ -70,9 +72,28 @@ class LoadRange(click.FloatRange):
         return load
 
 
+def says_where(command: Command) -> Command:
+    """The options of whatever runs jobs over time: what they ask for, where, and how close."""
+    options = (
+        click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]"),
+        click.option(
+            "--topology", metavar="NAME", help="Where places are judged and required, if there are several."
+        ),
+        click.option("--required", metavar="LEVEL", help="Jobs of several pods must share such a domain."),
+        click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one."),
+    )
+    return _with(options, command)
+
+
 def runs_over_time(command: Command) -> Command:
     """Adds the options; the command gets them as ``over_time``."""
-    options = (
+
+    @wraps(command)
+    def with_over_time(**options: Any) -> None:
+        asked = {name: options.pop(name) for name in OverTime._fields}
+        command(over_time=OverTime(**asked), **options)
+
+    jobs = (
         click.option(
             "--workload", metavar="NAME", help="Run a made-up workload over time, such as seren or philly."
         ),
@@ -82,11 +103,7 @@ def runs_over_time(command: Command) -> Command:
         click.option(
             "--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of the workload.  [default: {JOBS}]"
         ),
-        click.option(
-            "--load",
-            type=LoadRange(),
-            help=f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]",
-        ),
+        click.option("--load", type=LoadRange(), help=LOAD_HELP),
         click.option("--seed", type=click.IntRange(0), help=f"Seed of the workload.  [default: {SEED}]"),
         click.option(
             "--from-empty", is_flag=True, help="Begin with an empty cluster; filling it takes days."
@@ -98,54 +115,16 @@ def runs_over_time(command: Command) -> Command:
             help="The made-up cluster to run on, if -f gives no nodes: lingjun, small, superpod, zones or "
             f"racks.  [default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
         ),
-        click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]"),
-        click.option(
-            "--topology", metavar="NAME", help="Where places are judged and required, if there are several."
-        ),
-        click.option("--required", metavar="LEVEL", help="Jobs of several pods must share such a domain."),
-        click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one."),
+    )
+    extent = (
         click.option("--until", type=Seconds(), help="Stop after so much virtual time, such as 36h or 7200."),
         click.option("--full", is_flag=True, help="Add every job and every sample to JSON and YAML."),
     )
+    return _with(jobs, says_where(_with(extent, with_over_time)))
 
-    @wraps(command)
-    def with_over_time(
-        *,
-        workload: str | None,
-        trace: str | None,
-        jobs: int | None,
-        load: float | None,
-        seed: int | None,
-        from_empty: bool,
-        write_trace: str | None,
-        cluster: str | None,
-        resource: str | None,
-        topology: str | None,
-        required: str | None,
-        preferred: str | None,
-        until: float | None,
-        full: bool,
-        **options: object,
-    ) -> None:
-        over_time = OverTime(
-            workload=workload,
-            trace=trace,
-            jobs=jobs,
-            load=load,
-            seed=seed,
-            from_empty=from_empty,
-            write_trace=write_trace,
-            cluster=cluster,
-            resource=resource,
-            topology=topology,
-            required=required,
-            preferred=preferred,
-            until=until,
-            full=full,
-        )
-        command(over_time=over_time, **options)
 
-    decorated: Command = with_over_time
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    """A command with these options, in the order in which its help lists them."""
     for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+        command = option(command)
+    return command
