@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
@@ -55,6 +55,8 @@ class Histories(RuleBasedStateMachine):
         self.objects: dict[tuple[str, str], Event] = {}
         self.pods: dict[str, Pod] = {}
         self.where: dict[str, str] = {}
+        #: Pods that have done their work and are there still: their gang counts them as having appeared.
+        self.finished: dict[str, Pod] = {}
         self.count = 0
 
     def tell(self, *events: Event) -> None:
@@ -161,7 +163,16 @@ class Histories(RuleBasedStateMachine):
         if pod is not None:
             del self.pods[pod.uid]
             self.where.pop(pod.uid, None)
-            self.tell(PodAdded(replace(pod, phase="Succeeded")) if finished else PodRemoved(pod.uid))
+            if finished:
+                self.finished[pod.uid] = replace(pod, phase="Succeeded")
+            self.tell(PodAdded(self.finished[pod.uid]) if finished else PodRemoved(pod.uid))
+
+    @precondition(lambda self: self.finished)
+    @rule(data=st.data())
+    def finished_pod_is_deleted(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.finished)))
+        del self.finished[uid]
+        self.tell(PodRemoved(uid))
 
     @rule()
     def decide(self) -> None:
@@ -192,7 +203,8 @@ class Histories(RuleBasedStateMachine):
             self.confirm(pod)
         self.engine.validate_state()
         late = fresh()
-        late.handle(*self.objects.values(), *(PodAdded(pod) for pod in self.pods.values()))
+        late.handle(*self.objects.values())
+        late.handle(*(PodAdded(pod) for pod in (*self.pods.values(), *self.finished.values())))
         # Nothing may be new to those that wait, and yet they are to be looked at.
         self.engine.handle(NodeRemoved("n9"), NodeAdded(node("n9")))
         late.handle(NodeAdded(node("n9")))
