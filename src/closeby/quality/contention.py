@@ -12,9 +12,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.quality.collectives import ring_seconds
-from closeby.quality.model import Model
+from closeby.quality.model import Model, Tier
 from closeby.quality.placements import Counts, Floats, Ints, Placements
 from closeby.quality.rings import Rings
+from closeby.topology.tree import Tree
 
 
 class Crew(Struct, frozen=True, kw_only=True, eq=False):
@@ -27,13 +28,18 @@ class Crew(Struct, frozen=True, kw_only=True, eq=False):
     climbed: Counts
 
 
-class _Uses(Struct, frozen=True, kw_only=True, eq=False):
-    """Which jobs use which uplinks; one entry a job and uplink. Uplinks are numbered through all levels."""
+class Uses(Struct, frozen=True, kw_only=True, eq=False):
+    """Which jobs use which uplinks; one entry a job and uplink, by job and then by uplink.
+
+    Uplinks are numbered through all levels, coarse to fine, single nodes last.
+    """
 
     job: Ints
     uplink: Ints
-    #: Level of the uplink's domain.
+    #: The uplink's domain: its level, and its index there.
     level: Ints
+    domain: Ints
+    #: Flows of the job up from the domain.
     flows: Floats
 
 
@@ -46,9 +52,9 @@ def contended_seconds(
     flows over that time. Jobs placed together and for good all have the same two times. ``node_gpus`` has
     shape (slots,).
     """
-    uses = _uses(found, ring, crew.links)
+    uses = uplink_uses(found, ring, crew.links)
     load = _mean_flows(uses, during)
-    room = _uplinks(model, found, node_gpus)[uses.uplink]
+    room = np.concatenate(uplinks(model, found.tree, node_gpus))[uses.uplink]
     speed = _speeds(model, found.levels + 1)
     rate = speed[found.tree.node_level - uses.level + 1] * np.minimum(1.0, room / load) * crew.links[uses.job]
     slowest = np.full(found.jobs, speed[0])
@@ -74,35 +80,50 @@ def _speeds(model: Model, tiers: int) -> Floats:
     return np.asarray([model.tier(number).bytes_per_second for number in range(tiers)], dtype=np.float64)
 
 
-def _uses(found: Placements, ring: Rings, links: NDArray[Any]) -> _Uses:
-    """Flows of each job on each uplink, by the edges of its ring that leave the domain."""
-    first, keys = 0, []
+def uplink_uses(found: Placements, ring: Rings, links: NDArray[Any]) -> Uses:
+    """Flows of each job on each uplink, by the edges of its ring that leave the domain.
+
+    ``links`` of each pod of the jobs have shape (J,).
+    """
     counts = [found.tree.count(level) for level in range(found.levels)]
-    every = sum(counts)
-    level_of = np.repeat(np.arange(found.levels), counts)
-    for level, count in enumerate(counts):
+    firsts = np.cumsum([0, *counts])
+    every = int(firsts[-1])
+    keys = []
+    for level in range(found.levels):
         leaving = ring.crosses[:, level]
         domains = found.owners(level, ring.here[leaving])
-        keys.append(ring.job[leaving] * every + first + domains)
-        first += count
+        keys.append(ring.job[leaving] * every + firsts[level] + domains)
     known, edges = np.unique(np.concatenate(keys), return_counts=True)
     job, uplink = np.divmod(known, max(every, 1))
-    return _Uses(job=job, uplink=uplink, level=level_of[uplink], flows=edges.astype(np.float64) * links[job])
+    level_of = np.repeat(np.arange(found.levels), counts)[uplink]
+    return Uses(
+        job=job,
+        uplink=uplink,
+        level=level_of,
+        domain=uplink - firsts[level_of],
+        flows=edges.astype(np.float64) * links[job],
+    )
 
 
-def _uplinks(model: Model, found: Placements, node_gpus: NDArray[Any]) -> Floats:
-    """How many full links each uplink is worth."""
-    tree = found.tree
+def uplinks(model: Model, tree: Tree, node_gpus: NDArray[Any]) -> tuple[Floats, ...]:
+    """How many full links the uplink of each domain is worth, by level, single nodes last.
+
+    ``node_gpus`` has shape (slots,).
+    """
     links = np.maximum(node_gpus[tree.slot_at], 1).astype(np.float64)
     columns = []
-    for level in range(found.levels):
-        tier = model.tier(tree.node_level - level + 1)
+    for level in range(tree.node_level + 1):
         below = links if level == tree.node_level else np.add.reduceat(links, tree.bounds[level][:-1])
-        columns.append(below / tier.oversubscription)
-    return np.concatenate(columns)
+        columns.append(below / tier_above(model, tree, level).oversubscription)
+    return tuple(columns)
 
 
-def _mean_flows(uses: _Uses, during: Floats) -> Floats:
+def tier_above(model: Model, tree: Tree, level: int) -> Tier:
+    """The tier to which data climbs that leaves a domain of a level."""
+    return model.tier(tree.node_level - level + 1)
+
+
+def _mean_flows(uses: Uses, during: Floats) -> Floats:
     """Mean number of flows on an uplink while the job of each entry ran, its own included.
 
     The integral of the flows up to a time is that time x all changes before it, less the sum of each change x
