@@ -24,8 +24,8 @@ from closeby.simulator.runs import Run
 MOST_NODES = 20_000
 
 FLOWS = (
-    "Flows are a model: the pods of a gang talk in a ring in the order of their ranks, each GPU to the same "
-    "GPU of the next pod; a flow leaves a domain where the next pod lies outside."
+    "Flows are modelled, not measured: a gang sends around the ring of its ranks, one for each GPU of a pod.",
+    "An uplink has a link for each GPU below, over the oversubscription; beyond 1 a link, flows share links.",
 )
 DELAY = "From submission to start; jobs that never started count with what they had waited in the end."
 SPAN = "Jobs larger than a node, weighted by GPU-time; 1 is as close together as an empty cluster allows."
@@ -36,16 +36,16 @@ class Picture(Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     title: str
-    #: How to read it, in a sentence; may be empty.
-    note: str
+    #: How to read it, in sentences of a line each.
+    notes: tuple[str, ...]
     chart: Chart
     heading: Heading
     #: The moment that the chart shows, if it shows one.
     moment: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """The chart as a Vega-Lite document with its title and its note."""
-        lines = [self.heading.title, self.heading.details, self.note]
+        """The chart as a Vega-Lite document with its title and its notes."""
+        lines = [self.heading.title, self.heading.details, *self.notes]
         parameters = () if self.moment is None else (moment_of(self.moment),)
         return finished(self.chart, self.title, [line for line in lines if line], *parameters)
 
@@ -64,7 +64,7 @@ def pictures_of_history(history: History, heading: Heading, at: float | None = N
     over_time = Picture(
         name="timeline",
         title="Utilisation and queue over time",
-        note="",
+        notes=(),
         chart=timeline(history, scene.moments),
         heading=heading,
     )
@@ -85,7 +85,7 @@ def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) 
         ("span", "Excess span", SPAN, span_cdfs(histories)),
     )
     return tuple(
-        Picture(name=name, title=title, note=note, chart=chart, heading=heading)
+        Picture(name=name, title=title, notes=(note,), chart=chart, heading=heading)
         for name, title, note, chart in found
     )
 
@@ -107,7 +107,7 @@ def stop_of(history: History, scene: Scene, at: float | None) -> int:
 
 def notes_on(scene: Scene) -> tuple[str, ...]:
     """What a report says about its maps: how to read them, and what they do not show."""
-    sentences = [FLOWS] if scene.resource != POD and limbs_of(scene.tree) is not None else []
+    sentences = list(FLOWS) if _has_flows(scene) else []
     sentences += scene.left_out
     if scene.tree.size > MOST_NODES:
         sentences.append(
@@ -143,12 +143,17 @@ def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
 TITLES = {"rack-map": "Rack map", "fabric": "Fabric and load"}
 
 
+def _has_flows(scene: Scene) -> bool:
+    """Whether a fabric is drawn on which gangs send."""
+    return scene.resource != POD and scene.has_rings and limbs_of(scene.tree) is not None
+
+
 def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture, ...]:
     return tuple(
         Picture(
             name=name,
             title=f"{TITLES[name]}{when}",
-            note=FLOWS if name == "fabric" else "",
+            notes=FLOWS if name == "fabric" and _has_flows(scene) else (),
             chart=chart,
             heading=heading,
             moment=scene.moments.at(stop),

@@ -1,13 +1,16 @@
 """The fabric as a tree: how busy each domain is, and how much modelled traffic crosses its uplink."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import floor
 
 import altair as alt
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.quality.contention import tier_above
+from closeby.quality.model import DEFAULT_MODEL
 from closeby.report.pictures.loads import Loads, loads_of
 from closeby.report.pictures.paper import INK, PALE_INK, THERE, Sheet
 from closeby.report.pictures.scene import Scene
@@ -27,7 +30,8 @@ BAR = 26.0
 LINKS = 84.0
 #: Gap between domains of different parents, as a share of the width.
 GAP = 0.012
-#: Width of a link that carries nothing, and of one whose every GPU sends across it.
+#: Width of a link that carries nothing, and of the busiest of the run; colours of none, of a flow for each
+#: full link, and of the busiest beyond that.
 THIN = 0.6
 THICK = 9.0
 BUSY = ("#F3F4F6", "#6BAED6", "#08306B")
@@ -95,11 +99,10 @@ def _finest(tree: Tree, level: int) -> tuple[dict[Domain, float], dict[Domain, f
 def fabric(scene: Scene, limbs: Limbs) -> alt.LayerChart:
     """The tree at the moment that the parameter ``moment`` holds."""
     sheet = Sheet(WIDTH, (limbs.levels + 1) * (BAR + LINKS) - LINKS + 2)
-    capacity = _capacities(scene, limbs)
-    most = _greatest(scene, limbs, capacity)
-    base = _at_moment(scene, limbs, capacity)
+    loads = loads_of(scene, limbs.levels)
+    base = _at_moment(scene, limbs, loads)
     layers = [
-        _links(sheet, base, most),
+        _links(sheet, base, greatest_load(scene, loads), told=scene.has_rings),
         _bars(sheet, base, scene),
         _shares(sheet, base),
         *_names(sheet, scene, limbs),
@@ -118,44 +121,37 @@ def _capacities(scene: Scene, limbs: Limbs) -> Floats:
     return np.asarray([float(at[first:end].sum()) for first, end in spans])
 
 
-def _all_loads(scene: Scene, limbs: Limbs) -> Iterator[tuple[int, Loads]]:
-    """Loads by level, with the index of the level's first domain among all."""
-    first = 0
-    for level in range(ROOT_LEVEL, limbs.levels):
-        yield first, loads_of(scene, level)
-        first += scene.tree.count(level)
-
-
-def _greatest(scene: Scene, limbs: Limbs, capacity: Floats) -> float:
-    """The greatest share of a domain's GPUs that ever sends across its uplink: the scale stands still."""
+def greatest_load(scene: Scene, loads: Sequence[Loads]) -> float:
+    """The most flows per full link that ever cross an uplink: the scale stands still."""
     most = 0.0
-    for first, loads in _all_loads(scene, limbs):
-        if loads.level == ROOT_LEVEL or not len(loads.domains):
+    for one in loads:
+        if one.level == ROOT_LEVEL or not len(one.domains):
             continue
         # Flows come and go with their tenants: a running sum over starts and ends, domain by domain.
-        domain = np.concatenate((loads.domains, loads.domains))
-        when = np.concatenate((scene.since[loads.tenants], scene.until[loads.tenants]))
-        change = np.concatenate((loads.flows, -loads.flows))
+        domain = np.concatenate((one.domains, one.domains))
+        when = np.concatenate((scene.since[one.tenants], scene.until[one.tenants]))
+        change = np.concatenate((one.flows, -one.flows))
         order = np.lexsort((change, when, domain))
-        running = np.cumsum(change[order]) / np.maximum(capacity[first + domain[order]], 1e-9)
-        most = max(most, float(running.max()))
+        most = max(most, float((np.cumsum(change[order]) / one.links[domain[order]]).max()))
     return most
 
 
-def _at_moment(scene: Scene, limbs: Limbs, capacity: Floats) -> alt.Chart:
+def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
     """One row a domain with what it holds and what leaves it; domains without any have a row of nothing."""
-    everything = list(_all_loads(scene, limbs))
     size = len(limbs.domains)
-    tenants = np.concatenate([loads.tenants for _, loads in everything])
-    always = np.full(size, np.inf)
+    tenants = np.concatenate([one.tenants for one in loads])
+    # The domains of a level follow those of the level above, as they do in ``limbs``.
+    firsts = np.cumsum([0, *(len(one.links) for one in loads)])
+    domains = [first + one.domains for first, one in zip(firsts.tolist(), loads, strict=False)]
     rows = data(
-        domain=np.concatenate([*(first + loads.domains for first, loads in everything), np.arange(size)]),
-        held=np.concatenate([*(loads.held for _, loads in everything), np.zeros(size)]),
-        flows=np.concatenate([*(loads.flows for _, loads in everything), np.zeros(size)]),
-        since=np.concatenate([scene.since[tenants], np.minimum(always, 0) - 1]),
+        domain=np.concatenate([*domains, np.arange(size)]),
+        held=np.concatenate([*(one.held for one in loads), np.zeros(size)]),
+        flows=np.concatenate([*(one.flows for one in loads), np.zeros(size)]),
+        since=np.concatenate([scene.since[tenants], np.full(size, -1.0)]),
         until=np.concatenate([scene.until[tenants], np.full(size, 1e12)]),
     )
     middle = (limbs.left + limbs.right) / 2
+    links = np.concatenate([one.links for one in loads])
     places = data(
         domain=np.arange(size),
         left=limbs.left,
@@ -165,10 +161,13 @@ def _at_moment(scene: Scene, limbs: Limbs, capacity: Floats) -> alt.Chart:
         middle=middle,
         above=middle[limbs.above],
         above_bottom=limbs.top[limbs.above] + BAR,
-        capacity=capacity,
+        capacity=_capacities(scene, limbs),
+        links=np.where(np.isnan(links), 0.0, links),
         name=[path_text(scene.tree.path(domain)) for domain in limbs.domains],
     )
-    looked_up = ["left", "right", "top", "bottom", "middle", "above", "above_bottom", "capacity", "name"]
+    looked_up = [
+        *("left", "right", "top", "bottom", "middle", "above", "above_bottom", "capacity", "links", "name")
+    ]
     chart: alt.Chart = (
         alt.Chart(rows)
         .transform_filter(THERE)
@@ -176,14 +175,20 @@ def _at_moment(scene: Scene, limbs: Limbs, capacity: Floats) -> alt.Chart:
         .transform_lookup("domain", alt.LookupData(places, "domain", looked_up))
         .transform_calculate(
             busy="datum.capacity > 0 ? datum.held / datum.capacity : 0",
-            crossing="datum.capacity > 0 ? datum.flows / datum.capacity : 0",
+            crossing="datum.links > 0 ? datum.flows / datum.links : 0",
         )
     )
     return chart
 
 
-def _links(sheet: Sheet, base: alt.Chart, most: float) -> alt.Chart:
-    domain = [0, most or 1.0]
+def _links(sheet: Sheet, base: alt.Chart, most: float, *, told: bool) -> alt.Chart:
+    """Uplinks, wider and redder the more flows share each of their links."""
+    # Up to 1 every flow has a link of its own, so that the scale never ends below.
+    end = max(most, 1.0)
+    domain = [0.0, 1.0, end] if end > 1 else [0.0, 1.0]
+    inks = list(CROSSED) if end > 1 else list(CROSSED[:2])
+    marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1.5 else [])]
+    legend = alt.Legend(format=".1~f", values=marks, gradientLength=90, orient="right")
     chart: alt.Chart = (
         base.transform_filter("datum.domain > 0")
         .mark_rule()
@@ -193,13 +198,13 @@ def _links(sheet: Sheet, base: alt.Chart, most: float) -> alt.Chart:
             y=sheet.y("top"),
             y2="above_bottom:Q",
             size=alt.Size(
-                "crossing:Q", scale=alt.Scale(domain=domain, range=[THIN, THICK], zero=False), legend=None
+                "crossing:Q", scale=alt.Scale(domain=[0, end], range=[THIN, THICK], zero=False), legend=None
             ),
             color=alt.Color(
                 "crossing:Q",
-                scale=alt.Scale(domain=[0, domain[1] / 2, domain[1]], range=list(CROSSED), interpolate="rgb"),
-                title="flows out, per GPU below",
-                legend=alt.Legend(format=".2~f", gradientLength=90, orient="right"),
+                scale=alt.Scale(domain=domain, range=inks, interpolate="rgb"),
+                title=["flows per full", "link of an uplink"],
+                legend=legend if told else None,
             ),
             tooltip=_told(),
         )
@@ -246,6 +251,8 @@ def _told() -> list[alt.Tooltip]:
         alt.Tooltip("held:Q", title="held", format=",.0f"),
         alt.Tooltip("capacity:Q", title="of", format=",.0f"),
         alt.Tooltip("flows:Q", title="flows out (model)", format=",.0f"),
+        alt.Tooltip("links:Q", title="full links of the uplink (model)", format=",.1~f"),
+        alt.Tooltip("crossing:Q", title="flows per full link (model)", format=".2~f"),
     ]
 
 
@@ -260,6 +267,7 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
         .mark_text(align="left", baseline="middle", fontSize=11, color=PALE_INK)
         .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
     )
+    yield _worths(sheet, scene, limbs.levels)
     labelled = [
         (index, scene.tree.path(domain)[-1] or "–")
         for index, domain in enumerate(limbs.domains)
@@ -279,3 +287,19 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
         .mark_text(align="left", baseline="middle", fontSize=10, color=INK)
         .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
     )
+
+
+def _worths(sheet: Sheet, scene: Scene, levels: int) -> alt.Chart:
+    """At the left of the uplinks of a level: by how much the model has them narrower than the links below."""
+    tiers = [tier_above(DEFAULT_MODEL, scene.tree, level) for level in range(levels)]
+    rows = data(
+        left=np.zeros(levels),
+        middle=np.arange(levels) * (BAR + LINKS) + BAR + LINKS / 2,
+        worth=[f"uplinks 1:{tier.oversubscription:g}" if scene.has_rings else "" for tier in tiers],
+    )
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .mark_text(align="left", baseline="middle", fontSize=10, color=PALE_INK)
+        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="worth:N")
+    )
+    return chart

@@ -1,15 +1,18 @@
-"""How busy each domain of a fabric is, and how much of its traffic leaves it, tenant by tenant.
+"""How busy each domain of a fabric is, and which modelled flows cross its uplink, tenant by tenant.
 
-Traffic is a model and nothing measured: the pods of a gang talk in a ring in the order of their ranks, each
-GPU to the same GPU of the next pod, as rings of collective libraries do that have one network card a GPU. A
-flow leaves a domain where the next pod lies outside; as many come in.
+Flows and uplinks are those of the measures (``closeby.quality.contention``): nothing of them is measured.
 """
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.quality.contention import uplink_uses, uplinks
+from closeby.quality.model import DEFAULT_MODEL, Model
+from closeby.quality.placements import placements
+from closeby.quality.rings import rings
 from closeby.report.pictures.scene import Scene
+from closeby.topology.tree import ROOT_LEVEL
 
 Ints = NDArray[np.intp]
 Floats = NDArray[np.float64]
@@ -23,41 +26,50 @@ class Loads(Struct, frozen=True, kw_only=True, eq=False):
     domains: Ints
     #: How much of the scene's resource the tenant holds there.
     held: Floats
-    #: Modelled flows out of the domain.
+    #: Modelled flows up from the domain.
     flows: Floats
+    #: Full links that the uplink of each of the level's D domains is worth; shape (D,). That of the whole
+    #: cluster, which no flow leaves, is nan.
+    links: Floats
 
 
-def loads_of(scene: Scene, level: int) -> Loads:
-    """The loads at a level above single nodes; -1 is the whole cluster, which no flow leaves."""
+def loads_of(scene: Scene, levels: int, model: Model = DEFAULT_MODEL) -> tuple[Loads, ...]:
+    """The loads of the whole cluster, then of the coarsest so many levels above single nodes."""
+    found = placements(scene.tree, scene.offsets, scene.slots)
+    uses = uplink_uses(found, rings(found), scene.links_of_pods)
+    worth = uplinks(model, scene.tree, scene.links_of_nodes)
+    loads = []
+    for level in range(ROOT_LEVEL, levels):
+        tenants, domains, held = _held(scene, level)
+        flows = np.zeros(len(tenants))
+        here = uses.level == level
+        # Whoever sends from a domain holds something there, and rows ascend by tenant and domain.
+        count = np.intp(scene.tree.count(level))
+        rows = np.searchsorted(tenants * count + domains, uses.job[here] * count + uses.domain[here])
+        flows[rows] = uses.flows[here]
+        loads.append(
+            Loads(
+                level=level,
+                tenants=tenants,
+                domains=domains,
+                held=held,
+                flows=flows,
+                links=np.full(1, np.nan) if level == ROOT_LEVEL else worth[level],
+            )
+        )
+    return tuple(loads)
+
+
+def _held(scene: Scene, level: int) -> tuple[Ints, Ints, Floats]:
+    """Tenants, domains, and what they hold there, ascending."""
     tree = scene.tree
-    positions = tree.position_of[scene.slots]
+    inside = scene.slots < len(tree.position_of)
+    positions = np.full(len(scene.slots), tree.size, dtype=np.intp)
+    positions[inside] = tree.position_of[scene.slots[inside]]
     known = positions < tree.size
-    tenants = scene.tenant_of[known]
-    at = tree.domain_at[level] if level >= 0 else np.zeros(tree.size, dtype=np.intp)
-    owners = at[positions[known]]
-    amounts = scene.amounts[known]
-    leaving = owners != owners[_next_in_ring(tenants)]
-    # Where the resource is not counted in GPUs, each pod has one flow.
-    flows = np.where(leaving, np.maximum(amounts, 1.0) if scene.whole else 1.0, 0.0)
+    at = tree.domain_at[level] if level > ROOT_LEVEL else np.zeros(tree.size, dtype=np.intp)
     count = tree.count(level)
-    keys, row = np.unique(tenants * np.intp(count) + owners, return_inverse=True)
-    return Loads(
-        level=level,
-        tenants=keys // count,
-        domains=keys % count,
-        held=_sums(row, amounts, len(keys)),
-        flows=_sums(row, flows, len(keys)),
-    )
-
-
-def _sums(rows: NDArray[np.intp], values: Floats, count: int) -> Floats:
-    return np.bincount(rows.reshape(-1), weights=values, minlength=count).astype(np.float64)
-
-
-def _next_in_ring(tenants: Ints) -> Ints:
-    """Index of the pod with the next rank; the last one's is the first."""
-    following = np.arange(1, len(tenants) + 1)
-    first = np.flatnonzero(np.diff(tenants, prepend=-1))
-    last = np.append(first[1:], len(tenants)) - 1
-    following[last[: len(first)]] = first
-    return following
+    keys = scene.tenant_of[known] * np.intp(count) + at[positions[known]]
+    rows, row = np.unique(keys, return_inverse=True)
+    held = np.bincount(row.reshape(-1), weights=scene.amounts[known], minlength=len(rows))
+    return rows // count, rows % count, held.astype(np.float64)

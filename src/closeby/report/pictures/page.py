@@ -82,7 +82,7 @@ def page_of_comparison(
 def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> str:
     pictures = distributions(histories, heading)
     charts = "\n".join(
-        f"<div>\n<h3>{escape(one.title)}</h3>\n{_asides(one.note)}\n"
+        f"<div>\n<h3>{escape(one.title)}</h3>\n{_asides(*one.notes)}\n"
         f"{_chart(one.name, finished(one.chart, '', ()), SVG)}\n</div>"
         for one in pictures
     )

@@ -71,11 +71,20 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     #: The slot of each pod and how much it holds of it; shape (P,).
     slots: Ints
     amounts: Floats
+    #: What the flows of gangs are modelled on: links to the network that each pod of a tenant has, 0 where
+    #: its pods form no ring, shape (T,); and links of each slot's node.
+    links_of_pods: Ints
+    links_of_nodes: Ints
     moments: Moments
     #: What tenants with a colour are: ``gangs``, ``applications``, or both.
     coloured: str = "gangs"
     #: What was left out, as sentences.
     left_out: tuple[str, ...] = ()
+
+    @property
+    def has_rings(self) -> bool:
+        """Whether some tenant's pods send flows to each other."""
+        return bool((self.links_of_pods[np.diff(self.offsets) > 1] > 0).any())
 
     @property
     def tenant_of(self) -> Ints:
@@ -125,10 +134,20 @@ def _scene(history: History, moments: Moments, jobs: Ints, since: Floats, until:
         offsets=offsets,
         slots=history.slots[rows],
         amounts=np.repeat(amounts, pods).astype(np.float64),
+        links_of_pods=_links(history)[jobs],
+        links_of_nodes=history.node_gpus.astype(np.intp),
         moments=moments,
         coloured="gangs" if with_gpus else "applications",
         left_out=_left_out(history, moments, len(jobs)),
     )
+
+
+def _links(history: History) -> Ints:
+    """Links of each job's pods, as the measures count them; shape (J,)."""
+    links = np.maximum(history.jobs.gpus, 1).astype(np.intp)
+    # Applications call each other; they know no ring.
+    links[[job for job, graph in enumerate(history.jobs.graphs) if graph is not None]] = 0
+    return links
 
 
 def _most_pods_of_a_node(history: History) -> int:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from closeby.cluster.resources import main_resources
 from closeby.objects.accelerators import is_gpu
 from closeby.objects.pods import Pod
+from closeby.quality.needs import gpus_of, node_gpus
 from closeby.quality.placements import Placements, level_names, placements
 from closeby.quality.spans import spans
 from closeby.report.pictures.moments import Moments
@@ -65,6 +66,8 @@ def snapshot(run: Run) -> Scene:
         offsets=offsets,
         slots=at,
         amounts=np.asarray(amounts, dtype=np.float64),
+        links_of_pods=np.asarray([_links(members) for _, members in groups], dtype=np.intp),
+        links_of_nodes=node_gpus(cluster)[:slots].astype(np.intp),
         moments=Moments(unit="s", seconds=1.0, step=1.0, count=1),
         coloured=_COLOURED[frozenset(kinds)],
         left_out=others,
@@ -93,6 +96,11 @@ def _groups(run: Run) -> list[tuple[str | None, list[Pod]]]:
         )
         found.append((key, [members[index] for index in order]))
     return found + alone
+
+
+def _links(members: Sequence[Pod]) -> int:
+    """Links of each pod of a gang, as the measures count them; only gangs have rings of ranks."""
+    return 0 if members[0].group is None else min(max(1, gpus_of(pod.spec)) for pod in members)
 
 
 def _rank(run: Run, pod: Pod) -> int | None:
