@@ -136,13 +136,14 @@ def answering(by_query: Mapping[str, str]) -> Answering:
 
 
 def test_the_default_queries() -> None:
+    rate = "max by (node, instance) (sum without (device) (8 * rate(node_network"
     answer = answering(
         {
             "max by (node, instance) (timestamp(": vector({"n1": NOW - 10}),
-            "stddev_over_time(sum by (node, instance) (8 * rate(node_network_transmit": vector({"n1": 4e8}),
-            "stddev_over_time(sum by (node, instance) (8 * rate(node_network_receive": vector({"n1": 6e8}),
-            "avg_over_time(sum by (node, instance) (8 * rate(node_network_transmit": vector({"n1": 7e8}),
-            "avg_over_time(sum by (node, instance) (8 * rate(node_network_receive": vector({"n1": 5e8}),
+            f"stddev_over_time({rate}_transmit": vector({"n1": 4e8}),
+            f"stddev_over_time({rate}_receive": vector({"n1": 6e8}),
+            f"avg_over_time({rate}_transmit": vector({"n1": 7e8}),
+            f"avg_over_time({rate}_receive": vector({"n1": 5e8}),
         }
     )
     with serving(answer) as address:

@@ -148,6 +148,20 @@ def test_a_label_of_choice_names_the_node(tmp_path: Path) -> None:
     assert told.message.startswith("queries give series without the label nodename (5: last_sample, ")
 
 
+@pytest.mark.slow
+def test_an_exporter_that_two_jobs_scrape_counts_once(tmp_path: Path) -> None:
+    def busy(ago: float) -> float:
+        return 200 * MBIT
+
+    text = history(
+        time.time(),
+        {f'instance="10.0.0.1:9100",job="{job}"': (busy, busy, 0) for job in ("node-exporter", "pods")},
+    )
+    with running(remembering(tmp_path, text)) as server:
+        found = usable(Prometheus(server.address).read())
+    assert {host: round(link.average / MBIT) for host, link in found.hosts.items()} == {"10.0.0.1:9100": 300}
+
+
 def test_values_that_are_no_rates(tmp_path: Path) -> None:
     def constant(host: str, value: str) -> str:
         return f'label_replace(vector({value}), "node", "{host}", "", "")'

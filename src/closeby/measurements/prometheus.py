@@ -31,7 +31,11 @@ _NOT_PHYSICAL = (
     "geneve.*|genev_.*|tunl.*|wg.*|kube-.*|ovn.*|ovs-.*|nodelocaldns|dummy.*|.*[.].*"
 )
 _BY = "by (node, instance)"
-_RATE = 'sum by (node, instance) (8 * rate({metric}{{device!~"' + _NOT_PHYSICAL + '"}}[5m]))'
+#: An exporter that two jobs scrape, or that was made anew, is there twice with the same traffic.
+_RATE = (
+    "max by (node, instance) (sum without (device) "
+    '(8 * rate({metric}{{device!~"' + _NOT_PHYSICAL + '"}}[5m])))'
+)
 _SENT = _RATE.format(metric="node_network_transmit_bytes_total")
 _RECEIVED = _RATE.format(metric="node_network_receive_bytes_total")
 _WINDOW = "[15m:1m]"
