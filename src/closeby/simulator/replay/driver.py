@@ -158,7 +158,8 @@ class _Replay:
                 case Report(outcome):
                     self._note(number_of[outcome.key], outcome, now)
                 case Reserve(reserved):
-                    recorder.reserves(number_of[reserved.key], now, len(reserved.nodes))
+                    slots = (self._engine.cluster.slot(node) or 0 for node in reserved.nodes)
+                    recorder.reserves(number_of[reserved.key], now, slots)
                 case Release(_, why):
                     recorder.releases(now, why)
         recorder.sample(now)

@@ -40,11 +40,17 @@ class Kept(Struct, frozen=True, kw_only=True):
     """Nodes that were kept free for a job that had waited long, from when to when (virtual seconds)."""
 
     job: int
-    nodes: int
+    #: The nodes' slots, ascending.
+    slots: tuple[int, ...]
     begin: float
     end: float
     #: Why it ended; empty when the run did.
     why: str
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes."""
+        return len(self.slots)
 
 
 class History(Struct, frozen=True, kw_only=True, eq=False):

@@ -1,7 +1,7 @@
 """Writes a run down as it happens: numbers appended to columns, from which the history is made at the end."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,8 @@ class Recorder:
         #: Job -> why it waits, as it was last said.
         self.refusals: dict[int, str] = {}
         self._impossible: list[int] = []
-        #: Job, nodes and beginning of the reservation that holds now, and those that have ended.
-        self._keeps: tuple[int, int, float] | None = None
+        #: Job, slots and beginning of the reservation that holds now, and those that have ended.
+        self._keeps: tuple[int, tuple[int, ...], float] | None = None
         self._kept: list[Kept] = []
         #: How close the pods of each application lay when all were placed.
         self.talk: dict[int, TalkMeasures] = {}
@@ -64,16 +64,16 @@ class Recorder:
         self.busy -= self._sizes[job]
         self.ended[job] = now
 
-    def reserves(self, job: int, now: float, nodes: int) -> None:
-        """From now on these many nodes are kept free for a job, and no others."""
+    def reserves(self, job: int, now: float, slots: Iterable[int]) -> None:
+        """From now on these nodes are kept free for a job, and no others."""
         self.releases(now, "other nodes are kept free")
-        self._keeps = (job, nodes, now)
+        self._keeps = (job, tuple(sorted(slots)), now)
 
     def releases(self, now: float, why: str) -> None:
         """Nothing is kept free any more."""
         if self._keeps is not None:
-            job, nodes, begin = self._keeps
-            self._kept.append(Kept(job=job, nodes=nodes, begin=begin, end=now, why=why))
+            job, slots, begin = self._keeps
+            self._kept.append(Kept(job=job, slots=slots, begin=begin, end=now, why=why))
             self._keeps = None
 
     def sample(self, now: float) -> None:
