@@ -101,7 +101,9 @@ def gaps(run: RunColumns, span: Counts, distance: Floats, fewest: Floats) -> Gap
     spans, distances = [], []
     for job, free in zip(fitting.tolist(), _free(run, run.started[fitting]), strict=True):
         own = np.bincount(run.slots[run.offsets[job] : run.offsets[job + 1]], minlength=len(free))
-        room, pods = free // int(run.gpus[job]) + own, int(run.pods[job])
+        room, pods = free // int(run.gpus[job]), int(run.pods[job])
+        # A job that ended as it started held nothing then: its room is free, or others took it at once.
+        room = np.maximum(room, own) if run.ended[job] == run.started[job] else room + own
         best, nearest = least_spans(run.tree, room, pods), least_mean_distance(run.tree, room, pods)
         if best is not None and nearest:
             spans.append(span[job] / best - 1.0)
@@ -115,9 +117,11 @@ def gaps(run: RunColumns, span: Counts, distance: Floats, fewest: Floats) -> Gap
 
 
 def _free(run: RunColumns, times: Floats) -> Counts:
-    """Free GPUs at ascending times; shape (N, slots)."""
+    """Free GPUs at ascending times; shape (N, slots). What ran when the run stopped does not free its own."""
     job: Ints = np.repeat(np.arange(len(run.pods)), np.diff(run.offsets))
-    return free_at(times, run.node_gpus, run.slots, run.gpus[job], during_of(run)[job])
+    ended = np.where(np.isnan(run.ended), np.inf, run.ended)
+    during = np.stack([run.started, ended], axis=1)[job]
+    return free_at(times, run.node_gpus, run.slots, run.gpus[job], during)
 
 
 def known_mean(rows: Floats) -> Floats:
