@@ -188,7 +188,7 @@ def test_the_table_of_applications() -> None:
             ("--config", "closeby", "--config", "closeby", "--workload", "seren"),
             "--config closeby is given twice",
         ),
-        (("--config", "closeby", "--config", "random"), "give either --workload"),
+        (("--config", "closeby", "--config", "random"), "--workload makes jobs, --trace reads them: give one of them"),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--load", "nan"),
             "'nan' is no number",
@@ -199,7 +199,7 @@ def test_the_table_of_applications() -> None:
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--trace", "x.csv"),
-            "give either --workload",
+            "--workload makes jobs, --trace reads them: give one of them",
         ),
         (
             ("--config", "closeby", "--config", "random", "--trace", "x.csv", "--seeds", "3"),

@@ -13,7 +13,7 @@ from closeby.objects.topologies import TopologyLevel
 from closeby.report.documents.conditions import condition_entries
 from closeby.report.documents.encoding import to_json, to_yaml
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
-from closeby.simulator.runs import simulate
+from closeby.simulator.runs import Asked, simulate
 from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
 
 NODES = """
@@ -24,7 +24,7 @@ NODES = """
 
 
 def report_of(manifests: Manifests, *, explain: bool = False) -> SchedulingReport:
-    return scheduling_report(simulate(manifests, Configuration(), explain=explain), explain=explain)
+    return scheduling_report(simulate(manifests, Configuration(), Asked(explain=explain)), explain=explain)
 
 
 def drawn() -> Manifests:

@@ -4,7 +4,7 @@ import pytest
 
 from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.scheduling.outcomes import Improvement
-from closeby.simulator.runs import Run, simulate
+from closeby.simulator.runs import Asked, Run, simulate
 from tests.simulator.boutique import NODES_A_ZONE, Boutique, boutique, small_boutique
 
 #: NodeResourcesFit prefers the emptiest nodes by default.
@@ -45,7 +45,7 @@ def test_small_ones_cost_at_most_5_percent_more_than_the_optimum(seed: int) -> N
     instance = small_boutique(seed)
     assert needs_several_zones(instance)
 
-    run = placed_entirely(simulate(instance.manifests, Configuration(), optimum=True))
+    run = placed_entirely(simulate(instance.manifests, Configuration(), Asked(optimum=True)))
     theirs = instance.cost_of(placed_entirely(simulate(instance.manifests, LEAST_ALLOCATED)))
 
     found = improvement(run)

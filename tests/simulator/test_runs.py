@@ -16,7 +16,7 @@ from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Reason
 from closeby.report.documents.encoding import to_json
 from closeby.report.documents.scheduling import scheduling_report
-from closeby.simulator.runs import Run, simulate
+from closeby.simulator.runs import Asked, Run, simulate
 from closeby.topology.presets import NETWORK_LABELS
 from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
 
@@ -68,9 +68,9 @@ def test_at_a_given_time_gangs_that_have_waited_long_keep_nodes_free() -> None:
     here = [*waits, *pods(None, 1, spec(gpu=4), prefix="old", on="a3"), *pods(None, 1, spec(gpu=8), on="b1")]
     late = pods(None, 1, spec(gpu=1), prefix="late", created=2_000.0)
     given = manifests([*here, *late], gang("big", min_member=3, required="zone"))
-    now = simulate(given, Configuration(reserve_after=3_600.0), wall=1_000.0 + 3_600.0)
+    now = simulate(given, Configuration(reserve_after=3_600.0), Asked(wall=1_000.0 + 3_600.0))
     assert now.leftovers["default/late-0"].reason is Reason.NODE_RESERVED
-    earlier = simulate(given, Configuration(reserve_after=3_600.0), wall=1_000.0 + 3_599.0)
+    earlier = simulate(given, Configuration(reserve_after=3_600.0), Asked(wall=1_000.0 + 3_599.0))
     assert nodes_of(earlier)["late-0"] in ("a1", "a2")
     assert nodes_of(simulate(given, Configuration(reserve_after=1.0)))["late-0"] in ("a1", "a2")
 
@@ -91,7 +91,7 @@ def test_higher_priorities_come_first_whatever_the_names() -> None:
 
 def test_without_scheduling_it_is_the_state_of_the_manifests() -> None:
     members = [*pods("train", 2), *pods(None, 1, on="a1")]
-    found = simulate(manifests(members, gang(min_member=2)), Configuration(), schedule=False)
+    found = simulate(manifests(members, gang(min_member=2)), Configuration(), Asked(schedule=False))
     assert nodes_of(found) == {"pod-0": "a1", "train-0": None, "train-1": None}
     assert not found.gang_outcomes
 
@@ -161,7 +161,7 @@ def test_the_order_of_objects_never_matters(
     members: list[Pod], groups: list[PodGroup], nodes: list[Node]
 ) -> None:
     def told(found: Manifests) -> str:
-        return to_json(scheduling_report(simulate(found, Configuration(), explain=True), explain=True))
+        return to_json(scheduling_report(simulate(found, Configuration(), Asked(explain=True)), explain=True))
 
     straight = manifests(MEMBERS, *GROUPS)
     turned = replace(straight, pods=tuple(members), groups=tuple(groups), nodes=tuple(nodes))

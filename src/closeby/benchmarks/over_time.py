@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from closeby.benchmarks.figures import Figure, summary, timed
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.simulator.replay.clusters import made_up
-from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.replay.driver import replay
+from closeby.simulator.replay.settings import Policy, Settings
 from closeby.simulator.workloads.generating import Options, generate
 from closeby.simulator.workloads.jobs import Jobs
 
@@ -18,7 +19,7 @@ SEED = 1
 def over_time() -> Iterator[Figure]:
     """Whole runs with the configuration ``closeby``: arrivals, decisions, ends, and the history."""
     cluster = made_up("lingjun")
-    settings = Settings(configuration=NAMED[CLOSEBY], policy=CLOSEBY, seed=SEED)
+    settings = Settings(policy=Policy(name=CLOSEBY, configuration=NAMED[CLOSEBY]), seed=SEED)
     options = Options(standing=True)
     gpus = sum(node.allocatable[cluster.resource] for node in cluster.nodes)
     for count, limit in CASES:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, output_option
+from closeby.cli.options import Sources, keeps_going, output_option
 from closeby.cli.simulating.over_time import (
     APPLICATIONS_CLUSTER,
+    COMPARED_APPLICATIONS,
+    COMPARED_JOBS,
     DEFAULT_CLUSTER,
-    LOAD,
     LOAD_HELP,
     LoadRange,
     OverTime,
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SEEDS = 10
-JOBS = 2_000
-#: Each takes up to a second to be placed well, a thousand times what a gang takes.
-APPLICATIONS = 100
 
 
 @click.command(name="compare", short_help="Run the same jobs under several configurations.")
@@ -48,7 +46,7 @@ APPLICATIONS = 100
 @click.option(
     "--jobs",
     type=click.IntRange(1, 10_000_000),
-    help=f"Jobs of each.  [default: {JOBS}; {APPLICATIONS} applications]",
+    help=f"Jobs of each.  [default: {COMPARED_JOBS}; {COMPARED_APPLICATIONS} applications]",
 )
 @click.option("--load", type=LoadRange(), help=LOAD_HELP)
 @click.option("--from-empty", is_flag=True, help="Begin with an empty cluster: it takes days to fill up.")
@@ -61,6 +59,7 @@ APPLICATIONS = 100
     help="The made-up cluster to run on, if -f gives no nodes.  "
     f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
 )
+@keeps_going
 @says_where
 @click.option("--processes", type=click.IntRange(1, 1024), help="Runs beside each other.  [default: cores]")
 @output_option
@@ -76,6 +75,7 @@ def command(
     from_empty: bool,
     paths: tuple[str, ...],
     cluster: str | None,
+    keep_going: bool,
     resource: str | None,
     topology: str | None,
     required: str | None,
@@ -99,36 +99,28 @@ def command(
     from closeby.cli.simulating.comparing import Wanted, compare
 
     pictures.check(over_time=True)
-    if (workload is None) == (trace is None):
-        raise click.UsageError("give either --workload, which makes jobs, or --trace, which reads them")
-    if trace is not None:
-        for option, given in (
-            ("--seeds", seeds),
-            ("--jobs", jobs),
-            ("--load", load),
-            ("--from-empty", from_empty or None),
-        ):
-            if given is not None:
-                raise click.UsageError(f"{option} belongs to --workload: a trace says what its jobs are")
+    over_time = OverTime(
+        workload=workload,
+        trace=trace,
+        jobs=jobs,
+        load=load,
+        from_empty=from_empty,
+        cluster=cluster,
+        resource=resource,
+        topology=topology,
+        required=required,
+        preferred=preferred,
+    )
+    over_time.check(seeds=seeds)
     wanted = Wanted(
-        sources=Sources(paths, None, keep_going=False),
-        over_time=OverTime(
-            workload=workload,
-            trace=trace,
-            jobs=jobs,
-            load=LOAD if load is None else load,
-            cluster=cluster,
-            resource=resource,
-            topology=topology,
-            required=required,
-            preferred=preferred,
-        ),
+        configs=configs,
+        sources=Sources(paths, None, keep_going=keep_going),
+        over_time=over_time,
         seeds=SEEDS if seeds is None else seeds,
-        standing=not from_empty,
-        usual_jobs=(JOBS, APPLICATIONS),
+        processes=processes,
         with_histories=pictures.wanted,
     )
-    compared = compare(configs, wanted, processes)
+    compared = compare(wanted)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.views.comparison import comparison_views

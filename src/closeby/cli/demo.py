@@ -19,11 +19,11 @@ def command(*, output: str) -> None:
     from closeby.cli.output import emit
     from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.demo import CONFIGURATION, WHY_HERE, WHY_NOT, demo_manifests
-    from closeby.simulator.runs import simulate
+    from closeby.simulator.runs import Asked, simulate
 
     manifests = demo_manifests()
     began = perf_counter()
-    run = simulate(manifests, CONFIGURATION, explain=[WHY_HERE, WHY_NOT], explain_everything=True)
+    run = simulate(manifests, CONFIGURATION, Asked(explain=[WHY_HERE, WHY_NOT], explain_everything=True))
     seconds = perf_counter() - began
     report = scheduling_report(run)
 
@@ -32,7 +32,7 @@ def command(*, output: str) -> None:
 
         from closeby.report.views.demo import demo_views
 
-        before = simulate(manifests, CONFIGURATION, schedule=False)
+        before = simulate(manifests, CONFIGURATION, Asked(schedule=False))
         yield from demo_views(before, run, report, WHY_HERE, WHY_NOT)
         yield Text()
         yield Text(

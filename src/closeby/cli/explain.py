@@ -43,14 +43,16 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents.explanations import explain
     from closeby.report.documents.subjects import Unclear, find_subject
-    from closeby.simulator.runs import simulate
+    from closeby.simulator.runs import Asked, simulate
 
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace
     with usable_configuration():
         measurements = measure_once(inputs.configuration, live=cluster is not None)
         before = simulate(
-            inputs.manifests, inputs.configuration, scheduler_name=inputs.scheduler_name, schedule=False
+            inputs.manifests,
+            inputs.configuration,
+            Asked(scheduler_name=inputs.scheduler_name, schedule=False),
         )
         found = find_subject(before, subject, namespace=namespace, near=near)
         if isinstance(found, Unclear):
@@ -59,11 +61,13 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
         run = simulate(
             inputs.manifests,
             inputs.configuration,
-            scheduler_name=inputs.scheduler_name,
-            explain=[found.item],
-            explain_everything=True,
-            measurements=measurements,
-            wall=None if cluster is None else time.time(),
+            Asked(
+                scheduler_name=inputs.scheduler_name,
+                explain=[found.item],
+                explain_everything=True,
+                measurements=measurements,
+                wall=None if cluster is None else time.time(),
+            ),
         )
     different = counterfactuals(run, only=[found.item])
     explanation = explain(run, found, None if cluster is None else cluster.recorded(found), different)

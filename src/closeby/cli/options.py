@@ -135,7 +135,7 @@ def may_read_manifests(command: Command) -> Command:
 def _reads_files(command: Command, needed: bool) -> Command:
     @click.option("-f", "--filename", "paths", metavar="PATH", multiple=True, required=needed, help=_FILES)
     @configured
-    @_keeps_going
+    @keeps_going
     @wraps(command)
     def with_sources(
         *, paths: tuple[str, ...], config_path: str | None, keep_going: bool, **options: object
@@ -170,7 +170,7 @@ def reads_cluster_or_manifests(command: Command) -> Command:
         help="In a cluster: whether pods that a workload owns wait until the pod-grouper has said to which "
         "gang they belong.  [default: if it has spoken of any pod of the scheduler]",
     )
-    @_keeps_going
+    @keeps_going
     @wraps(command)
     def with_sources(
         *,
@@ -193,7 +193,8 @@ def reads_cluster_or_manifests(command: Command) -> Command:
     return with_sources
 
 
-def _keeps_going(command: Command) -> Command:
+def keeps_going(command: Command) -> Command:
+    """``--keep-going``, which the command gets as ``keep_going``."""
     return click.option(
         "--keep-going", is_flag=True, help="Leave documents or kinds out that can't be read, and report them."
     )(command)

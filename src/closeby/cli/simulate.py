@@ -96,7 +96,7 @@ def _once(
     from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.optimum import solver_is_here
-    from closeby.simulator.runs import simulate
+    from closeby.simulator.runs import Asked, simulate
 
     if optimum and not solver_is_here():
         raise Unusable("--optimum needs a solver that this scipy lacks; pip install 'closeby[optimum]'")
@@ -105,11 +105,13 @@ def _once(
         run = simulate(
             inputs.manifests,
             inputs.configuration,
-            scheduler_name=scheduler_name,
-            explain=explain is not None,
-            explain_everything=explain == "all",
-            optimum=optimum,
-            measurements=measure_once(inputs.configuration, live=False),
+            Asked(
+                scheduler_name=scheduler_name,
+                explain=explain is not None,
+                explain_everything=explain == "all",
+                optimum=optimum,
+                measurements=measure_once(inputs.configuration, live=False),
+            ),
         )
     report = scheduling_report(
         run,

@@ -47,16 +47,18 @@ def command(
     from closeby.cli.reading.measuring import measure_once
     from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.documents.topologies import topology_report
-    from closeby.simulator.runs import simulate
+    from closeby.simulator.runs import Asked, simulate
 
     inputs, cluster = read_cluster_or_files(sources)
     with usable_configuration():
         run = simulate(
             inputs.manifests,
             inputs.configuration,
-            scheduler_name=inputs.scheduler_name,
-            schedule=after,
-            measurements=measure_once(inputs.configuration, live=cluster is not None),
+            Asked(
+                scheduler_name=inputs.scheduler_name,
+                schedule=after,
+                measurements=measure_once(inputs.configuration, live=cluster is not None),
+            ),
         )
     names = _names(run, name, level)
     report = topology_report(

@@ -5,7 +5,6 @@ A run is pure: the same objects and configuration give the same result, however 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 from msgspec import Struct
 
 from closeby.applications.talk import EdgeCost
@@ -13,34 +12,46 @@ from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
 from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
-from closeby.objects.quantities import format_amount
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import (
-    AppGroupChanged,
-    Event,
-    GroupChanged,
-    MeasurementsChanged,
-    NetworkTopologyChanged,
-    NodeAdded,
-    PodAdded,
-    PriorityClassChanged,
-    Tick,
-    TopologyChanged,
-)
+from closeby.scheduling.events import GroupChanged, MeasurementsChanged, NodeAdded, PodAdded, Tick
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome, Place, Report
 from closeby.simulator.expansion import expand
+from closeby.simulator.misfits import conditions_of
 from closeby.simulator.optimum import least_cost
+from closeby.simulator.surroundings import Surroundings, surroundings_of
 from closeby.topology.natural import natural_key
-from closeby.topology.network_labels import read_network_labels
 from closeby.topology.tree import Tree
 
 #: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).
 DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Asked(Struct, frozen=True, kw_only=True, eq=False):
+    """What a run is asked besides: as it stands, to schedule every pending pod and keep no explanations."""
+
+    #: Only pods that name this scheduler are scheduled; None: all that wait.
+    scheduler_name: str | None = None
+    #: False stops before the first decision: the state as the manifests tell it.
+    schedule: bool = True
+    #: Candidates, scores and refusals are recorded of all, or of the gangs and plain pods named here.
+    explain: bool | Collection[str] = False
+    #: Of every node, and not of the best alone.
+    explain_everything: bool = False
+    #: A solver says how cheap small applications could have been.
+    optimum: bool = False
+    #: What plugins decide by besides; without them they do as if nothing were measured.
+    measurements: tuple[MeasurementsChanged, ...] = ()
+    #: The time (seconds since the epoch): gangs that have waited long by then keep nodes free. None: nothing
+    #: is reserved.
+    wall: float | None = None
+
+
+NOTHING_MORE = Asked()
 
 
 class Run(Struct, frozen=True, kw_only=True, eq=False):
@@ -99,59 +110,31 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
         return place_of(tree or self.engine.topologies.flat(), slots)
 
 
-def simulate(
-    manifests: Manifests,
-    configuration: Configuration,
-    *,
-    scheduler_name: str | None = None,
-    schedule: bool = True,
-    explain: bool | Collection[str] = False,
-    explain_everything: bool = False,
-    optimum: bool = False,
-    measurements: Iterable[MeasurementsChanged] = (),
-    wall: float | None = None,
-) -> Run:
+def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = NOTHING_MORE) -> Run:
     """Take everything in and schedule until nothing changes.
-
-    All pending pods are scheduled, whatever scheduler they name, unless ``scheduler_name`` is given.
-    ``explain`` records candidates, scores and refusals, of all or of the gangs and plain pods it names.
-    ``schedule=False`` stops before the first decision: the state as the manifests tell it.
-    ``optimum`` has a solver say how cheap small applications could have been.
-    ``measurements`` are what plugins decide by besides; without them they do as if nothing were measured.
-    ``wall`` is the time (seconds since the epoch): gangs that have waited long by then keep nodes free;
-    without it nothing is reserved.
 
     Raises:
         ConfigurationError: the configuration names what no plugin knows.
-        ImportError: ``optimum`` is asked for where there is no solver (``solver_is_here``).
+        ImportError: the optimum is asked for where there is no solver (``solver_is_here``).
     """
     expansion = expand(manifests)
     engine = Engine(
         lambda handle: profile_for(configuration, handle),
-        explain=explain,
-        explain_everything=explain_everything,
-        least_cost=least_cost if optimum else None,
+        explain=asked.explain,
+        explain_everything=asked.explain_everything,
+        least_cost=least_cost if asked.optimum else None,
         rests=False,
-        reserve_after=0.0 if wall is None else configuration.reserve_after,
+        reserve_after=0.0 if asked.wall is None else configuration.reserve_after,
     )
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
     groups = sorted(expansion.groups, key=_by_name)
-    world = _World(manifests, groups, tuple(measurements))
-    label_conditions = world.enter(engine, (pod for pod in pods if pod.node_name is not None))
-    before = (
-        *manifests.notices,
-        *expansion.conditions,
-        *label_conditions,
-        *(condition for topology in engine.topologies for condition in topology.conditions),
-        *(condition for network in manifests.network_topologies for condition in network.conditions),
-        *(condition for plugin in engine.profile.plugins for condition in plugin.conditions()),
-        *_homeless(engine),
-        *_overcommitted(engine),
-    )
-    engine.handle(*(PodAdded(pod) for pod in pods if _is_ours(pod, scheduler_name)))
+    world = _World(surroundings_of(manifests), groups, asked.measurements)
+    world.enter(engine, (pod for pod in pods if pod.node_name is not None))
+    before = conditions_of(engine, (*world.surroundings.conditions, *expansion.conditions))
+    engine.handle(*(PodAdded(pod) for pod in pods if _is_ours(pod, asked.scheduler_name)))
     gathered = _Gathered()
-    tick = Tick() if wall is None else Tick(0.0, wall=wall)
-    while schedule and gathered.take(engine.handle(tick)):
+    tick = Tick() if asked.wall is None else Tick(0.0, wall=asked.wall)
+    while asked.schedule and gathered.take(engine.handle(tick)):
         pass
     return Run(
         engine=engine,
@@ -169,25 +152,24 @@ def simulate(
             f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
         ),
         places=_places(engine, groups, pods, gathered.assignments),
-        conditions=tuple(sorted(before, key=_condition_order)),
+        conditions=before,
     )
 
 
 class _World(Struct, frozen=True):
     """All objects but pods."""
 
-    manifests: Manifests
+    surroundings: Surroundings
     groups: Sequence[PodGroup]
     measurements: tuple[MeasurementsChanged, ...]
 
-    def enter(self, engine: Engine, running: Iterable[Pod]) -> tuple[Condition, ...]:
-        """The engine learns of them and of pods that have their nodes; returns what is wrong with labels."""
-        label_conditions = _take_in_places(engine, self.manifests)
-        _take_in_applications(engine, self.manifests)
-        engine.handle(*_gang_events(self.manifests, self.groups))
+    def enter(self, engine: Engine, running: Iterable[Pod]) -> None:
+        """The engine learns of them and of pods that have their nodes."""
+        engine.handle(*(NodeAdded(node) for node in self.surroundings.nodes))
+        engine.handle(*self.surroundings.events)
+        engine.handle(*(GroupChanged(group) for group in self.groups))
         engine.handle(*(PodAdded(pod) for pod in running))
         engine.handle(*self.measurements)
-        return label_conditions
 
     def anew(self, configuration: Configuration, running: Iterable[Pod]) -> Engine:
         """An engine that knows them, and such pods."""
@@ -229,36 +211,6 @@ class _Gathered:
             self.leftovers[leftover.pod.uid] = leftover
 
 
-def _take_in_places(engine: Engine, manifests: Manifests) -> tuple[Condition, ...]:
-    """Nodes and topologies; returns what is wrong with the nodes' network labels."""
-    nodes = sorted(manifests.nodes, key=lambda node: natural_key(node.name))
-    network = read_network_labels(nodes)
-    engine.handle(*(NodeAdded(node) for node in nodes))
-    engine.handle(
-        *(TopologyChanged(one, network.ignored.get(one.name, {})) for one in network.topologies),
-        # An object of the same name is what somebody chose, so it replaces the one read from labels.
-        *(TopologyChanged(one) for one in sorted(manifests.topologies, key=lambda one: one.name)),
-    )
-    return network.conditions
-
-
-def _take_in_applications(engine: Engine, manifests: Manifests) -> None:
-    engine.handle(
-        *(
-            NetworkTopologyChanged(one)
-            for one in sorted(manifests.network_topologies, key=lambda one: one.key)
-        ),
-        *(AppGroupChanged(one) for one in sorted(manifests.app_groups, key=lambda one: one.key)),
-    )
-
-
-def _gang_events(manifests: Manifests, groups: Sequence[PodGroup]) -> Iterator[Event]:
-    yield from (
-        PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)
-    )
-    yield from (GroupChanged(group) for group in groups)
-
-
 def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
     plugins = engine.profile.plugins
     if not plugins or not len(engine.applications):
@@ -281,44 +233,6 @@ def _is_ours(pod: Pod, scheduler_name: str | None) -> bool:
 
 def _by_name(entry: Pod | PodGroup) -> tuple[object, ...]:
     return natural_key(entry.namespace), natural_key(entry.name), entry.uid
-
-
-def _condition_order(condition: Condition) -> tuple[object, ...]:
-    return natural_key(condition.object), condition.field, condition.reason, condition.message
-
-
-def _homeless(engine: Engine) -> Iterator[Condition]:
-    """One condition per unknown node that pods are bound to."""
-    for node, pods in engine.books.homeless.items():
-        names = sorted((pod.key for pod in pods.values()), key=natural_key)
-        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        bound = f"{len(names)} pods are bound" if len(names) > 1 else "a pod is bound"
-        yield Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"Node/{node}",
-            message=f"{bound} to this node, which is not there: {shown}",
-            remedy="add the node, or leave these pods out",
-        )
-
-
-def _overcommitted(engine: Engine) -> Iterator[Condition]:
-    """One condition per node on which more is used than there is."""
-    cluster = engine.cluster
-    over = cluster.requested > cluster.allocatable
-    for slot in np.flatnonzero(over.any(axis=0) & cluster.alive).tolist():
-        lacks = [
-            f"{format_amount(resource, int(cluster.requested[row, slot]))} {resource} of "
-            f"{format_amount(resource, int(cluster.allocatable[row, slot]))}"
-            for resource, row in cluster.row_of.items()
-            if over[row, slot]
-        ]
-        yield Condition(
-            reason=Reason.INSUFFICIENT_RESOURCES,
-            object=f"Node/{cluster.node_at(slot).name}",
-            field="status.allocatable",
-            message=f"its pods take more than it has: {', '.join(sorted(lacks))}",
-            remedy="it counts as having nothing of that left",
-        )
 
 
 def _tree_of(engine: Engine, group: PodGroup, subgroup: str = "") -> Tree | None:

@@ -12,8 +12,9 @@ from closeby.objects.nodes import Node
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.plugins.configurations import NAMED
 from closeby.scheduling.events import NetworkTopologyChanged, TopologyChanged
-from closeby.simulator.comparing.running import Experiment, Load, Policy, run_all
+from closeby.simulator.comparing.running import Experiment, Load, run_all
 from closeby.simulator.replay.clusters import GivenCluster, made_up
+from closeby.simulator.replay.settings import Policy
 from closeby.simulator.synthetic import HOSTNAME
 from closeby.simulator.workloads.generating import Options
 from closeby.simulator.workloads.jobs import CallGraph, Jobs

@@ -3,8 +3,9 @@
 import numpy as np
 
 from closeby.plugins.configurations import NAMED
-from closeby.simulator.comparing.running import Experiment, Load, Policy, run_all
+from closeby.simulator.comparing.running import Experiment, Load, run_all
 from closeby.simulator.replay.clusters import made_up
+from closeby.simulator.replay.settings import Policy
 from closeby.simulator.workloads.generating import Options
 from closeby.simulator.workloads.jobs import Jobs
 

@@ -9,8 +9,9 @@ from closeby.objects.nodes import Node
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import TopologyChanged
 from closeby.simulator.replay.clusters import GivenCluster
-from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.replay.driver import replay
 from closeby.simulator.replay.history import History
+from closeby.simulator.replay.settings import Settings
 from closeby.simulator.synthetic import GPU, HOSTNAME, LEAF_LABEL, POD_LABEL, fabric_topology
 from closeby.simulator.workloads.jobs import Jobs
 

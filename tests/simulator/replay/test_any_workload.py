@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from closeby.objects.manifests import Manifests
 from closeby.simulator.replay.clusters import cluster_of, made_up
-from closeby.simulator.replay.driver import Settings, replay
+from closeby.simulator.replay.driver import replay
 from closeby.simulator.replay.history import History
+from closeby.simulator.replay.settings import Settings
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import fabric_topology
 from closeby.simulator.workloads.generating import generate

@@ -7,8 +7,9 @@ from closeby.objects.configuration import Configuration
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.events import PodAdded
 from closeby.simulator.replay.clusters import GivenCluster
-from closeby.simulator.replay.driver import Settings, UnrunnableError, replay
+from closeby.simulator.replay.driver import UnrunnableError, replay
 from closeby.simulator.replay.history import History
+from closeby.simulator.replay.settings import Policy, Settings
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import GPU
 from tests.simulator.replay.small import jobs, leaves, places, run
@@ -169,6 +170,11 @@ def test_a_cluster_without_the_resource() -> None:
         replay(jobs(("a", 0, 1, 1, 1)), cluster, Settings())
 
 
+def keeping(after: float, until: float | None = None) -> Settings:
+    """Nodes are kept free for a job that has waited so many seconds."""
+    return Settings(policy=Policy(configuration=Configuration(reserve_after=after)), until=until)
+
+
 def test_a_gang_that_waits_long_keeps_nodes_free() -> None:
     """b wants both hosts. c and d would go on holding h2 in turn; after ten seconds b keeps it free.
 
@@ -178,11 +184,11 @@ def test_a_gang_that_waits_long_keeps_nodes_free() -> None:
         h2  c 2 to 50 . kept free . b 100 to 120 . d 120 to 220
     """
     workload = jobs(("a", 0, 100, 1, 8), ("b", 1, 20, 2, 8), ("c", 2, 48, 1, 8), ("d", 40, 100, 1, 8))
-    patient = run(workload, leaves(2), Settings(configuration=Configuration(reserve_after=0)))
+    patient = run(workload, leaves(2), keeping(0))
     assert patient.started.tolist() == [0, 150, 2, 50]
     assert patient.reservations == ()
 
-    history = run(workload, leaves(2), Settings(configuration=Configuration(reserve_after=10)))
+    history = run(workload, leaves(2), keeping(10))
     assert history.started.tolist() == [0, 100, 2, 120]
     (kept,) = history.reservations
     assert (kept.job, kept.nodes, kept.begin, kept.end) == (1, 2, 40, 100)
@@ -191,6 +197,6 @@ def test_a_gang_that_waits_long_keeps_nodes_free() -> None:
 
 def test_a_reservation_that_lasts_ends_with_the_run() -> None:
     workload = jobs(("a", 0, 100, 1, 8), ("b", 1, 20, 2, 8), ("c", 40, 100, 1, 4))
-    history = run(workload, leaves(2), Settings(configuration=Configuration(reserve_after=10), until=60))
+    history = run(workload, leaves(2), keeping(10, until=60))
     (kept,) = history.reservations
     assert (kept.begin, kept.end, kept.why) == (40, 60, "")

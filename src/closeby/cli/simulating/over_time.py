@@ -13,9 +13,16 @@ DEFAULT_CLUSTER = "lingjun"
 #: Where applications run, which need no GPUs.
 APPLICATIONS_CLUSTER = "zones"
 JOBS = 1_000
+#: Of each workload that is compared. An application takes up to a second to be placed well, a thousand times
+#: what a gang takes.
+COMPARED_JOBS = 2_000
+COMPARED_APPLICATIONS = 100
 LOAD = 0.85
 SEED = 1
 LOAD_HELP = f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]"
+
+
+STANDARD_INPUT = "-"
 
 
 class OverTime(NamedTuple):
@@ -40,6 +47,23 @@ class OverTime(NamedTuple):
     def wanted(self) -> bool:
         """Whether a run over time was asked for."""
         return self.workload is not None or self.trace is not None
+
+    def check(self, **others: object) -> None:
+        """Says which options contradict each other; ``others`` belong to a made-up workload too.
+
+        Raises:
+            UsageError: some do.
+        """
+        if (self.workload is None) == (self.trace is None):
+            raise click.UsageError("--workload makes jobs, --trace reads them: give one of them")
+        if self.trace is None:
+            return
+        of_workload = {"jobs": self.jobs, "load": self.load, "seed": self.seed, **others}
+        of_workload["from_empty"] = self.from_empty or None
+        for name, given in of_workload.items():
+            if given is not None:
+                option = name.replace("_", "-")
+                raise click.UsageError(f"--{option} belongs to --workload: a trace says what its jobs are")
 
 
 class Seconds(click.ParamType[float]):

@@ -12,15 +12,15 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.simulator.comparing.figures import Figure, figures_of, figures_of_applications
 from closeby.simulator.comparing.talking import talk_over_time
 from closeby.simulator.replay.applications import Judge
 from closeby.simulator.replay.clusters import GivenCluster
-from closeby.simulator.replay.driver import Settings, engine_of, replay
+from closeby.simulator.replay.driver import replay
 from closeby.simulator.replay.history import NO_SAMPLES, History
 from closeby.simulator.replay.measuring import measure
+from closeby.simulator.replay.settings import Policy, Settings, engine_of
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.workloads.generating import Options, generate
 from closeby.simulator.workloads.jobs import Jobs
@@ -48,13 +48,6 @@ class Load(Struct, frozen=True, kw_only=True):
         )
 
 
-class Policy(Struct, frozen=True, kw_only=True):
-    """A configuration with the name that it has in the comparison."""
-
-    name: str
-    configuration: Configuration
-
-
 class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     """What is run. ``source`` is a load, or the jobs of a trace (then there is one seed, None)."""
 
@@ -67,16 +60,16 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     with_histories: bool = False
 
     @property
-    def yardstick(self) -> Configuration:
+    def yardstick(self) -> Policy:
         """Whose costs the talk of all policies is judged by: of the first one that minds them.
 
         A policy that is told other costs, or none, is not to be judged by those.
         """
         for policy in self.policies:
-            kinds = engine_of(self.cluster, policy.configuration).profile.plugins
+            kinds = engine_of(self.cluster, policy).profile.plugins
             if any(isinstance(kind, NetworkMinCost) for kind in kinds):
-                return policy.configuration
-        return Configuration()
+                return policy
+        return Policy()
 
     def jobs_of(self, seed: int | None) -> Jobs:
         """The jobs that all policies get for a seed."""
@@ -111,9 +104,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
         UnrunnableError: cluster, topology and wishes make no sense together.
     """
     jobs = experiment.jobs_of(seed)
-    settings = Settings(
-        configuration=policy.configuration, policy=policy.name, seed=seed, wishes=experiment.wishes
-    )
+    settings = Settings(policy=policy, seed=seed, wishes=experiment.wishes)
     history = replay(jobs, experiment.cluster, settings)
     unstarted = int(np.isnan(history.started).sum()) - len(history.impossible)
     return Result(

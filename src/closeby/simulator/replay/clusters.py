@@ -6,23 +6,22 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.objects.applications import AppGroup
 from closeby.objects.manifests import Manifests
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
-    AppGroupChanged,
     Event,
     NetworkTopologyChanged,
     NodeAdded,
     PodAdded,
-    PriorityClassChanged,
     TopologyChanged,
 )
 from closeby.simulator.expansion import expand
+from closeby.simulator.surroundings import surroundings_of
 from closeby.simulator.synthetic import (
     GPU,
     GPUS_PER_HOST,
@@ -34,7 +33,6 @@ from closeby.simulator.synthetic import (
 )
 from closeby.topology.natural import natural_key
 from closeby.topology.network_costs import REGION, ZONE
-from closeby.topology.network_labels import read_network_labels
 from closeby.topology.tree import Tree
 
 Counts = NDArray[np.int64]
@@ -52,6 +50,8 @@ class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):
     resource: str = GPU
     #: Pods of the manifests that wait: they are left aside.
     waiting: int = 0
+    #: What is wrong with the manifests' objects as such.
+    conditions: tuple[Condition, ...] = ()
 
     def enter(self, engine: Engine) -> None:
         """Put everything into an empty engine."""
@@ -126,27 +126,16 @@ def judged_in(engine: Engine, topology: str | None) -> Tree | None:
 
 def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenCluster:
     """The nodes of manifests with what runs on them; pods that wait are counted and left aside."""
-    nodes = sorted(manifests.nodes, key=lambda node: natural_key(node.name))
-    network = read_network_labels(nodes)
-    pods = [pod for pod in expand(manifests).pods if not pod.finished]
+    surroundings, expansion = surroundings_of(manifests), expand(manifests)
+    pods = [pod for pod in expansion.pods if not pod.finished]
     held = sorted((pod for pod in pods if pod.node_name is not None), key=_by_name)
-    others: list[Event] = [
-        TopologyChanged(one, network.ignored.get(one.name, {})) for one in network.topologies
-    ]
-    # An object of the same name is what somebody chose, so it replaces the one read from labels.
-    others += [TopologyChanged(one) for one in sorted(manifests.topologies, key=lambda one: one.name)]
-    others += [
-        PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)
-    ]
-    others += [NetworkTopologyChanged(one) for one in sorted(manifests.network_topologies, key=_by_key)]
-    others += [AppGroupChanged(one) for one in sorted(manifests.app_groups, key=_by_key)]
-    others += [PodAdded(pod) for pod in held]
     return GivenCluster(
         name=name,
-        nodes=tuple(nodes),
-        others=tuple(others),
+        nodes=surroundings.nodes,
+        others=(*surroundings.events, *map(PodAdded, held)),
         resource=resource,
         waiting=sum(pod.node_name is None and not pod.terminating for pod in pods),
+        conditions=(*surroundings.conditions, *expansion.conditions),
     )
 
 
@@ -238,10 +227,6 @@ def made_up(name: str, resource: str = GPU) -> GivenCluster:
         others=SHAPES[name].others,
         resource=resource,
     )
-
-
-def _by_key(entry: AppGroup | NetworkTopology) -> str:
-    return entry.key
 
 
 def _by_name(pod: Pod) -> tuple[object, ...]:

@@ -9,10 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
-from msgspec import Struct
-
-from closeby.objects.configuration import Configuration
-from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, Tick
 from closeby.scheduling.outcomes import Assignment, ItemKind, Outcome, Release, Report, Reserve
@@ -22,6 +18,7 @@ from closeby.simulator.replay.clusters import GivenCluster, judged_in, room_of, 
 from closeby.simulator.replay.history import History
 from closeby.simulator.replay.limits import too_large, too_many_cores
 from closeby.simulator.replay.recording import Recorder
+from closeby.simulator.replay.settings import Settings, engine_of
 from closeby.simulator.replay.submitting import Submitter, Wishes
 from closeby.simulator.workloads.generating import CPU
 from closeby.simulator.workloads.jobs import Jobs
@@ -36,34 +33,6 @@ Progress = Callable[[int], None]
 
 class UnrunnableError(ValueError):
     """The cluster, the topology and the jobs' wishes make no sense together; the text says what to do."""
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """What a run depends on besides the cluster and the jobs."""
-
-    configuration: Configuration = Configuration()
-    #: What the configuration is called in reports.
-    policy: str = "default"
-    #: Seed of the workload; None for a trace.
-    seed: int | None = None
-    wishes: Wishes = Wishes()
-    #: Virtual seconds after which the run stops; None: when all that can end has ended.
-    until: float | None = None
-
-
-def engine_of(cluster: GivenCluster, configuration: Configuration) -> Engine:
-    """An engine that knows the cluster.
-
-    Raises:
-        ConfigurationError: the configuration names what no plugin knows.
-    """
-    engine = Engine(
-        lambda handle: profile_for(configuration, handle),
-        rests=False,
-        reserve_after=configuration.reserve_after,
-    )
-    cluster.enter(engine)
-    return engine
 
 
 def replay(
@@ -81,7 +50,7 @@ def replay(
         ConfigurationError: the configuration names what no plugin knows.
         UnrunnableError: see there.
     """
-    engine = engine_of(cluster, settings.configuration)
+    engine = engine_of(cluster, settings.policy)
     with _no_collection():
         return _Replay(jobs, cluster, settings, engine).run(progress, after_each)
 
@@ -128,7 +97,7 @@ class _Replay:
                 progress(self._done)
         cluster = self._engine.cluster
         return self._recorder.history(
-            policy=self._settings.policy,
+            policy=self._settings.policy.name,
             seed=self._settings.seed,
             tree=self._tree,
             nodes=tuple(name or "" for name in cluster.names),

@@ -1,0 +1,211 @@
+"""What a run over time, or many that are compared, are given: policies, the cluster, and jobs."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from closeby.cli.options import Sources
+from closeby.cli.reading.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
+from closeby.cli.reading.measuring import measure_once
+from closeby.cli.simulating.over_time import (
+    APPLICATIONS_CLUSTER,
+    DEFAULT_CLUSTER,
+    LOAD,
+    STANDARD_INPUT,
+    OverTime,
+)
+from closeby.report.words import plural
+from closeby.scheduling.engine import Engine
+from closeby.simulator.comparing.running import Load
+from closeby.simulator.misfits import conditions_of
+from closeby.simulator.replay.clusters import SHAPES, GivenCluster, Room, cluster_of, made_up, room_of
+from closeby.simulator.replay.settings import Policy, engine_of
+from closeby.simulator.replay.submitting import Wishes
+from closeby.simulator.synthetic import GPU
+from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options
+from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.traces import read_trace
+
+#: Conditions that are told one by one.
+_MOST_TOLD = 20
+
+
+class Given(Struct, frozen=True, kw_only=True, eq=False):
+    """All that is known before the first run."""
+
+    policies: tuple[Policy, ...]
+    cluster: GivenCluster
+    #: GPUs of the cluster by slot, and the cores that jobs may use.
+    room: Room
+    cores: float
+    #: The jobs of a trace, or what makes those of a seed.
+    jobs: Jobs | Load
+    #: What they are called.
+    workload: str
+    wishes: Wishes
+    #: What was left aside or is odd, as sentences.
+    notices: tuple[str, ...]
+
+    def jobs_of(self, seed: int | None) -> Jobs:
+        """The jobs of a trace, or those of a seed."""
+        return self.jobs if isinstance(self.jobs, Jobs) else self.jobs.jobs_of(seed or 0)
+
+
+def read_given(
+    sources: Sources, over_time: OverTime, policies: Sequence[Policy], usual_jobs: tuple[int, int]
+) -> Given:
+    """Read or make the cluster and the jobs; of these a workload has ``usual_jobs``, of gangs and of
+    applications, unless it is said.
+
+    Raises:
+        Unusable: something of it can't be used.
+    """
+    if over_time.trace == STANDARD_INPUT and STANDARD_INPUT in sources.paths:
+        raise click.UsageError("-f - and --trace - can't both read standard input: give one of them a file")
+    cluster, skipped = _cluster(sources, over_time)
+    known, conditions = _measured(policies, cluster)
+    with usable_configuration():
+        engine = engine_of(cluster, known[0])
+    room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
+    if over_time.trace is None and not (room.total.any() or of_applications(over_time)):
+        raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
+    jobs, notices = _jobs(
+        over_time, cores if of_applications(over_time) else int(room.free.sum()), usual_jobs
+    )
+    return Given(
+        policies=known,
+        cluster=cluster,
+        room=room,
+        cores=cores,
+        jobs=jobs,
+        workload=over_time.workload or _trace_name(over_time.trace or ""),
+        wishes=Wishes(
+            required=over_time.required, preferred=over_time.preferred, topology=over_time.topology
+        ),
+        notices=(*notices, *skipped, *conditions, *_left_aside(cluster)),
+    )
+
+
+def policy_of(config: str, name: str | None = None) -> Policy:
+    """The policy of a configuration file, or of a configuration that comes with closeby.
+
+    Raises:
+        Unusable: it can't be read.
+    """
+    return Policy(name=name or Path(config).stem, configuration=read_configuration_file(config))
+
+
+def of_applications(over_time: OverTime) -> bool:
+    """Whether the load is one of cores."""
+    known = WORKLOADS.get(over_time.workload or "")
+    return known is not None and known.resource == CPU
+
+
+def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[str]]:
+    """The cluster of the files, or the one that is made up; and what of the files can't be read."""
+    resource = over_time.resource or GPU
+    if "/" not in resource:
+        # Such as cpu, which is counted in thousandths.
+        raise Unusable(f"{resource} is no device that jobs can ask for; --resource is one such as {GPU}")
+    if not sources.paths:
+        usual = APPLICATIONS_CLUSTER if of_applications(over_time) else DEFAULT_CLUSTER
+        name = over_time.cluster or usual
+        if name not in SHAPES:
+            known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
+            raise Unusable(f"there is no cluster {name!r}; there are {known}")
+        return made_up(name, resource), []
+    if over_time.cluster is not None:
+        raise click.UsageError("-f reads a cluster, --cluster makes one up: give one of them")
+    inputs = read_inputs(sources)
+    if not inputs.manifests.nodes:
+        raise Unusable("the files hold no nodes; add them, or leave -f out to run on a made-up cluster")
+    skipped = [f"skipped: {error}" for error in inputs.errors]
+    return cluster_of(inputs.manifests, "the cluster of the files", resource), skipped
+
+
+def _measured(policies: Sequence[Policy], cluster: GivenCluster) -> tuple[tuple[Policy, ...], list[str]]:
+    """The policies with what their plugins decide by besides, and what is odd about it and the cluster."""
+    measured = []
+    said: dict[str, list[str]] = {}
+    for policy in policies:
+        with usable_configuration():
+            known = replace(policy, measurements=measure_once(policy.configuration, live=False))
+            engine = engine_of(cluster, known)
+        measured.append(known)
+        for sentence in dict.fromkeys(_oddities(engine, cluster)):
+            said.setdefault(sentence, []).append(policy.name)
+    told = [
+        sentence if len(names) == len(policies) else f"with {', '.join(names)}: {sentence}"
+        for sentence, names in said.items()
+    ]
+    if len(told) > _MOST_TOLD:
+        told[_MOST_TOLD:] = [f"{len(told) - _MOST_TOLD} more are told by closeby topology -f"]
+    return tuple(measured), told
+
+
+def _oddities(engine: Engine, cluster: GivenCluster) -> Iterator[str]:
+    for plugin in engine.profile.measured:
+        if plugin.source is not None:
+            yield f"what {plugin.source.name} says counts for {plugin.name} during the whole run"
+    for condition in conditions_of(engine, cluster.conditions):
+        yield f"{condition.object}: {condition.located()}"
+
+
+def _left_aside(cluster: GivenCluster) -> Iterator[str]:
+    if cluster.waiting:
+        wait = "waits for a node; it is" if cluster.waiting == 1 else "wait for a node; they are"
+        yield f"{plural(cluster.waiting, 'pod')} of the files {wait} left aside"
+
+
+def _jobs(
+    over_time: OverTime, capacity: float, usual_jobs: tuple[int, int]
+) -> tuple[Jobs | Load, tuple[str, ...]]:
+    if over_time.trace is not None:
+        return _read_jobs(over_time.trace)
+    name = over_time.workload or ""
+    if name not in WORKLOADS:
+        raise Unusable(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    if not capacity:
+        raise Unusable("other pods hold all of the cluster, so that there is no load to make")
+    load = Load(
+        workload=name,
+        jobs=over_time.jobs or usual_jobs[of_applications(over_time)],
+        load=LOAD if over_time.load is None else over_time.load,
+        capacity=capacity,
+        options=Options(standing=not over_time.from_empty),
+    )
+    return load, ()
+
+
+def _read_jobs(path: str) -> tuple[Jobs, tuple[str, ...]]:
+    """The jobs of a trace file, and what was left aside in it."""
+    here = path == STANDARD_INPUT
+    trace = read_trace("/dev/stdin" if here else path)
+    if trace.jobs is None:
+        raise Unusable(*(fault.sentence("standard input" if here else path) for fault in trace.faults))
+    return trace.jobs, trace.notices
+
+
+def _trace_name(path: str) -> str:
+    """What the jobs of a trace are called."""
+    return "standard input" if path == STANDARD_INPUT else Path(path).name
+
+
+@contextmanager
+def progress_of(what: str, total: int, *, wanted: bool = True) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error, on a terminal; ``what`` is counted."""
+    if not wanted or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
