@@ -77,6 +77,14 @@ def test_what_fits_nowhere_has_no_ideal() -> None:
     assert (found.slowdown, found.job_slowdown, found.ideal_all_reduce) == (None, None, None)
 
 
+def test_nothing_is_better_than_ideal_where_a_node_holds_more_than_it_has() -> None:
+    #   Four pods of 4 GPUs on c, which has 8: two nodes would be needed for them, and yet one holds them.
+    cluster, tree = cluster_of()
+    (found,) = measured(cluster, tree, on(cluster, pods("train", 4, spec(gpu=4)), "c c c c"))
+    assert found.excess_span == (1.0, 1.0, 1.0)
+    assert (found.slowdown, found.job_slowdown) == (1.0, 1.0)
+
+
 def test_a_changed_node_changes_what_is_ideal() -> None:
     cluster, tree = cluster_of()
     empty = EmptyCluster(cluster)

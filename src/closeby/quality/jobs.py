@@ -64,10 +64,12 @@ def measure_jobs(found: Placements, shapes: Shapes, node_gpus: NDArray[Any], mod
     ring = rings(found)
     crossings = ring_crossings(found, ring)
     crew = Crew(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(span))
-    at_best = Crew(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(shapes.fewest))
     placed = span[:, -1] > 0
+    # Nodes may hold more than they have, such as those that shrank: so few do it, then.
+    fewest = np.where(placed[:, None], np.minimum(shapes.fewest, span), shapes.fewest)
+    at_best = Crew(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(fewest))
     here = _seconds(model, crew, found.levels, placed)
-    ideal = _seconds(model, at_best, found.levels, placed & ~np.isnan(shapes.fewest).any(axis=1))
+    ideal = _seconds(model, at_best, found.levels, placed & ~np.isnan(fewest).any(axis=1))
     contended = np.where(
         placed, contended_seconds(model, found, ring, crew, node_gpus, shapes.during), np.nan
     )
@@ -75,7 +77,7 @@ def measure_jobs(found: Placements, shapes: Shapes, node_gpus: NDArray[Any], mod
     slowdown = slowdowns(here, ideal)
     return JobMeasures(
         span=span,
-        excess_span=excess_spans(span, shapes.fewest),
+        excess_span=excess_spans(span, fewest),
         cross_pairs=crossing,
         pairs=every,
         mean_distance=mean_distances(crossing, every),
