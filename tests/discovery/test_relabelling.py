@@ -166,3 +166,12 @@ def test_hosts_are_nodes_by_name_hostname_label_or_short_name() -> None:
         "N6": "n6",
         "n1.example": "n1",
     }
+
+
+def test_a_label_that_others_wrote_alike_stays_theirs() -> None:
+    rounds = Rounds(**{BLOCK: "L1"})
+    rounds.round(found("L1", "S1"))
+    assert rounds.last.labels == {ZONE: "S1"}
+    rounds.round(None)
+    rounds.round(None)
+    assert rounds.round(None) == {BLOCK: "L1"}

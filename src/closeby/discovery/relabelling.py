@@ -56,14 +56,22 @@ _ours: Final = msgspec.json.Decoder(dict[str, Wrote])
 
 
 def relabel(
-    source: str, node: NodeNow, found: FoundNode | None, misses: int, *, with_quality: bool | None = False
+    source: str,
+    node: NodeNow,
+    found: FoundNode | None,
+    misses: int,
+    *,
+    with_quality: bool | None = False,
+    missed: Mapping[str, int] = {},
 ) -> Relabelling:
     """What makes ``node`` carry what was found; ``found`` is None where it was not found at all.
 
-    Labels that were found are set, whoever wrote them before. Those that this source wrote earlier and did
-    not find for ``misses`` rounds in a row are removed, unless somebody else has changed them since. The QoS
-    annotation is treated as a label is, where it is wanted; ``with_quality`` None wants it where uplinks are
-    known and nobody else has written one.
+    Labels that were found are set, whoever wrote them before; those that somebody else wrote alike stay
+    theirs. Those that this source wrote earlier and did not find for ``misses`` rounds in a row are removed,
+    unless somebody else has changed them since. The QoS annotation is treated as a label is, where it is
+    wanted; ``with_quality`` None wants it where uplinks are known and nobody else has written one.
+
+    ``missed`` says of labels in ``found`` that stand for others (see ``renaming``) for how many rounds.
     """
     key = ANNOTATION_PREFIX + source
     before = _read(node.annotations.get(key, ""))
@@ -75,8 +83,12 @@ def relabel(
         if quality is not None:
             wanted[QOS_ANNOTATION] = quality
     now = {**node.labels, QOS_ANNOTATION: written}
-    ours = {name: Wrote(value) for name, value in wanted.items()}
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if now.get(name) != value}
+    ours = {
+        name: Wrote(value, missed.get(name, 0))
+        for name, value in wanted.items()
+        if name in changes or (name in before and before[name].value == value)
+    }
     for name, wrote in before.items():
         if name in wanted or now.get(name) != wrote.value or not _may_go(name):
             continue
@@ -89,6 +101,12 @@ def relabel(
     if ours != before and (text is not None or key in node.annotations):
         annotations[key] = text
     return Relabelling(changes, annotations)
+
+
+def written(source: str, node: NodeNow) -> dict[str, Wrote]:
+    """The labels of a node that ``source`` wrote and nobody has changed since."""
+    before = _read(node.annotations.get(ANNOTATION_PREFIX + source, ""))
+    return {name: wrote for name, wrote in before.items() if node.labels.get(name) == wrote.value}
 
 
 def match_hosts(hosts: Iterable[str], nodes: Iterable[NodeNow]) -> dict[str, str]:

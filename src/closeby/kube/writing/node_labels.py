@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode
 from closeby.discovery.relabelling import NodeNow, Relabelling, match_hosts, relabel
+from closeby.discovery.renaming import Kept, keep_names
 from closeby.kube.client.errors import UNREADABLE, ApiError
 from closeby.kube.client.transport import MERGE_PATCH, Request, Transport
 from closeby.kube.watch.resources import NODES
@@ -73,11 +74,11 @@ async def label_nodes(
     if isinstance(nodes, ApiError):
         return nodes
     matched = match_hosts(hosts, nodes)
-    found = {node: hosts[host] for host, node in sorted(matched.items())}
+    found = keep_names(source, nodes, {node: hosts[host] for host, node in sorted(matched.items())}, misses)
     changes = {
         node.name: (node, change)
         for node in nodes
-        if (change := relabel(source, node, found.get(node.name), misses, with_quality=with_quality))
+        if (change := _change(source, node, found.get(node.name), misses, with_quality))
     }
     answers = await asyncio.gather(*(_write(transport, *change) for change in changes.values()))
     errors = {name: error for name, error in zip(changes, answers, strict=True) if error is not None}
@@ -90,6 +91,14 @@ async def label_nodes(
         # A node that has left meanwhile, or another one of its name, is for the next round.
         refused={name: error for name, error in errors.items() if error.code not in _GONE},
     )
+
+
+def _change(
+    source: str, node: NodeNow, kept: Kept | None, misses: int, with_quality: bool | None
+) -> Relabelling:
+    if kept is None:
+        return relabel(source, node, None, misses, with_quality=with_quality)
+    return relabel(source, node, kept.found, misses, with_quality=with_quality, missed=kept.missed)
 
 
 async def _nodes(transport: Transport) -> list[NodeNow] | ApiError:
