@@ -13,6 +13,8 @@ from msgspec import Struct
 from scipy.special import stdtrit
 
 CONFIDENCE: Final = 0.95
+#: Of the larger of two figures: what sums in another order may differ by is no difference.
+_ROUNDING: Final = 1e-12
 
 
 class Paired(Struct, frozen=True, kw_only=True):
@@ -49,10 +51,15 @@ def paired(values: Sequence[float | None], reference: Sequence[float | None]) ->
     mean = float(np.mean(known)) if known else None
     if not pairs:
         return Paired(mean=mean, difference=None, seeds=0, low=None, high=None)
-    differences = np.array([one - other for one, other in pairs])
+    differences = np.array([_difference(one, other) for one, other in pairs])
     centre, count = float(differences.mean()), len(pairs)
     if count < 2:
         return Paired(mean=mean, difference=centre, seeds=count, low=None, high=None)
     error = float(differences.std(ddof=1)) / count**0.5
     half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * error
     return Paired(mean=mean, difference=centre, seeds=count, low=centre - half, high=centre + half)
+
+
+def _difference(one: float, other: float) -> float:
+    difference = one - other
+    return difference if abs(difference) > _ROUNDING * max(abs(one), abs(other)) else 0.0
