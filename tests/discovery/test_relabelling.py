@@ -158,14 +158,23 @@ def test_hosts_are_nodes_by_name_hostname_label_or_short_name() -> None:
         NodeNow("twin.b", "5"),
         NodeNow("n6", "6"),
     ]
-    hosts = ["n1", "n2", "n3", "twin", "N6", "stranger", "n1.example"]
+    hosts = ["n1", "n2", "n3", "twin", "N6", "stranger"]
     assert match_hosts(hosts, nodes) == {
         "n1": "n1",
         "n2": "ip-10-0-0-2",
         "n3": "n3.cluster.example",
         "N6": "n6",
-        "n1.example": "n1",
     }
+
+
+def test_of_several_hosts_the_best_match_is_the_node() -> None:
+    """Another cluster's hosts on the same fabric, or one host by two names."""
+    nodes = [NodeNow("n1", "1"), NodeNow("n2.here.example", "2"), NodeNow("n3", "3")]
+    assert match_hosts(["n1.example", "N1", "n1", "n2.there.example", "n3.example"], nodes) == {
+        "n1": "n1",
+        "n3.example": "n3",
+    }
+    assert match_hosts(["n2", "n2.there.example"], nodes) == {"n2": "n2.here.example"}
 
 
 def test_a_label_that_others_wrote_alike_stays_theirs() -> None:

@@ -110,26 +110,35 @@ def written(source: str, node: NodeNow) -> dict[str, Wrote]:
 
 
 def match_hosts(hosts: Iterable[str], nodes: Iterable[NodeNow]) -> dict[str, str]:
-    """Node per host, for the hosts that are nodes.
+    """Node per host, for the hosts that are nodes; of several hosts that would be one node the best match.
 
     A host is the node of that name, else the only one with that hostname label or with that name before the
-    first dot; capitals do not count.
+    first dot; capitals do not count. Where both tell a domain it must be the same.
     """
     names: set[str] = set()
     others: dict[str, set[str]] = {}
+    #: Of those that tell no domain themselves.
+    short: dict[str, set[str]] = {}
     for node in nodes:
         names.add(node.name)
-        for alias in (node.labels.get(HOSTNAME, ""), node.name.partition(".")[0]):
-            others.setdefault(alias.lower(), set()).add(node.name)
-    found: dict[str, str] = {}
+        hostname = node.labels.get(HOSTNAME, "").lower()
+        for alias in (hostname, node.name.partition(".")[0]):
+            others.setdefault(alias, set()).add(node.name)
+        for alias in (hostname, node.name):
+            if "." not in alias:
+                short.setdefault(alias, set()).add(node.name)
+    found: dict[str, tuple[int, str]] = {}
     for host in hosts:
         called = host.lower()
-        known = others.get(called) or others.get(called.partition(".")[0], set())
+        known = others.get(called) or short.get(called.partition(".")[0], set())
         if called in names:
-            found[host] = called
+            node_name, unlike = called, int(host != called)
         elif len(known) == 1:
-            found[host] = next(iter(known))
-    return found
+            node_name, unlike = next(iter(known)), 2
+        else:
+            continue
+        found[node_name] = min(found.get(node_name, (3, "")), (unlike, host))
+    return {host: node_name for node_name, (_, host) in found.items()}
 
 
 def _may_go(name: str) -> bool:
