@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import yaml
 
+from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.running import Reconciler, Runner, Running
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.writer import Writer
@@ -36,9 +38,10 @@ class Site:
         return [fields for text, fields in self.lines if text == message]
 
     @asynccontextmanager
-    async def running(self, *reconcilers: Reconciler) -> AsyncIterator[None]:
-        """The controllers run, and have heard all there is, inside the context."""
-        runner = Runner(self.transport, reconcilers, Running(discover_every=0.5), self.say)
+    async def running(self, *reconcilers: Reconciler[Any]) -> AsyncIterator[ControllerMeters]:
+        """The controllers run, and have heard all there is, inside the context; what they count."""
+        meters = ControllerMeters()
+        runner = Runner(self.transport, reconcilers, Running(discover_every=0.5), self.say, meters)
         stop = asyncio.Event()
         work = asyncio.create_task(runner.run(stop))
         ready = asyncio.create_task(runner.ready.wait())
@@ -46,7 +49,7 @@ class Site:
             async with asyncio.timeout(30):
                 await asyncio.wait([work, ready], return_when=asyncio.FIRST_COMPLETED)
             assert ready.done(), await work
-            yield
+            yield meters
         finally:
             ready.cancel()
             stop.set()
@@ -96,6 +99,10 @@ class Site:
         except TimeoutError as error:
             raise AssertionError(f"the status of {name} stays {last}") from error
         return last
+
+    async def events(self, reason: str) -> list[Object]:
+        found = await self.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        return [one for one in found["items"] if one["reason"] == reason]
 
     async def pod(self, name: str, app: str, workload: str, node: str | None = None) -> None:
         """A pod of an application, on a node if that is given."""

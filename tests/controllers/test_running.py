@@ -1,16 +1,20 @@
 """Reconcilers in one process on a real control plane: what they hear, when they are called, who leads."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
 from closeby.controllers.running import News, Runner, Running
+from closeby.controllers.work import Work
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, PODS, Watched
+from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import LEASE_LOST
 from closeby.kube.writing.lease import LeaseSettings
+from closeby.kube.writing.writer import Reference, Writer
 from closeby.objects.nodes import Node
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
@@ -23,21 +27,31 @@ GROUPS: Final = Watched("closeby.dev", "PodGroup", ("v1alpha1",))
 
 
 class Listener:
-    """Keeps what it hears of one namespace, and counts its calls."""
+    """Keeps what it hears of one namespace, and counts how often it was told to reconcile that."""
 
-    def __init__(self, namespace: str, *followed: Watched, again: float | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        *followed: Watched,
+        again: float | None = None,
+    ) -> None:
         self.name = "listener"
         self.followed = followed
+        self.work: Work[str] = Work(time.monotonic)
+        self.events = Events(Writer(transport, "listener", "a-test"), say)
         self.news: list[News] = []
         self.calls = 0
         self.ended = 0
         self.slow = 0.0
         self._namespace = namespace
         self._again = again
+        self.work.add(namespace)
 
     def heard(self, news: News) -> None:
         if news.resource == NODES or news.change.key.startswith(f"{self._namespace}/"):
             self.news.append(news)
+            self.work.add(self._namespace)
 
     def names(self, kind: str) -> list[str]:
         found = [one for one in self.news if one.resource.kind == kind]
@@ -45,11 +59,15 @@ class Listener:
             ("-" if isinstance(one.change, Deleted) else "+") + one.change.key.split("/")[-1] for one in found
         ]
 
-    async def reconcile(self) -> float | None:
+    async def reconcile(self, key: str) -> None:
         self.calls += 1
         await asyncio.sleep(self.slow)
         self.ended += 1
-        return self._again
+        if self._again is not None:
+            self.work.add(key, after=self._again)
+
+    def regarding(self, key: str) -> Reference | None:
+        return Reference(api_version="v1", kind="Namespace", name=key)
 
 
 def say(message: str, /, *, warning: bool = False, **fields: object) -> None:
@@ -98,7 +116,7 @@ def test_each_hears_of_pods_and_nodes_and_of_what_it_follows(
         ):
             await define(api)
             await create_pods(api, namespace, 1)
-            groups, plain = Listener(namespace, GROUPS), Listener(namespace)
+            groups, plain = Listener(transport, namespace, GROUPS), Listener(transport, namespace)
             it = Run(transport, groups, plain)
             await so(lambda: groups.calls > 0)
             assert "+p0" in groups.names("Pod") and f"+{name}" in groups.names("Node")
@@ -131,7 +149,7 @@ def test_it_is_called_when_it_wants_to_be_and_ends_what_it_began(
 ) -> None:
     async def run() -> None:
         async with direct(control_plane.kubeconfig) as transport:
-            often, idle = Listener(namespace, again=0.05), Listener(namespace)
+            often, idle = Listener(transport, namespace, again=0.05), Listener(transport, namespace)
             it = Run(transport, often, idle)
             await so(lambda: often.calls > 10)
             often.slow = 0.5
@@ -148,7 +166,7 @@ def test_a_replica_that_stands_by_takes_over_at_once_when_the_leader_ends(
 ) -> None:
     async def run() -> None:
         async with direct(control_plane.kubeconfig) as transport:
-            one, two = Listener(namespace, again=0.05), Listener(namespace, again=0.05)
+            one, two = Listener(transport, namespace, again=0.05), Listener(transport, namespace, again=0.05)
             first = Run(transport, one, lease=lease(namespace, "one"))
             await so(lambda: one.calls > 1)
             second = Run(transport, two, lease=lease(namespace, "two"))
@@ -166,7 +184,7 @@ def test_a_replica_that_stands_by_takes_over_at_once_when_the_leader_ends(
 def test_a_leader_that_can_not_renew_its_lease_ends(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with through_proxy(control_plane.access()) as (proxy, transport):
-            one = Listener(namespace, again=0.05)
+            one = Listener(transport, namespace, again=0.05)
             it = Run(transport, one, lease=lease(namespace, "one"))
             await so(lambda: one.calls > 1)
             proxy.inject("GET", "/leases/", Refuse(500), times=1_000)

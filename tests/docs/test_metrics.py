@@ -5,6 +5,8 @@ from pathlib import Path
 
 from closeby.agents.latency.results import Results, latency_of
 from closeby.agents.meters import AgentMeters, Standing
+from closeby.controllers.meters import ControllerMeters
+from closeby.controllers.work import Work
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.credentials import Fixed
 from closeby.kube.client.transport import Transport
@@ -71,6 +73,13 @@ def told_by_an_agent() -> dict[str, set[str]]:
     return families(meters)
 
 
+def told_by_controllers() -> dict[str, set[str]]:
+    """The same of the controllers."""
+    meters = ControllerMeters()
+    meters.works("pod-grouper", Work(lambda: 0.0))
+    return families(meters)
+
+
 def families(meters: Meters) -> dict[str, set[str]]:
     found = {}
     for family in scrape(meters).families.values():
@@ -87,5 +96,5 @@ def test_the_page_names_all_metrics_and_their_labels() -> None:
         for names, labels in ROW.findall(PAGE)
         for name in re.findall(r"`(\w+)`", names)
     }
-    # What both have, an agent may have had no reason to count.
-    assert described == told_by_an_agent() | told()
+    # What all have, agents and controllers may have had no reason to count.
+    assert described == told_by_an_agent() | told_by_controllers() | told()

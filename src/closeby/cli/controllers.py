@@ -1,6 +1,6 @@
 """`closeby controllers`: keep PodGroups, AppGroups and NetworkTopologies of a live cluster true."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -78,18 +78,18 @@ def command(
     from closeby.cli.operating.long_running import lease_of, reach, run_until_told
     from closeby.cli.operating.serving import serving
     from closeby.controllers.grouping.pod_grouper import Grouping
+    from closeby.controllers.meters import ControllerMeters
     from closeby.controllers.networks.controller import NetworkTopologyController, Timing
     from closeby.controllers.running import Runner, Running
     from closeby.kube.client.dry_run import DryTransport
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
-    from closeby.kube.metrics.meters import Meters
     from closeby.kube.writing.writer import Writer
 
     connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
     running = Running(lease=lease_of(election, connection, instance, dry_run=dry_run))
-    meters, health = Meters(), Health()
+    meters, health = ControllerMeters(), Health()
 
     async def work(transport: "Transport", stop: "asyncio.Event") -> "ApiError | None":
         names = only or NAMES
@@ -122,13 +122,13 @@ def _reconcilers(
     grouping: "Grouping",
     networks: "NetworkTopologyController",
     say: "Say",
-) -> "list[Reconciler]":
+) -> "list[Reconciler[Any]]":
     from closeby.controllers.applications.controller import AppGroupController
     from closeby.controllers.grouping.pod_grouper import PodGrouper
     from closeby.kube.writing.writer import Writer
 
     writer = Writer(transport, CONTROLLER, grouping.instance)
-    made: dict[str, Reconciler] = {
+    made: dict[str, Reconciler[Any]] = {
         POD_GROUPER: PodGrouper(transport, grouping, say),
         APP_GROUPS: AppGroupController(writer, say),
         NETWORK_TOPOLOGIES: networks,

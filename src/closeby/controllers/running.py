@@ -1,48 +1,55 @@
 """Runs several reconcilers in one process: one list and watch for all of them, one Lease, one way to end.
 
-To write one, keep three things apart. ``heard`` takes in what happened and notes which keys are to be looked
-at (``work.Work`` keeps them); it is called for everything there is, then for every change, and does no input
-or output. A pure function (``status_of(...)``) says what should be. ``reconcile`` compares that with what is,
-writes what differs, and says when it wants to be called again::
+To write one, keep three things apart. ``heard`` takes in what happened and notes which objects are to be
+looked at (``work``); it is called for everything there is, then for every change, and does no input or
+output.
+A pure function (``status_of(...)``) says what should be. ``reconcile`` compares that with what is, for one
+object, and writes what differs::
 
     class AppGroups:
         name = "app-groups"
         followed = (Watched("scheduling.sigs.k8s.io", "AppGroup", ("v1alpha1",)),)
 
         def __init__(self, writer: Writer, say: Say) -> None:
-            self._work: Work[str] = Work(time.monotonic)
+            self.work: Work[str] = Work(time.monotonic)
+            self.events = Events(writer, say)
             ...
 
         def heard(self, news: News) -> None:
             match news:
                 case News(resource=Resource(kind="AppGroup"), read=Decoded(record=AppGroup() as group)):
                     self._groups[group.key] = group
-                    self._work.add(group.key)
+                    self.work.add(group.key)
 
-        async def reconcile(self) -> float | None:
-            for key in self._work.take():
-                written = await self._writer.status(...)
-                if written.verdict in (Verdict.RETRYABLE, Verdict.CONFLICT):
-                    self._work.failed(key, written.error and written.error.retry_after)
-                else:
-                    self._work.done(key)
-            return self._work.wait()
+        async def reconcile(self, key: str) -> None:
+            written = await self._writer.status(...)
+            if written.verdict in (Verdict.RETRYABLE, Verdict.CONFLICT):
+                self.work.failed(key, written.error and written.error.retry_after)
+            else:
+                self.work.done(key)
+
+        def regarding(self, key: str) -> Reference | None:
+            ...
 
 A replica that does not lead hears everything, so that it is ready to, but its ``reconcile`` is not called.
-While ``reconcile`` waits for the server, ``heard`` goes on: read what you need again after each ``await``.
+While ``reconcile`` waits for the server, ``heard`` goes on, and so does ``reconcile`` for other objects: read
+what you need again after each ``await``.
 """
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from closeby.controllers.meters import ControllerMeters
+from closeby.controllers.work import Key
+from closeby.controllers.workers import Workers, Working
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
-from closeby.kube.metrics.meters import Meters
+from closeby.kube.client.unexpected import Contained, brief, traced
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.state.following import Following
 from closeby.kube.watch.changes import Deleted, Upserted
@@ -67,12 +74,8 @@ class News(Struct, frozen=True):
     read: Decoded | Condition | None
 
 
-class Reconciler(Protocol):
+class Reconciler(Working[Key], Protocol[Key]):
     """Keeps one thing in the cluster true."""
-
-    @property
-    def name(self) -> str:
-        """What ``--only`` calls it."""
 
     @property
     def followed(self) -> tuple[Watched, ...]:
@@ -81,20 +84,13 @@ class Reconciler(Protocol):
     def heard(self, news: News) -> None:
         """Takes in one change."""
 
-    async def reconcile(self) -> float | None:
-        """Does what is to be done now; returns seconds until it wants to be called, None: only on news.
-
-        Called when everything was heard that was there at the start, and after news of anything that it
-        hears of; never twice at once. What fails is the reconciler's own to repeat.
-        """
-
 
 class Running(Struct, frozen=True, kw_only=True):
     """How the reconcilers are run (times in seconds)."""
 
     #: None: there is one replica only, and it leads.
     lease: LeaseSettings | None = None
-    #: Between two rounds, so that what belongs together is heard together.
+    #: Between two looks at what came, so that what belongs together is heard together.
     pause: float = 0.05
     discover_every: float = 10.0
 
@@ -105,16 +101,17 @@ class Runner:
     def __init__(
         self,
         transport: Transport,
-        reconcilers: Sequence[Reconciler],
+        reconcilers: Sequence[Reconciler[Any]],
         running: Running,
         say: Say,
-        meters: Meters | None = None,
+        meters: ControllerMeters | None = None,
     ) -> None:
         self._running = running
         self._say = say
-        self._reconcilers = [(one, asyncio.Event()) for one in reconcilers]
+        self._reconcilers = reconcilers
+        self._meters = meters = meters or ControllerMeters()
+        self._workers = [Workers(one, say, meters) for one in reconcilers]
         followed = dict.fromkeys(kind for one in reconcilers for kind in one.followed)
-        meters = meters or Meters()
         self._following = Following(
             transport, say, followed=followed, discover_every=running.discover_every, meters=meters
         )
@@ -147,7 +144,7 @@ class Runner:
             return error
         async with asyncio.TaskGroup() as tasks:
             hearing = [tasks.create_task(one) for one in (self._following.run(), self._hear())]
-            keeping = [tasks.create_task(self._keep(one, news)) for one, news in self._reconcilers]
+            keeping = [tasks.create_task(self._keep(one)) for one in self._workers]
             campaign = tasks.create_task(self._lead.campaign())
             told = tasks.create_task(stop.wait())
             await asyncio.wait([told, campaign], return_when=asyncio.FIRST_COMPLETED)
@@ -180,30 +177,40 @@ class Runner:
             for resource, change in self._following.take():
                 if not isinstance(change, Upserted | Deleted):
                     continue
-                hearers = [one for one in self._reconcilers if _hears(one[0], resource)]
-                told = News(resource, change, self._read(resource, change)) if hearers else None
-                for reconciler, news in hearers:
-                    if told is not None:
-                        reconciler.heard(told)
-                        news.set()
+                hearers = [one for one in self._reconcilers if _hears(one, resource)]
+                if hearers:
+                    news = News(resource, change, self._read(resource, change))
+                    for reconciler in hearers:
+                        self._hears_of(reconciler, news)
 
     def _read(self, resource: Resource, change: Upserted | Deleted) -> Decoded | Condition | None:
         if isinstance(change, Deleted) or (resource.group, resource.kind) not in READERS:
             return None
         return self._decoder.read(resource, change)
 
-    async def _keep(self, reconciler: Reconciler, news: asyncio.Event) -> None:
-        """Calls one reconciler whenever it is time to, until the end is told."""
+    def _hears_of(self, reconciler: Reconciler[Any], news: News) -> None:
+        """What one reconciler makes of one object ends nothing else, whatever it is."""
+        with Contained() as hearing:
+            reconciler.heard(news)
+        if hearing.error is not None:
+            self._meters.unexpected(reconciler.name)
+            self._say(
+                "not taken in",
+                warning=True,
+                controller=reconciler.name,
+                object=f"{news.resource.kind}/{news.change.key}",
+                error=brief(hearing.error),
+                traceback=traced(hearing.error),
+            )
+
+    async def _keep(self, workers: Workers[Any]) -> None:
+        """Lets the work of one reconciler be done from when it may be until the end is told."""
         await unless(self._stopping, self.ready.wait)
         await unless(self._stopping, self._lead.held.wait)
-        while not self._stopping.is_set():
-            news.clear()
-            due = await reconciler.reconcile()
-            await unless(self._stopping, lambda: asyncio.sleep(self._running.pause))
-            await unless(self._stopping, news.wait, None if due is None else max(0.0, due))
+        await workers.run(self._stopping)
 
 
-def _hears(reconciler: Reconciler, resource: Resource) -> bool:
+def _hears(reconciler: Reconciler[Any], resource: Resource) -> bool:
     if resource in (NODES, PODS):
         return True
     return any((one.group, one.kind) == (resource.group, resource.kind) for one in reconciler.followed)

@@ -17,7 +17,7 @@ from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.saying import Say
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import StatusCondition, Verdict, Writer, rfc3339, shortened
+from closeby.kube.writing.writer import Reference, StatusCondition, Verdict, Writer, rfc3339, shortened
 from closeby.objects.reasons import Condition
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.
@@ -51,6 +51,18 @@ class Seen(Struct, frozen=True, kw_only=True):
     generation: int | None
     spec: Mapping[str, object]
     status: Mapping[str, object]
+
+    @property
+    def reference(self) -> Reference:
+        """What an Event about it names."""
+        namespace, _, name = self.key.rpartition("/")
+        return Reference(
+            api_version=self.resource.api_version,
+            kind=self.resource.kind,
+            namespace=namespace,
+            name=name,
+            uid=self.uid,
+        )
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

@@ -56,10 +56,10 @@ class AppGroupController:
         insistence: Pace = INSISTENCE,
     ) -> None:
         """``clock`` never goes back, ``now`` is in seconds since the epoch."""
-        self._events = Events(writer, say)
+        self.events = Events(writer, say)
         self._now = now
-        self._work: Work[Key] = Work(clock)
-        self._keeper = StatusKeeper(writer, say, self._work, clock, insistence)
+        self.work: Work[Key] = Work(clock)
+        self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._groups: dict[Key, tuple[Seen, AppGroup | Condition]] = {}
         #: The kinds that were heard of.
         self._resources: set[Resource] = set()
@@ -78,20 +78,23 @@ class AppGroupController:
         elif news.resource.kind == "AppGroup":
             self._group(news.resource, news)
 
-    async def reconcile(self) -> float | None:
-        """Brings every status up to date that may not be."""
-        for key in self._work.take():
-            found = self._groups.get(key)
-            if found is None:
-                continue
-            it, group = found
-            now = self._now()
-            calculation = self._calculation(key, group, now)
-            wanted = app_group_status(it, group, calculation, self._members.get(it.key, {}).values())
-            await self._keeper.keep(it, wanted, now)
-            if not is_kep(it):
-                await self._tell(it, group, calculation)
-        return self._work.wait()
+    async def reconcile(self, key: Key) -> None:
+        """Brings the status of one AppGroup up to date."""
+        found = self._groups.get(key)
+        if found is None:
+            return
+        it, group = found
+        now = self._now()
+        calculation = self._calculation(key, group, now)
+        wanted = app_group_status(it, group, calculation, self._members.get(it.key, {}).values())
+        await self._keeper.keep(it, wanted, now)
+        if not is_kep(it):
+            await self._tell(it, group, calculation)
+
+    def regarding(self, key: Key) -> Reference | None:
+        """The AppGroup."""
+        found = self._groups.get(key)
+        return None if found is None else found[0].reference
 
     def _group(self, resource: Resource, news: News) -> None:
         key = resource, news.change.key
@@ -99,13 +102,13 @@ class AppGroupController:
             for known in (self._groups, self._orders, self._told):
                 known.pop(key, None)
             self._keeper.forget(key)
-            self._work.forget(key)
+            self.work.forget(key)
             return
         group = _read(news)
         if group is not None:
             self._resources.add(resource)
             self._groups[key] = seen(resource, news.change), group
-            self._work.add(key)
+            self.work.add(key)
 
     def _pod(self, news: News) -> None:
         uid = news.change.uid
@@ -136,7 +139,7 @@ class AppGroupController:
     def _changed(self, name: str) -> None:
         for resource in self._resources:
             if (resource, name) in self._groups:
-                self._work.add((resource, name), after=_GATHERED)
+                self.work.add((resource, name), after=_GATHERED)
 
     def _calculation(self, key: Key, group: AppGroup | Condition, now: float) -> Calculation | None:
         found = None
@@ -159,16 +162,8 @@ class AppGroupController:
         if self._told.get(key) == text:
             return
         self._told[key] = text
-        namespace, _, name = it.key.rpartition("/")
-        regarding = Reference(
-            api_version=it.resource.api_version,
-            kind=it.resource.kind,
-            namespace=namespace,
-            name=name,
-            uid=it.uid,
-        )
         note = Note(reason=problems[0].reason.value, action="Reconciling", text=text, warning=True)
-        await self._events.post(regarding, note, self._now())
+        await self.events.post(it.reference, note, self._now())
 
 
 def _read(news: News) -> AppGroup | Condition | None:

@@ -4,7 +4,6 @@ A Job's pods may be a JobSet's, a worker's StatefulSet may belong to a leader po
 the references say; kinds that closeby does not know are walked through for what stands above them.
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -128,15 +127,55 @@ class Owners:
         #: By the owner that pods name: the one that was found to count.
         self._tops: dict[Ref, Ref] = {}
 
-    def round(self) -> "Round":
-        """For owners that are looked at together: each is fetched once."""
-        return Round(self)
-
     def top(self, direct: Ref) -> Ref | None:
         """Where the walk up from an owner ended last, if that stands for good."""
         return self._tops.get(direct)
 
-    async def fetch(self, ref: Ref) -> Owner | ApiError:
+    async def lineage(self, ref: Ref) -> Lineage | ApiError:
+        """What pods were made for that name ``ref`` as their owner (or for which ``ref`` was found before).
+
+        An error is one that passes: nothing can be said now.
+        """
+        if not ref.uid:
+            return Lineage(owner=ref)
+        chain: list[Owner] = []
+        problem, missing = "", False
+        above: Ref | None = ref
+        while above is not None and len(chain) < _HIGHEST:
+            found = await self._fetch(above)
+            if isinstance(found, ApiError):
+                if found.passing or found.code in (None, _UNAUTHORIZED):
+                    return found
+                missing = found.code == 404 and found.reason != NO_SUCH_KIND and not chain
+                problem = f"{above.kind} {above.name} can't be read: {found}"
+                break
+            chain.append(found)
+            above = found.above
+        if len(chain) == _HIGHEST and above is not None:
+            problem = f"{ref.kind} {ref.name} has more than {_HIGHEST} owners above each other"
+            # There may be no end of them, and no owner that counts.
+            del chain[1:]
+        lineage = self._judged(ref, chain, problem, missing)
+        self._remember(ref, lineage)
+        return lineage
+
+    def _judged(self, ref: Ref, chain: list[Owner], problem: str, missing: bool) -> Lineage:
+        for place in range(len(chain) - 1, -1, -1):
+            read = self._read(chain[place])
+            if isinstance(read, Workload):
+                return Lineage(
+                    owner=chain[place].ref,
+                    workload=read,
+                    raw=chain[place].raw,
+                    annotations=_annotations(chain[place + 1 :]),
+                    problem=problem,
+                )
+            if read is not None and not problem:
+                problem = f"{read.object} {read.field}: {read.sentence()}"
+        highest = chain[-1].ref if chain else ref
+        return Lineage(owner=highest, annotations=_annotations(chain), problem=problem, gone=missing)
+
+    async def _fetch(self, ref: Ref) -> Owner | ApiError:
         """An owner as it is now; 404 also for another object of its name."""
         kind = await self._kind(ref)
         if isinstance(kind, ApiError):
@@ -152,14 +191,14 @@ class Owners:
             return ApiError(404, "NotFound", "another object bears its name now")
         return Owner(ref, body, meta.annotations or {}, _above(meta))
 
-    def remember(self, direct: Ref, lineage: Lineage) -> None:
+    def _remember(self, direct: Ref, lineage: Lineage) -> None:
         """The walk ended here, with nothing left to read."""
         if not lineage.problem:
             if len(self._tops) >= _REMEMBERED:
                 self._tops.clear()
             self._tops[direct] = lineage.owner
 
-    def read(self, owner: Owner) -> Workload | Condition | None:
+    def _read(self, owner: Owner) -> Workload | Condition | None:
         """The owner as a workload, what is wrong with it, or None for a kind that is none."""
         ref = owner.ref
         if (ref.group, ref.kind) not in READERS:
@@ -195,60 +234,6 @@ class Owners:
                     namespaced=one.namespaced,
                 )
         return self._kinds.get((ref.api_version, ref.kind), missing)
-
-
-class Round:
-    """One look at some owners, in which each is fetched once."""
-
-    def __init__(self, owners: Owners) -> None:
-        self._owners = owners
-        self._fetched: dict[Ref, asyncio.Task[Owner | ApiError]] = {}
-
-    async def lineage(self, ref: Ref) -> Lineage | ApiError:
-        """What pods were made for that name ``ref`` as their owner (or for which ``ref`` was found before).
-
-        An error is one that passes: nothing can be said now.
-        """
-        if not ref.uid:
-            return Lineage(owner=ref)
-        chain: list[Owner] = []
-        problem, missing = "", False
-        above: Ref | None = ref
-        while above is not None and len(chain) < _HIGHEST:
-            found = await self._fetch(above)
-            if isinstance(found, ApiError):
-                if found.passing or found.code in (None, _UNAUTHORIZED):
-                    return found
-                missing = found.code == 404 and found.reason != NO_SUCH_KIND and not chain
-                problem = f"{above.kind} {above.name} can't be read: {found}"
-                break
-            chain.append(found)
-            above = found.above
-        lineage = self._judged(ref, chain, problem, missing)
-        self._owners.remember(ref, lineage)
-        return lineage
-
-    def _judged(self, ref: Ref, chain: list[Owner], problem: str, missing: bool) -> Lineage:
-        for place in range(len(chain) - 1, -1, -1):
-            read = self._owners.read(chain[place])
-            if isinstance(read, Workload):
-                return Lineage(
-                    owner=chain[place].ref,
-                    workload=read,
-                    raw=chain[place].raw,
-                    annotations=_annotations(chain[place + 1 :]),
-                    problem=problem,
-                )
-            if read is not None and not problem:
-                problem = f"{read.object} {read.field}: {read.sentence()}"
-        highest = chain[-1].ref if chain else ref
-        return Lineage(owner=highest, annotations=_annotations(chain), problem=problem, gone=missing)
-
-    async def _fetch(self, ref: Ref) -> Owner | ApiError:
-        task = self._fetched.get(ref)
-        if task is None:
-            task = self._fetched[ref] = asyncio.ensure_future(self._owners.fetch(ref))
-        return await task
 
 
 def _above(meta: _Meta) -> Ref | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from closeby.controllers.grouping.groups import Groups, Key
 from closeby.controllers.grouping.objects import MANAGER, names_for, object_of
-from closeby.controllers.grouping.owners import Lineage, Owners, Ref, Round
+from closeby.controllers.grouping.owners import Lineage, Owners, Ref
 from closeby.controllers.grouping.plan import Gang, Plan, plan_of
 from closeby.controllers.grouping.pods import Pods, pod_ref
 from closeby.controllers.grouping.writes import Writes
@@ -42,8 +42,6 @@ _QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
 _KINDS: Final = _QUEUES | {"PodGroup"}
 #: Seconds in which a workload's controller has counted a pod that ended.
 _COUNTED: Final = 1.0
-#: Owners that are looked at together.
-_AT_ONCE: Final = 8
 #: Things that were told once, and are not told again.
 _REMEMBERED: Final = 10_000
 
@@ -72,8 +70,8 @@ class PodGrouper:
         self._say = say
         self._owners = Owners(transport)
         self._writes = Writes(transport)
-        self._events = Events(Writer(transport, MANAGER, grouping.instance), say)
-        self._work: Work[Ref] = Work(time.monotonic)
+        self.events = Events(Writer(transport, MANAGER, grouping.instance), say)
+        self.work: Work[Ref] = Work(time.monotonic)
         self._pods = Pods(grouping.scheduler_name)
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}
@@ -105,13 +103,13 @@ class PodGrouper:
             owner = self._pods.drop(news.change.uid)
             # Where nobody asked for a gang, there is nothing to keep true.
             if owner is not None and (self._owners.top(owner) or owner) in self._families:
-                self._work.add(owner, after=_COUNTED)
+                self.work.add(owner, after=_COUNTED)
             return
         else:
             # A pod that can't be read counts as it was.
             return
         if owner is not None:
-            self._work.add(owner)
+            self.work.add(owner)
 
     def _heard_queue(self, news: News) -> None:
         record = news.read.record if isinstance(news.read, Decoded) else None
@@ -130,50 +128,47 @@ class PodGrouper:
             case _:
                 self._flavors.pop(name, None)
         for family in self._families:
-            self._work.add(family)
+            self.work.add(family)
 
     def _look_at(self, owner: Ref) -> None:
         """An owner of a PodGroup: pods that nobody owns are looked at together with others of their group."""
         plain = self._pods.owner(owner.uid) if owner.kind == PODS.kind else None
-        self._work.add(plain if plain is not None and not plain.uid else owner)
+        self.work.add(plain if plain is not None and not plain.uid else owner)
 
     # What is done about it
 
-    async def reconcile(self) -> float | None:
-        """Looks at the owners that are due; returns seconds until the next is."""
-        due = self._work.take()
-        if not due:
-            return self._work.wait()
-        together = self._owners.round()
-        slots = asyncio.Semaphore(_AT_ONCE)
-        found = await asyncio.gather(*(self._resolve(ref, together) for ref in due))
-        lineages = {lineage.owner: lineage for lineage in found if lineage is not None}
-
-        async def look(lineage: Lineage) -> None:
-            async with slots:
-                await self._family(lineage)
-
-        await asyncio.gather(*(look(lineage) for lineage in lineages.values()))
-        return self._work.wait()
-
-    async def _resolve(self, ref: Ref, together: Round) -> Lineage | None:
-        """What the pods that name ``ref`` were made for; None while nobody can say."""
-        lineage = await together.lineage(self._owners.top(ref) or ref)
+    async def reconcile(self, key: Ref) -> None:
+        """Finds the owner that counts for pods that name ``key`` as theirs, and looks after it."""
+        top = self._owners.top(key) or key
+        lineage = await self._owners.lineage(key) if top == key else None
         if isinstance(lineage, ApiError):
-            wait = self._work.failed(ref, lineage.retry_after)
-            self._say("owner not known", warning=True, owner=ref, error=lineage, retry_in=f"{wait:.1f}s")
-            return None
-        self._work.done(ref)
-        self._families.setdefault(lineage.owner, set()).add(ref)
-        return lineage
+            wait = self.work.failed(key, lineage.retry_after)
+            self._say("owner not known", warning=True, owner=key, error=lineage, retry_in=f"{wait:.1f}s")
+            return
+        owner = top if lineage is None else lineage.owner
+        self._families.setdefault(owner, set()).add(key)
+        if lineage is not None and owner == key:
+            await self._family(lineage)
+            return
+        # All that name it are looked at together then, by nobody else at the same time.
+        self.work.done(key)
+        self.work.add(owner)
+        if lineage is not None:
+            await self._tell_unreadable(lineage, [pod for pod in self._pods.of(key) if undecided(pod)])
+
+    def regarding(self, key: Ref) -> Reference | None:
+        """The owner; a pod where nobody owns it."""
+        if key.uid:
+            return _reference(key)
+        return next((_reference(pod_ref(pod)) for pod in self._pods.of(key)), None)
 
     async def _family(self, lineage: Lineage) -> None:
         owner = lineage.owner
+        named = frozenset(self._families[owner])
         pods = self._pods_of(owner)
         plan = plan_of(lineage, list(pods.values()), self._queues)
         waiting = [pod for pod in pods.values() if undecided(pod)]
-        if lineage.problem and waiting:
-            await self._tell(owner, [pod_ref(waiting[0])], "OwnerNotReadable", lineage.problem)
+        await self._tell_unreadable(lineage, waiting)
         for condition in plan.conditions:
             about = [owner] if owner.uid else []
             await self._tell(owner, about, condition.reason, f"{condition.field}: {condition.sentence()}")
@@ -189,22 +184,24 @@ class PodGrouper:
             # Nothing that cures itself: whoever looks at the pod must see it.
             about = [one for one in (owner, pod_ref(waiting[0])) if one.uid]
             await self._tell(owner, about, "NotGrouped", str(failed[0]))
-        self._schedule(owner, plan, failed, bool(waiting))
+        if failed:
+            wait = self.work.failed(owner, failed[0].retry_after)
+            self._say("not grouped", warning=True, owner=owner, error=failed[0], retry_in=f"{wait:.1f}s")
+        else:
+            self.work.done(owner)
+            self._schedule(owner, plan, named, bool(waiting))
 
-    def _schedule(self, owner: Ref, plan: Plan, errors: Sequence[ApiError], waiting: bool) -> None:
-        """When the owner is looked at again."""
-        if errors:
-            wait = self._work.failed(owner, errors[0].retry_after)
-            self._say("not grouped", warning=True, owner=owner, error=errors[0], retry_in=f"{wait:.1f}s")
-            return
-        self._work.done(owner)
+    def _schedule(self, owner: Ref, plan: Plan, named: frozenset[Ref], waiting: bool) -> None:
+        """When the owner is looked at again; ``named`` are the owners whose pods were looked at."""
         if waiting and (plan.waiting or any(gang.blocked for gang in plan.gangs)):
-            self._work.add(owner, after=self._grouping.refresh_blocked)
+            self.work.add(owner, after=self._grouping.refresh_blocked)
         elif any(self._pods.naming(*key) for key in self._groups.of(owner)) or (plan.gangs and waiting):
-            self._work.add(owner, after=self._grouping.refresh)
-        elif not plan.gangs or not any(self._pods.owns(one) for one in self._families.get(owner, ())):
-            self._families.pop(owner, None)
-            self._groups.release(owner)
+            self.work.add(owner, after=self._grouping.refresh)
+        elif not plan.gangs or not any(self._pods.owns(one) for one in self._families[owner]):
+            self._families[owner] -= named
+            if not self._families[owner]:
+                del self._families[owner]
+                self._groups.release(owner)
 
     def _pods_of(self, owner: Ref) -> dict[str, Pod]:
         """The owner's pods by uid, but for those that belong to a group of somebody else."""
@@ -281,6 +278,11 @@ class PodGrouper:
                 await self._tell(lineage.owner, about, one.reason, text)
         return None
 
+    async def _tell_unreadable(self, lineage: Lineage, waiting: Sequence[Pod]) -> None:
+        if lineage.problem and waiting:
+            about = [pod_ref(waiting[0])]
+            await self._tell(lineage.owner, about, "OwnerNotReadable", lineage.problem)
+
     async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
         """A warning in the log and as Events, once."""
         if (owner, text) in self._told:
@@ -291,14 +293,7 @@ class PodGrouper:
         self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
         note = Note(reason=reason, action="Grouping", text=text, warning=True)
         for one in about:
-            reference = Reference(
-                api_version=one.api_version,
-                kind=one.kind,
-                name=one.name,
-                namespace=one.namespace,
-                uid=one.uid,
-            )
-            await self._events.post(reference, note, time.time())
+            await self.events.post(_reference(one), note, time.time())
 
     def _say_written(self, owner: Ref, key: Key, group: PodGroup) -> None:
         constraint = group.constraint or TopologyConstraint()
@@ -312,3 +307,13 @@ class PodGrouper:
             preferred=constraint.preferred,
             subgroups=len(group.subgroups) or None,
         )
+
+
+def _reference(ref: Ref) -> Reference:
+    return Reference(
+        api_version=ref.api_version,
+        kind=ref.kind,
+        name=ref.name,
+        namespace=ref.namespace,
+        uid=ref.uid,
+    )

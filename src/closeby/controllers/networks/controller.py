@@ -8,28 +8,40 @@ without ``metricProvider``.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 from msgspec import Struct
 
-from closeby.controllers.networks.settings import Acquaintance, Settings, SettingsReading, read_settings
+from closeby.controllers.networks.settings import (
+    Acquaintance,
+    Settings,
+    SettingsReading,
+    origin,
+    read_settings,
+)
 from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
 from closeby.controllers.networks.weights import Place, place_of
 from closeby.controllers.running import News
 from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, seen
-from closeby.controllers.work import Work
+from closeby.controllers.work import Places, Work
 from closeby.kube.client.backoff import Pace
 from closeby.kube.client.saying import Say
+from closeby.kube.client.threads import in_thread
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched
-from closeby.kube.writing.writer import Writer
+from closeby.kube.writing.events import Events
+from closeby.kube.writing.writer import Reference, Writer
 from closeby.measurements.bandwidth import Unavailable
 from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
+
+#: Objects that are looked at together, and those of them that ask the same server: who waits for one server
+#: leaves room for who asks another.
+_PLACES: Final = Places(all=16, sharing=4)
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -81,8 +93,11 @@ class NetworkTopologyController:
         self._acquaintance = acquaintance or Acquaintance()
         self._clock = clock
         self._now = now
-        self._work: Work[Key] = Work(clock)
-        self._keeper = StatusKeeper(writer, say, self._work, clock, insistence)
+        self.events = Events(writer, say)
+        #: Which server each object wants to have asked.
+        self._servers: dict[Key, Hashable] = {}
+        self.work: Work[Key] = Work(clock, places=_PLACES, shares=self._servers.get)
+        self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._nodes: dict[str, Place] = {}
         self._networks: dict[Key, tuple[Seen, NetworkTopology | Condition]] = {}
         self._measured: dict[Key, _Measured] = {}
@@ -94,10 +109,10 @@ class NetworkTopologyController:
         elif news.resource.kind == "NetworkTopology":
             self._network((news.resource, news.change.key), news)
 
-    async def reconcile(self) -> float | None:
-        """Measures what is due, and brings every status up to date that may not be."""
-        await asyncio.gather(*(self._one(key) for key in self._work.take()))
-        return self._work.wait()
+    def regarding(self, key: Key) -> Reference | None:
+        """The NetworkTopology."""
+        found = self._networks.get(key)
+        return None if found is None else found[0].reference
 
     def _node(self, news: News) -> None:
         before = self._nodes.get(news.change.key)
@@ -108,24 +123,24 @@ class NetworkTopologyController:
                 self._nodes.pop(news.change.key, None)
         if self._nodes.get(news.change.key) != before:
             for key in self._networks:
-                self._work.add(key, after=self._timing.gathered)
+                self.work.add(key, after=self._timing.gathered)
 
     def _network(self, key: Key, news: News) -> None:
         if isinstance(news.change, Deleted):
-            self._networks.pop(key, None)
-            self._measured.pop(key, None)
+            for known in (self._networks, self._measured, self._servers):
+                known.pop(key, None)
             self._keeper.forget(key)
-            self._work.forget(key)
+            self.work.forget(key)
             return
         match news.read:
-            case Decoded(record=NetworkTopology() as network):
-                self._networks[key] = seen(news.resource, news.change), network
-                self._work.add(key)
-            case Condition() as problem:
-                self._networks[key] = seen(news.resource, news.change), problem
-                self._work.add(key)
+            case Decoded(record=NetworkTopology() as record) | (Condition() as record):
+                it = seen(news.resource, news.change)
+                self._networks[key] = it, record
+                self._servers[key] = origin(read_settings(it.key, it.spec).settings.address)
+                self.work.add(key)
 
-    async def _one(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
+        """Measures if that is due, and brings the status of one NetworkTopology up to date."""
         found = self._networks.get(key)
         if found is None:
             return
@@ -135,7 +150,7 @@ class NetworkTopologyController:
         if reading.measured and is_kep(it):
             measured = await self._measure(key, it.uid, reading)
             measurement = measured.measurement
-            self._work.add(key, after=max(0.0, measured.due - self._clock()))
+            self.work.add(key, after=max(0.0, measured.due - self._clock()))
         # Many links take long enough to keep the loop from other work: a lease, say.
         limit = Limit(self._now(), self._timing.max_age)
         nodes = dict(self._nodes)
@@ -144,7 +159,7 @@ class NetworkTopologyController:
         if latest is None:
             return
         if latest[0].spec != it.spec or latest[0].uid != it.uid:
-            self._work.add(key)
+            self.work.add(key)
             return
         await self._keeper.keep(latest[0], wanted, self._now())
 
@@ -175,7 +190,7 @@ class NetworkTopologyController:
             metric=settings.metric,
             access=self._acquaintance.access_to(settings),
         )
-        answer = await asyncio.to_thread(provider.read)
+        answer = await in_thread("asking for latencies", provider.read)
         failed = known.failure is not None
         if isinstance(answer, Unavailable):
             if not failed:

@@ -46,8 +46,8 @@ class Acquaintance(Struct, frozen=True):
 
     def access_to(self, settings: "Settings") -> Access:
         """How the provider of these settings is talked to; a token of the object comes before ours."""
-        ours = _origin(self.address)
-        access = self.access if ours is not None and ours == _origin(settings.address) else ANYBODY
+        ours = origin(self.address)
+        access = self.access if ours is not None and ours == origin(settings.address) else ANYBODY
         if not settings.token:
             return access
         return msgspec.structs.replace(access, token=settings.token, token_file="")
@@ -76,7 +76,7 @@ def read_settings(key: str, spec: Mapping[str, object]) -> SettingsReading:
     return SettingsReading(settings, True, tuple(reader.problems))
 
 
-def _origin(address: str) -> tuple[str, str, int | None] | None:
+def origin(address: str) -> tuple[str, str, int | None] | None:
     """Scheme, host and port of a URL; None where it has none, which is nobody's."""
     try:
         parts = urlsplit(address)

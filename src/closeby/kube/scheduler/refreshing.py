@@ -6,13 +6,13 @@ once in the log, and those that change decisions as Events.
 """
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.saying import Say
+from closeby.kube.client.threads import in_thread
+from closeby.kube.client.unexpected import Contained, brief, traced
 from closeby.kube.scheduler.losses import Losses
 from closeby.measurements.ageing import Known, State
 from closeby.scheduling.events import MeasurementsChanged
@@ -80,12 +80,26 @@ class Refreshing:
         every = known.source.every
         backoff = Backoff(Pace(every / 2, every * _LONGEST))
         while True:
-            answer = await _read(known.source)
+            answer = await self._read(known.source)
             before = known.state
             self._tell(plugin, before, known.take(answer))
             if known.state is State.GOOD:
                 backoff.reset()
             await asyncio.sleep(every if known.state is State.GOOD else backoff.next())
+
+    async def _read(self, source: Source) -> Reading | str:
+        """What a source answers; a faulty one, which may be anybody's, is one that does not."""
+        with Contained() as reading:
+            return await in_thread(f"reading {source.name}", source.read)
+        if reading.error is not None:
+            self._say(
+                "reading failed unexpectedly",
+                warning=True,
+                source=source.name,
+                error=brief(reading.error),
+                traceback=traced(reading.error),
+            )
+        return f"reading {source.name} failed unexpectedly"
 
     async def _age(self, plugin: Measured, known: Known) -> None:
         """Drops what is too old, however long the source takes to answer."""
@@ -120,25 +134,3 @@ class Refreshing:
             self._losses.lost(plugin.name, f"{now.trouble}; {known.source.fallback}")
         elif self._losses is not None and known.state is State.GOOD:
             self._losses.back(plugin.name, known.source.name)
-
-
-async def _read(source: Source) -> Reading | str:
-    """What a source answers, read in a thread that nobody waits for at the end."""
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[Reading | str] = loop.create_future()
-
-    def settle(answer: Reading | str) -> None:
-        if not answered.done():
-            answered.set_result(answer)
-
-    def read() -> None:
-        # What a faulty source raises ends its thread alone, with its traceback on standard error.
-        answer: Reading | str = f"reading {source.name} failed unexpectedly"
-        try:
-            answer = source.read()
-        finally:
-            with contextlib.suppress(RuntimeError):  # The loop has ended meanwhile.
-                loop.call_soon_threadsafe(settle, answer)
-
-    threading.Thread(target=read, name=f"reading {source.name}", daemon=True).start()
-    return await answered

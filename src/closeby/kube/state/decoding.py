@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.kube.client.unexpected import Contained, brief
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.objects.decoding.documents import Document
@@ -37,6 +38,14 @@ class Decoder:
 
     def read(self, resource: Resource, change: Upserted) -> Decoded | Condition:
         """The record, or what is wrong with the object."""
+        with Contained() as reading:
+            return self._read_it(resource, change)
+        # One object that a reader stumbles over must not keep closeby from all the others.
+        why = "" if reading.error is None else brief(reading.error)
+        message = f"reading it failed unexpectedly, which is a fault of closeby: {why}"
+        return _problem(resource, change, (), message, Reason.UNSUPPORTED)
+
+    def _read_it(self, resource: Resource, change: Upserted) -> Decoded | Condition:
         entry = READERS.get((resource.group, resource.kind))
         if entry is None or (entry.versions and resource.version not in entry.versions):
             return _problem(resource, change, (), f"{resource.api_version} is not read", Reason.UNSUPPORTED)

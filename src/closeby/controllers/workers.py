@@ -1,0 +1,105 @@
+"""Does the work of a reconciler, several objects at once, each by itself.
+
+What goes wrong with one object ends nothing else, and one that takes long does not hold up the others. What
+nobody expected is told in the log with its traceback, as a metric and in an Event on the object, and is tried
+again, ever later.
+"""
+
+import asyncio
+import time
+from typing import Final, Generic, Protocol
+
+from closeby.controllers.meters import ControllerMeters
+from closeby.controllers.work import Key, Work
+from closeby.kube.client.saying import Say
+from closeby.kube.client.stopping import unless
+from closeby.kube.client.unexpected import Contained, brief, traced
+from closeby.kube.writing.events import Events
+from closeby.kube.writing.writer import Note, Reference
+
+#: Reason of the Event.
+NOT_RECONCILED: Final = "NotReconciled"
+
+
+class Working(Protocol[Key]):
+    """What reconcilers have for their workers."""
+
+    @property
+    def name(self) -> str:
+        """What metrics, and ``--only``, call it."""
+
+    @property
+    def work(self) -> Work[Key]:
+        """Keys of objects to look at."""
+
+    @property
+    def events(self) -> Events:
+        """Where users are told."""
+
+    async def reconcile(self, key: Key) -> None:
+        """Does what is to be done about one object now; never twice at once for one key.
+
+        What fails as it may fail is the reconciler's own to repeat, by its ``work``.
+        """
+
+    def regarding(self, key: Key) -> Reference | None:
+        """The object that users are told about; None where there is none any more."""
+
+
+class Workers(Generic[Key]):
+    """Those of one reconciler."""
+
+    def __init__(self, reconciler: Working[Key], say: Say, meters: ControllerMeters) -> None:
+        self._reconciler = reconciler
+        self._say = say
+        self._meters = meters
+        #: The unexpected error that users were told of, by key, as long as it stands.
+        self._told: dict[Key, str] = {}
+        meters.works(reconciler.name, reconciler.work)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Works until ``stopping`` is set, then ends what is under way."""
+        work = self._reconciler.work
+        async with asyncio.TaskGroup() as tasks:
+            while not stopping.is_set():
+                work.news.clear()
+                while (key := work.take()) is not None:
+                    tasks.create_task(self._look_at(key))
+                await unless(stopping, work.news.wait, work.wait())
+
+    async def _look_at(self, key: Key) -> None:
+        with Contained() as attempt:
+            await self._reconciler.reconcile(key)
+        if attempt.error is not None:
+            await self._unexpected(key, attempt.error)
+        else:
+            self._told.pop(key, None)
+            self._reconciler.work.ended(key)
+
+    async def _unexpected(self, key: Key, error: Exception) -> None:
+        self._meters.unexpected(self._reconciler.name)
+        about = None
+        with Contained() as telling:
+            about = await self._tell(key, error)
+        if telling.error is not None:
+            self._say("users not told", warning=True, object=key, error=brief(telling.error))
+        wait = self._reconciler.work.crashed(key)
+        self._say(
+            "not reconciled",
+            warning=True,
+            controller=self._reconciler.name,
+            object=about or key,
+            error=brief(error),
+            retry_in=f"{wait:.1f}s",
+            traceback=traced(error),
+        )
+
+    async def _tell(self, key: Key, error: Exception) -> Reference | None:
+        """An Event on the object, once; returns what it is about."""
+        about, text = self._reconciler.regarding(key), brief(error)
+        if about is not None and self._told.get(key) != text:
+            self._told[key] = text
+            said = f"{self._reconciler.name} failed unexpectedly, which is a fault of closeby: {text}"
+            note = Note(reason=NOT_RECONCILED, action="Reconciling", text=said, warning=True)
+            await self._reconciler.events.post(about, note, time.time())
+        return about

@@ -1,0 +1,42 @@
+"""Exceptions that nobody expected: faults of closeby, or of what it was given to run."""
+
+import traceback
+from pathlib import PurePath
+from types import TracebackType
+
+
+class Contained:
+    """Keeps an exception inside its block, for whoever goes on with something else and tells of this.
+
+    Only ``Exception`` is kept: the end of a task or of the process is none.
+    """
+
+    def __init__(self) -> None:
+        #: What came of the block; None when all went well.
+        self.error: Exception | None = None
+
+    def __enter__(self) -> "Contained":
+        """Begins."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Whether there was something to keep."""
+        if isinstance(error, Exception):
+            self.error = error
+            return True
+        return False
+
+
+def brief(error: BaseException) -> str:
+    """One line, such as ``KeyError: 'cost' (weights.py:121)``."""
+    where = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" ({PurePath(where[0].filename).name}:{where[0].lineno})" if where else ""
+    text = str(error)
+    return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
+
+
+def traced(error: BaseException) -> str:
+    """The traceback, as Python prints it."""
+    return "".join(traceback.format_exception(error)).rstrip()
