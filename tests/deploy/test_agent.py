@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from closeby.cli.operating.agent_work import PORT_NAME
+from closeby.kube.metrics.serving import Address, read_address
 from closeby.kube.writing.node_status import patch_node_status
 from closeby.objects.decoding.bandwidth import BANDWIDTH
 from tests.agents.test_live_agent import own_address, slice_of
@@ -106,6 +107,20 @@ def test_it_runs_without_privileges_in_the_nodes_network(helm: Path) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert "hostNetwork" not in pod_of(rendered(helm, *ENABLED, "--set", "agent.hostNetwork=false"))[0]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7", "fd00::7"])
+def test_its_metrics_are_told_on_the_nodes_own_address_alone(helm: Path, address: str) -> None:
+    """Anybody may read them who gets there, and a node may have an address in the Internet too."""
+    _, container = pod_of(rendered(helm, *ENABLED))
+    (source,) = (one["valueFrom"]["fieldRef"] for one in container["env"] if one["name"] == "HOST_IP")
+    assert source == {"fieldPath": "status.hostIP"}
+    (given,) = (one for one in container["args"] if one.startswith("--metrics-address="))
+    told = read_address(given.partition("=")[2].replace("$(HOST_IP)", address))
+    assert told == Address(address, 9472)
+    _, container = pod_of(rendered(helm, *ENABLED, "--set", "agent.hostNetwork=false"))
+    assert "--metrics-address=:9472" in container["args"]
+    assert [one["name"] for one in container["env"]] == ["NODE_NAME"]
 
 
 def test_its_namespace_takes_pods_in_the_nodes_network(helm: Path) -> None:
