@@ -32,6 +32,7 @@ install: $(PROJECT)  ## Make .venv, so that .venv/bin/closeby runs
 
 demo: $(PROJECT)  ## Place gangs on a made-up GPU cluster and say why
 	@$(BIN)/closeby demo
+	@echo 'Here closeby is $(BIN)/closeby, and docs/examples/tour is a folder of manifests to try it on.'
 
 test: $(PROJECT)  ## Run all tests
 	@$(BIN)/pytest

@@ -257,6 +257,7 @@ def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
         (("--jobs", "3"), "--jobs belongs to a run over time"),
         (("--workload", "seren", "--explain"), "--explain is for the pods of manifests"),
         (("--workload", "seren", "--until", "soon"), "'soon' is no span of time; write seconds"),
+        (("--workload", "seren", "--until", "1h30"), "'1h30' is no span of time"),
         (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
         (("--workload", "seren", "--load", "nan"), "'nan' is no number"),
         (("--trace", "-", "-f", "-"), "can't both read standard input"),

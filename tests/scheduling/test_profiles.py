@@ -294,7 +294,10 @@ def test_a_plugin_by_module_and_class() -> None:
     [
         (
             "own_plugin:Mine",
-            "plugin own_plugin:Mine: there is no module own_plugin; is its folder on PYTHONPATH?",
+            (
+                "plugin own_plugin:Mine: there is no module own_plugin; "
+                "is it beside the configuration, or its folder on PYTHONPATH?"
+            ),
         ),
         (
             "own_plugins:Mien",

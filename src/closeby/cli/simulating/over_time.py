@@ -77,9 +77,10 @@ class Seconds(click.ParamType[float]):
         if isinstance(value, float):
             return value
         text = str(value)
-        seconds = parse_duration(f"{text}s" if text[-1:].isdigit() else text)
+        # A number alone is seconds; in `1h30` it could be either.
+        seconds = parse_duration(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
         if seconds is None or seconds == 0:
-            self.fail(f"{value!r} is no span of time; write seconds, or like 36h or 90m", param, ctx)
+            self.fail(f"{value!r} is no span of time; write seconds, or like 36h, 90m or 1h30m", param, ctx)
         return seconds
 
 

@@ -88,10 +88,13 @@ def _constants(model: Model) -> RenderableType:
     message = f"{model.message_bytes / 2**30:g} GiB"
     return Group(
         Text(
-            f"Modelled: a ring all-reduce of {message} over all GPUs of a gang, and how many times",
+            "Excess span: domains that a gang lies in, over the fewest that could hold it on an empty\n"
+            "cluster, where that is above 1. Distance: tree edges between two pods, mean. Ring hops: tree\n"
+            "edges of the ring of ranks. (Least: the best that was possible.)\n"
+            f"Modelled: a ring all-reduce of {message} over all GPUs of a gang, and how many times longer\n"
+            "it takes than on an ideal placement on an empty cluster.",
             style="dim",
         ),
-        Text("longer it takes than on an ideal placement on an empty cluster.", style="dim"),
         Padding(table, (0, 0, 0, 2), style="dim"),
     )
 

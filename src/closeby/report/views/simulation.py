@@ -73,7 +73,7 @@ def _what_ran(report: SimulationReport) -> Text:
 
 
 def _what_came_of_it(report: SimulationReport) -> Text:
-    summary = report.summary
+    summary, required = report.summary, report.policy.required
     done = summary.ended == summary.jobs
     text = Text()
     text.append(
@@ -84,7 +84,7 @@ def _what_came_of_it(report: SimulationReport) -> Text:
     rest = (
         (summary.running, "still running"),
         (summary.waiting, "waiting"),
-        (summary.impossible, "too large for the cluster"),
+        (summary.impossible, f"too large for {f'any {required} of ' if required else ''}the cluster"),
         (summary.to_come, "not submitted yet"),
     )
     told = [f"{count:,} {what}" for count, what in rest if count]

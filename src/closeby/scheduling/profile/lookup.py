@@ -71,7 +71,7 @@ def _module(name: str, module_name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
-            remedy = "is its folder on PYTHONPATH?"
+            remedy = "is it beside the configuration, or its folder on PYTHONPATH?"
             raise PluginLookupError(f"plugin {name}: there is no module {missing}", remedy) from error
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise PluginLookupError(
