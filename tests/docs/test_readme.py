@@ -1,4 +1,4 @@
-"""What the README and the page about applications show is what the commands print."""
+"""What the README and the pages about applications and plugins show is what the commands print."""
 
 import os
 import re
@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 APPLICATIONS = (ROOT / "docs" / "applications.md").read_text()
+PLUGINS = (ROOT / "docs" / "writing-a-plugin.md").read_text()
 #: Console blocks that show output: (arguments, output).
 COMMAND = re.compile(r"```console\n\$ \.venv/bin/closeby ([^\n|]+)\n(.+?)```", re.DOTALL)
-SHOWN = [*COMMAND.findall(README), *COMMAND.findall(APPLICATIONS)]
+SHOWN = [*COMMAND.findall(README), *COMMAND.findall(APPLICATIONS), *COMMAND.findall(PLUGINS)]
 
 
 def closeby(*arguments: str) -> str:
@@ -38,6 +39,7 @@ def test_commands_print_what_the_readme_shows(arguments: str, output: str) -> No
 def test_the_readme_shows_output() -> None:
     assert len(COMMAND.findall(README)) == 3
     assert len(COMMAND.findall(APPLICATIONS)) == 2
+    assert len(COMMAND.findall(PLUGINS)) == 1
 
 
 def test_the_demo_prints_what_the_readme_shows() -> None:
