@@ -60,6 +60,12 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert [most for _, most in SIZE_BUCKETS] == [1, 8, 64, float("inf")]
 
 
+def test_a_measure_of_ones_own_is_as_short_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    exec(compile(block, "measures.md", "exec"), {})
+    assert re.fullmatch(r"\d\d% of the gangs lay in one leaf\n", capsys.readouterr().out)
+
+
 def test_links_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", PAGE)
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
