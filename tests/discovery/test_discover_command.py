@@ -112,6 +112,9 @@ def test_garbage_in_one_file_of_several_is_not_passed_over(tmp_path: Path, scan:
         (["--dry-run"], "--dry-run and --watch go with --apply"),
         (["--program", "/nowhere/ibnetdiscover"], "/nowhere/ibnetdiscover: is not installed here"),
         (["--program", "false"], "false: failed with exit code 1"),
+        (["--port", "mlx5_0:one"], "'mlx5_0:one' is no port of an adapter; give such as mlx5_0:1"),
+        (["--port", "--help"], "'--help' is no port of an adapter"),
+        (["--port", "mlx5_0", "scan.txt"], "give it or files"),
         (["-", "--apply", "--watch", "5"], "standard input can be read once"),
     ],
 )

@@ -149,6 +149,22 @@ def test_only_one_side_of_a_cable_is_told() -> None:
     assert paths(findings(leaf)) == {"gpu-a01": "leaf/spine", '"gpu"a02': "leaf/spine"}
 
 
+def test_a_cable_between_two_adapters() -> None:
+    more = """
+
+vendid=0x0
+devid=0x0
+sysimgguid=0xb300
+caguid=0xb300
+Ca\t2 "H-000000000000b300"\t\t# "gpu-a03 mlx5_0"
+[2](b302) \t"H-000000000000b400"[2] (b402) \t\t# lid 6 lmc 0 "gpu-a04 mlx5_0" lid 7 4xEDR
+"""
+    fabric, _ = read(SCAN + more)
+    (found,) = (one for one in fabric.cables if one.a.guid.endswith("b300"))
+    assert found == Cable(a=End("000000000000b300", 2), b=End("000000000000b400", 2), width="4x", speed="EDR")
+    assert fabric.devices["000000000000b400"].description == "gpu-a04 mlx5_0"
+
+
 def test_a_loop_and_a_record_given_twice_are_told() -> None:
     looped = SCAN.replace(
         '[7]\t"S-000000000000a1ff"[1]', '[4]\t"S-000000000000a100"[5]\n[7]\t"S-000000000000a1ff"[1]'

@@ -155,6 +155,47 @@ def test_the_command_runs_the_program_itself(start: Start) -> None:
     assert {name: "/".join(node["path"]) for name, node in nodes.items()} == ALL_SIX
 
 
+def test_the_command_scans_each_plane_from_a_port_in_it(start: Start, tmp_path: Path) -> None:
+    fabric = start(TWO_PLANES)
+    # The simulator gives a program one adapter, so this says which; with hardware ibnetdiscover does.
+    program = tmp_path / "by-adapter"
+    program.write_text(
+        '#!/bin/sh\n[ "$1 $3" = "-C -P" ] || exit 1\nexport SIM_HOST="n1 $2"\nexec ibnetdiscover -P "$4"\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def discovered(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "closeby",
+                "discover",
+                "ibnetdiscover",
+                "-o",
+                "json",
+                *map(str, arguments),
+            ],
+            env=fabric.environment("nobody"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def links(*ports: str) -> set[tuple[str, str]]:
+        done = discovered("--program", program, *(part for port in ports for part in ("--port", port)))
+        assert done.returncode == 0, done.stderr
+        return {(link["a"], link["b"]) for link in json.loads(done.stdout)["links"]}
+
+    assert links("mlx5_0:1") == {("n1", "A"), ("n2", "A")}
+    assert links("mlx5_0:1", "mlx5_1:1") == {(host, leaf) for host in ("n1", "n2") for leaf in ("A", "B")}
+    # A plane that can't be scanned is not taken for one without hosts.
+    done = discovered("--program", program, "--port", "mlx5_0:1", "--port", "mlx5_1:2")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {program} -C mlx5_1 -P 2: failed with exit code")
+
+
 def test_a_scan_that_hangs_is_given_up(tmp_path: Path) -> None:
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nexec sleep 60\n")

@@ -28,10 +28,11 @@ _GUID = r"[0-9a-fA-F]{1,16}"
 _RECORD: Final = re.compile(
     rf'(?:Switch|Ca|Rt)\s+\d{{1,5}}\s+"([SHR])-({_GUID})"(?:\s*#\s*"(.*)")?', re.ASCII
 )
-#: ``[1]  "H-b100"[1](b101)  # …`` of a switch, ``[1](b101)  "S-a100"[1]  # …`` of an adapter.
+#: ``[1]  "H-b100"[1](b101)  # …`` of a switch, ``[1](b101)  "S-a100"[1]  # …`` of an adapter; between two
+#: adapters ``[1](b101)  "H-b200"[1] (b201)  # …``.
 _PORT: Final = re.compile(
     rf'\[(\d{{1,3}})\](?:\[[^\]]*\])?(?:\(({_GUID})\))?\s+"([SHR])-({_GUID})"\[(\d{{1,3}})\]'
-    rf"(?:\[[^\]]*\])?(?:\(({_GUID})\))?\s*(?:#(.*))?",
+    rf"(?:\[[^\]]*\])?(?:\s*\(({_GUID})\))?\s*(?:#(.*))?",
     re.ASCII,
 )
 #: The rest of such a line: ``"node01" lid 4 4xNDR``, or with ``lid 6 lmc 0`` before the name.

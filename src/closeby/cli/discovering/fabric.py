@@ -1,5 +1,6 @@
 """`closeby discover ibnetdiscover`: where nodes lie in an InfiniBand fabric."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,6 +15,20 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import STDIN_NAME, UnreadableError, read_text
 
 _STDIN = "-"
+_PORT = re.compile(r"([A-Za-z0-9][\w.-]*)(?::([0-9]{1,3}))?", re.ASCII)
+
+
+def _ports(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[str, ...], ...]:
+    """What ibnetdiscover is told to start from each port; a callback of an option."""
+    found = []
+    for text in texts:
+        port = _PORT.fullmatch(text)
+        if port is None:
+            raise click.BadParameter(f"{text!r} is no port of an adapter; give such as mlx5_0:1")
+        found.append(("-C", port[1], *(("-P", port[2]) if port[2] else ())))
+    return tuple(found)
 
 
 @click.command(name="ibnetdiscover", short_help="An InfiniBand fabric, from what ibnetdiscover prints.")
@@ -37,12 +52,21 @@ _STDIN = "-"
     help="What is run where no file is given.",
 )
 @click.option(
+    "--port",
+    "ports",
+    metavar="ADAPTER[:PORT]",
+    multiple=True,
+    callback=_ports,
+    help="Where that starts from, as mlx5_0:1. May be repeated, for a scan of each plane.  "
+    "[default: the first port that is up]",
+)
+@click.option(
     "--timeout",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
     default=120,
     show_default=True,
-    help="How long that program may take.",
+    help="How long each scan may take.",
 )
 @discovers
 def command(
@@ -51,44 +75,53 @@ def command(
     map_path: str | None,
     adapters: str | None,
     program: str,
+    ports: tuple[tuple[str, ...], ...],
     timeout: float,
     chosen: Chosen,
 ) -> None:
     """Find out where nodes lie in an InfiniBand fabric.
 
     From what `ibnetdiscover` or `ibnetdiscover -p` prints: files, - for standard input, or without a file by
-    running it here. A scan sees one plane; give one of each and they are joined.
+    running it here. A scan sees one plane; give one of each, or a --port in each, and they are joined.
 
     \b
     Examples:
       ibnetdiscover | closeby discover ibnetdiscover -
       closeby discover ibnetdiscover plane-1.txt plane-2.txt --map names.txt -o labels
-      closeby discover ibnetdiscover --apply --watch 300
+      closeby discover ibnetdiscover --port mlx5_0 --port mlx5_4 --apply --watch 300
     """
     from closeby.cli.discovering.publish import publish
     from closeby.discovery.fabric_findings import fabric_findings, read_scans
 
     if chosen.watch is not None and _STDIN in files:
         raise click.UsageError("standard input can be read once: --watch needs files, or none")
+    if ports and files:
+        raise click.UsageError("--port says where a scan starts that is made here: give it or files")
 
     def discover(keys: tuple[str, ...] | None) -> Findings:
         names: NameMap = {} if map_path is None else read_names(map_path, read_text(map_path))
         source = " ".join(_named(one) for one in files) or program
         with ExitStack() as stack:
-            scans = read_scans(_opened(files, program, timeout, stack))
+            scans = read_scans(_opened(files, program, ports, timeout, stack))
         return fabric_findings(source, scans, keys=keys, names=names, adapters=adapters)
 
     publish(discover, chosen)
 
 
 def _opened(
-    files: tuple[str, ...], program: str, timeout: float, stack: ExitStack
+    files: tuple[str, ...],
+    program: str,
+    ports: tuple[tuple[str, ...], ...],
+    timeout: float,
+    stack: ExitStack,
 ) -> Iterator[tuple[str, BinaryIO]]:
     """The scans, each opened when its turn comes."""
     if not files:
         from closeby.cli.discovering.programs import output_of
 
-        yield program, stack.enter_context(output_of(program, timeout))
+        for arguments in ports or ((),):
+            name = " ".join((program, *arguments))
+            yield name, stack.enter_context(output_of(program, timeout, *arguments))
     for path in files:
         if path == _STDIN:
             if sys.stdin is None:

@@ -22,7 +22,7 @@ def end_programs() -> None:
 
 
 @contextmanager
-def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
+def output_of(program: str, timeout: float, *arguments: str) -> Iterator[BinaryIO]:
     """What ``program`` printed, once it ended; it lies in a file that is gone afterwards.
 
     Raises:
@@ -33,9 +33,12 @@ def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
         raise UnreadableError(
             program, "is not installed here", "install infiniband-diags, or give a file with what it prints"
         )
+    called = " ".join((program, *arguments))
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complaints:
         try:
-            running = subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=printed, stderr=complaints)
+            running = subprocess.Popen(
+                [path, *arguments], stdin=subprocess.DEVNULL, stdout=printed, stderr=complaints
+            )
         except OSError as error:
             raise UnreadableError(
                 program, f"can't be run: {error.strerror or error}", "check the path"
@@ -46,7 +49,7 @@ def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
         except subprocess.TimeoutExpired as error:
             message = f"did not end within {timeout:g} seconds"
             raise UnreadableError(
-                program, message, "check the fabric, or allow more with --timeout"
+                called, message, "check the fabric, or allow more with --timeout"
             ) from error
         finally:
             running.kill()
@@ -56,8 +59,6 @@ def output_of(program: str, timeout: float) -> Iterator[BinaryIO]:
             complaints.seek(0)
             lines = complaints.read(1 << 16).decode(errors="replace").strip().splitlines()
             said = f": {shown(lines[-1][:_SHOWN])}" if lines else ""
-            raise UnreadableError(
-                program, f"failed with exit code {code}{said}", "run it by hand to see more"
-            )
+            raise UnreadableError(called, f"failed with exit code {code}{said}", "run it by hand to see more")
         printed.seek(0)
         yield printed
