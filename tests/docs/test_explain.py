@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from closeby.objects.dialects.keys import EXPECTED_END
-from closeby.report.counterfactuals.gathering import ITEMS
+from closeby.report.counterfactuals import anew, app_ending
+from closeby.report.counterfactuals.gathering import ENOUGH, ITEMS
 from closeby.report.counterfactuals.records import Kind
-from closeby.simulator.trials import DECISIONS
-from tests.cli.calling import report
+from closeby.simulator.trials import DECISIONS, MOVES_A_DECISION
+from tests.cli.calling import closeby, report
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explain.md").read_text()
@@ -23,8 +24,19 @@ def test_the_command_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch)
     assert json.loads(shown) in report(*arguments.split())["counterfactuals"]
 
 
+def test_it_prints_the_table_that_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    shown = re.findall(r"```console\n\$ \.venv/bin/closeby ([^\n]+)\n(.+?)```", PAGE, re.DOTALL)
+    ((arguments, table),) = [one for one in shown if "-o json" not in one[0]]
+    assert closeby(*arguments.split(), environment={"COLUMNS": "100"}).stdout == table
+
+
 def test_it_names_every_kind_and_every_bound() -> None:
     assert [kind for kind in Kind if f"`{kind}`" not in PAGE] == []
     assert f"{DECISIONS:,} decisions" in PAGE
-    assert PAGE.count(f"{ITEMS} ") == 2
+    assert f"{MOVES_A_DECISION:,} moves" in PAGE
+    assert f"{ENOUGH:,} decisions" in PAGE
+    assert f"ends of {app_ending.JOBS} jobs" in PAGE
+    assert f"first {anew.JOBS} jobs" in PAGE
+    assert PAGE.count(f"{ITEMS} ") == 3
     assert EXPECTED_END in PAGE

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     "namespace]",
 )
 def command(*, subject: str, sources: Sources, output: str, namespace: str | None) -> None:
-    """Say why a pod or gang waits and what would have to be different, or why it lies where it lies, and what
-    an application's talk costs.
+    """Say why a pod, gang or application waits and what would have to be different, or why it lies where it
+    lies, and what an application's talk costs.
 
     Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. In the live cluster, or in
     manifests (-f). What waits in a cluster is decided as the scheduler would now, and nothing is written.
@@ -69,7 +69,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
                 wall=None if cluster is None else time.time(),
             ),
         )
-    different = counterfactuals(run, only=[found.item])
+    different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
     explanation = explain(run, found, None if cluster is None else cluster.recorded(found), different)
 
     def views() -> "Iterable[RenderableType]":

@@ -11,17 +11,28 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    Event,
+    GroupChanged,
+    NodeAdded,
+    PodAdded,
+    PodRemoved,
+    Tick,
+)
 from closeby.scheduling.intake.books import APPLICATION, PLAIN, gang_key
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Outcome, Place, Report
 from closeby.simulator.runs import Run
 
 #: Decisions that trials may take for one item.
 DECISIONS = 2000
+#: Moves that a search for the cheapest talk may evaluate for the price of one decision.
+MOVES_A_DECISION = 200_000
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -33,14 +44,18 @@ class Change(Struct, frozen=True, kw_only=True):
     #: Pods that wait, instead of those of the same uid.
     waiting: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
+    #: Applications that are there, as they would have to be written.
+    applications: tuple[AppGroup, ...] = ()
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """The item got its nodes in a trial."""
+    """The item got its nodes in a trial; an application perhaps for some of its pods only."""
 
     #: None for a plain pod, and where no topology applies.
     place: Place | None
     assigned: tuple[Assignment, ...]
+    #: What other items got.
+    beside: tuple[Assignment, ...] = ()
 
 
 class Trials:
@@ -61,6 +76,8 @@ class Trials:
         #: Keys of the items that wait, in the order in which they are decided.
         self.waiting = list(dict.fromkeys(item_key(one) for one in outcomes if one.leftover))
         self._left = DECISIONS
+        #: Decisions that all trials took.
+        self.taken = 0
 
     @property
     def pods(self) -> Iterable[Pod]:
@@ -90,22 +107,30 @@ class Trials:
         """What the item gets with this change; None when it still waits, or no trial is left."""
         if self.spent:
             return None
-        self._left -= 1 + len(self.waiting)
+        self._take(1 + len(self.waiting))
         out = {pod.uid: pod for pod in (*change.gone, *change.waiting) if pod.uid in self._pods}
         back: list[Event] = [
             *(GroupChanged(self._groups[group.key]) for group in change.groups),
             *(NodeAdded(_node(self.engine, node.name)) for node in change.nodes),
+            *(AppGroupChanged(_application(self.engine, one.key)) for one in change.applications),
         ]
         self.engine.handle(
             *(PodRemoved(uid) for uid in out),
             *map(NodeAdded, change.nodes),
             *map(GroupChanged, change.groups),
+            *map(AppGroupChanged, change.applications),
             *map(PodAdded, change.waiting),
         )
         outcomes = self._decide()
+        searches = [one.improvement.evaluated for one in outcomes if one.improvement is not None]
+        self._take(sum(searches) // MOVES_A_DECISION)
         placed = [each.pod.uid for outcome in outcomes for each in outcome.assigned]
         self._undo({*placed, *(pod.uid for pod in change.waiting)}, out, back)
         return _result(key, outcomes)
+
+    def _take(self, decisions: int) -> None:
+        self._left -= decisions
+        self.taken += decisions
 
     def _decide(self) -> list[Outcome]:
         """Every decision until nothing changes."""
@@ -155,9 +180,17 @@ def _node(engine: Engine, name: str) -> Node:
     return engine.cluster.node_at(slot)
 
 
+def _application(engine: Engine, key: str) -> AppGroup:
+    application = engine.applications.get(key)
+    if application is None:
+        raise KeyError(f"there is no application {key}")
+    return application.group
+
+
 def _result(key: str, outcomes: Sequence[Outcome]) -> Result | None:
     mine = [one for one in outcomes if item_key(one) == key and one.reason is None and one.assigned]
     if not mine:
         return None
     assigned = tuple(each for one in mine for each in one.assigned)
-    return Result(place=mine[-1].place, assigned=assigned)
+    beside = tuple(each for one in outcomes if item_key(one) != key for each in one.assigned)
+    return Result(place=mine[-1].place, assigned=assigned, beside=beside)

@@ -35,7 +35,7 @@ def ended(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
         result = question.tried(Change(gone=job.pods))
         if result is not None:
             enough.append((job, result))
-    enough.sort(key=lambda one: _soonest(one[0]))
+    enough.sort(key=lambda one: soonest(one[0]))
     for job, result in enough[:NAMED]:
         left = len(enough) - NAMED if job is enough[:NAMED][-1][0] else 0
         others = "another one" if left == 1 else f"any of {left} others"
@@ -68,7 +68,8 @@ def _others(question: Question) -> str:
     )
 
 
-def _soonest(job: Job) -> tuple[object, ...]:
+def soonest(job: Job) -> tuple[object, ...]:
+    """What is being deleted, then the first to end, then the smallest."""
     return bool(job.reference), job.ends is None, job.ends or 0.0, len(job.held)
 
 
@@ -116,16 +117,19 @@ def _in_domain(
 def _fits(
     question: Question, jobs: tuple[Job, ...], result: Result, complete: bool, more: str = ""
 ) -> Counterfactual:
-    verb = "ends" if len(jobs) == 1 else "end"
-    if jobs[0].reference:
-        when = f"when {joined([job.text for job in jobs])} {verb}"
-    else:
-        when = f"once {joined([job.text for job in jobs])} is gone"
     return Counterfactual(
         kind=Kind.ENDED,
         fits=True,
-        sentence=f"It fits{question.at_its_level} {when}: {where_text(result)}.{more}",
+        sentence=f"It fits{question.at_its_level} {when(jobs)}: {where_text(result)}.{more}",
         jobs=tuple(job.entry for job in jobs),
         complete=complete,
         where=where_entry(result),
     )
+
+
+def when(jobs: Sequence[Job]) -> str:
+    """``when default/train (8 pods) ends``."""
+    names = joined([job.text for job in jobs])
+    if not jobs[0].reference:
+        return f"once {names} is gone"
+    return f"when {names} {'ends' if len(jobs) == 1 else 'end'}"

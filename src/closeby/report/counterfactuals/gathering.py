@@ -1,9 +1,10 @@
-"""All counterfactuals of a run: of what waits for want of room, and of gangs that were placed."""
+"""All counterfactuals of a run: of what waits for want of room, and of what was placed together."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from closeby.objects.reasons import Reason
+from closeby.report.counterfactuals.applications import of_placed_application, of_waiting_application
 from closeby.report.counterfactuals.elsewhere import runner_up
 from closeby.report.counterfactuals.ending import ended
 from closeby.report.counterfactuals.lacking import short
@@ -12,11 +13,15 @@ from closeby.report.counterfactuals.records import Counterfactual
 from closeby.report.counterfactuals.relaxing import relaxed
 from closeby.report.counterfactuals.rooms import Rooms
 from closeby.scheduling.intake.books import APPLICATION, PLAIN
+from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.simulator.runs import Run
 from closeby.simulator.trials import Trials, item_key
 
-#: Items that wait, and placed gangs, of which this is worked out where all are asked for: the first ones.
+#: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
+#: the first ones.
 ITEMS: Final = 50
+#: Decisions after which no more applications are asked about: theirs may take long.
+ENOUGH: Final = 4_000
 #: What asking for less, or more room, can help.
 _ROOM: Final = frozenset(
     {
@@ -35,45 +40,63 @@ _ROOM: Final = frozenset(
 #: What only asking for something else can help.
 _NAMES: Final = frozenset({Reason.TOPOLOGY_NOT_FOUND, Reason.TOPOLOGY_LEVEL_NOT_FOUND})
 
-#: By ``namespace/name``; gangs and plain pods apart.
+#: By ``namespace/name``; those of applications and plain pods have a prefix.
 Found = Mapping[str, tuple[Counterfactual, ...]]
 
 
-def counterfactuals(run: Run, only: Collection[str] | None = None) -> Found:
-    """What would have to be different for each gang or plain pod, by the key of its work item.
+def counterfactuals(
+    run: Run, only: Collection[str] | None = None, scheduler_name: str | None = None
+) -> Found:
+    """What would have to be different for each gang, application or plain pod, by the key of its work item.
 
     ``only`` names some by ``namespace/name``, else the first ``ITEMS`` that wait and as many that were placed
-    are asked about. Empty where a change of this kind is no help.
+    are asked about. Empty where a change of this kind is no help. ``scheduler_name``: pods of other
+    schedulers would not be placed anew; None: all would.
     """
     placed = [
         group
         for group in run.groups
         if group.key in run.places and group.key in (run.gang_outcomes if only is None else only)
     ]
-    waiting = [
-        outcome
-        for outcome in (*run.gang_outcomes.values(), *run.pod_outcomes.values())
-        if outcome.reason in _ROOM | _NAMES and (only is None or outcome.key in only)
+    together = [
+        one
+        for one in run.engine.applications
+        if one.group.usable and one.key in (run.app_outcomes if only is None else only)
     ]
-    if not placed and not waiting:
+    waiting = [one for one in run.outcomes() if _lacks(one) and (only is None or one.key in only)]
+    if not placed and not waiting and not together:
         return {}
     trials = Trials(run)
-    reasons = {item_key(one): one.reason for one in waiting}
+    reasons = {item_key(one): bool(one.reasons & _ROOM) for one in waiting}
     asked = [key for key in trials.waiting if key in reasons][:ITEMS]
     found: dict[str, tuple[Counterfactual, ...]] = {}
     # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
     for key in reversed(asked):
         trials.forget_after(key)
-        found[key] = _of_waiting(trials, run, key, reasons[key] in _ROOM)
+        if not key.startswith(APPLICATION):
+            found[key] = _of_waiting(trials, key, reasons[key])
+        elif trials.taken < ENOUGH:
+            found[key] = of_waiting_application(trials, key, scheduler_name)
     for group in placed[:ITEMS]:
         trials.forget_after(None)
         if group.key not in found:
             found[group.key] = tuple(runner_up(trials, group, run.tree_of(group)))
+    for application in together[:ITEMS]:
+        trials.forget_after(None)
+        key = f"{APPLICATION}{application.key}"
+        if key not in found and trials.taken < ENOUGH:
+            found[key] = of_placed_application(trials, key, scheduler_name, jobs=only is not None)
     return found
 
 
-def _of_waiting(trials: Trials, run: Run, key: str, room: bool) -> tuple[Counterfactual, ...]:
-    group = None if key.startswith((PLAIN, APPLICATION)) else trials.engine.books.groups.get(key)
+def _lacks(outcome: Outcome) -> bool:
+    """Whether something of it waits for what another wish or more room can help."""
+    reasons = outcome.reasons if outcome.kind is ItemKind.APPLICATION else {outcome.reason}
+    return bool(reasons & (_ROOM | _NAMES))
+
+
+def _of_waiting(trials: Trials, key: str, room: bool) -> tuple[Counterfactual, ...]:
+    group = None if key.startswith(PLAIN) else trials.engine.books.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
     found = list(relaxed(question))
     if room:

@@ -68,7 +68,7 @@ def jobs_beside(question: Question) -> tuple[Job, ...]:
             continue
         if pod.terminating and pod.node_name is not None:
             leaving.append(pod)
-        elif pod.group is None and _kind(pod) in FOR_EVER:
+        elif pod.group is None and (_kind(pod) in FOR_EVER or question.owns(pod)):
             continue
         elif question.group is None or pod.group is None or f"{pod.namespace}/{pod.group}" != question.key:
             together.setdefault(job_of(pod), []).append(pod)

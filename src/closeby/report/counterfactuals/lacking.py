@@ -57,7 +57,7 @@ def _told(
     lack = {resource: amount * missing for resource, amount in pod.spec.requests if amount}
     each = rooms.most_on_a_node(domain)
     nodes = -(-missing // each) if each else None
-    named = list(_owners(way or ()))
+    named = list(owners_of(way or ()))
     if len(named) > NAMED:
         named = [*named[:NAMED], plural(len(named) - NAMED, "other")]
     if question.group is None:
@@ -154,7 +154,7 @@ def _fewest(question: Question, rooms: Rooms, pods: Sequence[Pod]) -> tuple[Pod,
     return tuple(left)
 
 
-def _owners(pods: Iterable[Pod]) -> Iterator[str]:
+def owners_of(pods: Iterable[Pod]) -> Iterator[str]:
     """``default/train (train-0..3)`` for each gang or Job, ``pod default/p`` for the others."""
     together: dict[tuple[str, str], list[str]] = {}
     for pod in pods:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from closeby.applications.registry import Application, app_group_key
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.report.counterfactuals.records import WhereEntry
@@ -23,9 +24,12 @@ class Question(Struct, frozen=True, kw_only=True):
 
     trials: Trials
     key: str
-    #: None for a plain pod.
+    #: None for a plain pod, and for an application.
     group: PodGroup | None
+    #: Without those that something else than want of room keeps out of the queue.
     waiting: tuple[Pod, ...]
+    #: None for a plain pod, and for a gang.
+    application: Application | None = None
 
     def tried(self, change: Change) -> Result | None:
         """What it gets then."""
@@ -41,11 +45,35 @@ class Question(Struct, frozen=True, kw_only=True):
     @property
     def needed(self) -> int:
         """Pods that must find a node together."""
+        if self.application is not None:
+            return len(self.waiting)
         if self.group is None:
             return 1
         books = self.trials.engine.books
         there = len(books.placed(self.key)) + len(books.done(self.key))
         return min(max(self.group.min_member - there, 1), len(self.waiting))
+
+    def owns(self, pod: Pod) -> bool:
+        """Whether a pod is one of the application that is asked about."""
+        return self.application is not None and app_group_key(pod) == self.application.key
+
+    def got(self, result: Result) -> tuple[Pod, ...]:
+        """The pods that got a node of those that wait now."""
+        assigned = {one.pod.uid for one in result.assigned}
+        return tuple(pod for pod in self.waiting if pod.uid in assigned)
+
+    def whole(self, result: Result) -> bool:
+        """Whether all that waits got a node; gangs and plain pods got what they need if they got any."""
+        return self.application is None or len(self.got(result)) == len(self.waiting)
+
+    def fits(self, result: Result) -> str:
+        """``It fits``; of an application which of its pods do, and how many do not."""
+        if self.application is None:
+            return "It fits"
+        pods = self.got(result)
+        left = len(self.waiting) - len(pods)
+        said = f"{names_text([pod.name for pod in pods])} {'fits' if len(pods) == 1 else 'fit'}"
+        return f"{said} ({plural(left, 'other')} would still wait)" if left else said
 
     @property
     def at_its_level(self) -> str:

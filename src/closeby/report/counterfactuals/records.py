@@ -19,6 +19,8 @@ class Kind(StrEnum):
     SHORT = "short"
     #: The place it would have if the one it has were not there.
     RUNNER_UP = "runnerUp"
+    #: Pods of an application that hold a node look for one again.
+    ANEW = "anew"
 
 
 class JobEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,14 +66,24 @@ class DistanceEntry(Struct, frozen=True, kw_only=True):
     there: float
 
 
+class TalkEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the talk of an application costs, and its pairs of replicas beyond their limit: now, and then."""
+
+    here: int | float
+    there: int | float
+    over_here: int
+    over_there: int
+
+
 class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     """One answer. Only what concerns its kind is there besides the first three."""
 
     kind: Kind
-    #: Whether it would get its nodes then; the engine was asked, nothing is guessed.
+    #: Whether it would get its nodes then (all pods of an application that wait); the engine was asked,
+    #: nothing is guessed.
     fits: bool
     sentence: str
-    #: What would have to be written instead, by field of the PodGroup or pod.
+    #: What would have to be written instead, by field of the PodGroup, AppGroup or pod.
     change: Mapping[str, str | int | None] | UnsetType = UNSET
     #: What would have to be gone.
     jobs: tuple[JobEntry, ...] | UnsetType = UNSET
@@ -80,3 +92,8 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     where: WhereEntry | UnsetType = UNSET
     short: ShortEntry | UnsetType = UNSET
     distance: DistanceEntry | UnsetType = UNSET
+    #: Of an application: the pods (``namespace/name``) that get a node then, or another one.
+    pods: tuple[str, ...] | UnsetType = UNSET
+    #: Of an application: the pods that would have to be deleted and made again, for that.
+    anew: tuple[str, ...] | UnsetType = UNSET
+    talk: TalkEntry | UnsetType = UNSET

@@ -21,7 +21,7 @@ def relaxed(question: Question) -> Iterator[Counterfactual]:
         yield from _levels(question, question.group)
         yield from _subgroups(question, question.group)
         yield from _members(question, question.group)
-    yield from _nodes(question)
+    yield from other_nodes(question)
 
 
 def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
@@ -100,7 +100,7 @@ def _members(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     yield _fits(sentence, {"minMember": number}, result)
 
 
-def _nodes(question: Question) -> Iterator[Counterfactual]:
+def other_nodes(question: Question) -> Iterator[Counterfactual]:
     """Without its choice of nodes, and if it tolerated all taints."""
     specs = {pod.spec for pod in question.waiting}
     if any(spec.node_selector or spec.required_affinity is not None for spec in specs):
@@ -108,9 +108,7 @@ def _nodes(question: Question) -> Iterator[Counterfactual]:
         result = question.tried(Change(waiting=anywhere))
         if result is not None:
             change = {"nodeSelector": None, "affinity.nodeAffinity": None}
-            yield _fits(
-                f"It fits now without its node selector and affinity: {_where(result)}", change, result
-            )
+            yield _of_any(question, "without its node selector and affinity", change, result)
     nodes = question.trials.engine.cluster.nodes
     if any(node is not None and (node.taints or node.unschedulable) for node in nodes):
         result = question.tried(Change(waiting=tuple(_tolerant(pod) for pod in question.waiting)))
@@ -126,9 +124,7 @@ def _nodes(question: Question) -> Iterator[Counterfactual]:
                 }
             )
             of = f" ({', '.join(taints)})" if taints else " or cordoned nodes"
-            yield _fits(
-                f"It fits now if it tolerates taints{of}: {_where(result)}", {"tolerations": "all"}, result
-            )
+            yield _of_any(question, f"if it tolerates taints{of}", {"tolerations": "all"}, result)
 
 
 def _anywhere(pod: Pod) -> Pod:
@@ -147,6 +143,17 @@ def _constrained(group: PodGroup, constraint: TopologyConstraint) -> Change:
 
 def _where(result: Result) -> str:
     return f"{where_text(result)}."
+
+
+def _of_any(
+    question: Question, condition: str, change: Mapping[str, str | int | None], result: Result
+) -> Counterfactual:
+    """Also of an application, which may get nodes for some of its pods only."""
+    told = _fits(f"{question.fits(result)} now {condition}: {_where(result)}", change, result)
+    if question.application is None:
+        return told
+    pods = tuple(pod.key for pod in question.got(result))
+    return replace(told, fits=question.whole(result), pods=pods)
 
 
 def _fits(sentence: str, change: Mapping[str, str | int | None], result: Result) -> Counterfactual:

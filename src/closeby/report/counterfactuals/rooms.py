@@ -73,11 +73,16 @@ class Rooms:
 
     def emptied(self) -> Counts:
         """How many pods each domain could hold at most if nothing ran there."""
-        return self._allowed(self._sums(self._empty()))
+        return self._allowed(self._sums(self.emptied_slots()))
+
+    def emptied_slots(self) -> Counts:
+        """How many each slot could."""
+        everything = np.arange(self._cluster.capacity)
+        return self._at(everything, self._cluster.requested[:, everything])
 
     def most_on_a_node(self, domain: int) -> int:
         """How many pods an empty node of a domain could hold at most."""
-        return int(self._empty()[self.slots(domain)].max(initial=0))
+        return int(self.emptied_slots()[self.slots(domain)].max(initial=0))
 
     def slots(self, domain: int) -> Ints:
         """The nodes of a domain."""
@@ -92,10 +97,6 @@ class Rooms:
 
     def _allowed(self, sums: Counts) -> Counts:
         return sums if self.level == ROOT_LEVEL else np.where(self.tree.labelled[self.level], sums, -1)
-
-    def _empty(self) -> Counts:
-        everything = np.arange(self._cluster.capacity)
-        return self._at(everything, self._cluster.requested[:, everything])
 
     def _at(self, slots: Ints, freed: Counts | int) -> Counts:
         cluster = self._cluster

@@ -25,6 +25,7 @@ from closeby.report.documents.scheduling import (
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.report.words import path_text
+from closeby.scheduling.intake.books import APPLICATION
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
 from closeby.topology.natural import natural_key
@@ -84,7 +85,9 @@ def explain(
 
 def _item_key(run: Run, subject: Subject) -> str:
     """The key of the work item with which it is decided."""
-    if subject.kind != POD:
+    if subject.kind == APP_GROUP:
+        return f"{APPLICATION}{subject.item}"
+    if subject.kind == GANG:
         return subject.item
     pod = next(one for one in run.pods if one.key == subject.key)
     return run.engine.books.item_key(pod)

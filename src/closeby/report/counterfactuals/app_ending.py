@@ -1,0 +1,210 @@
+"""What would have to come to its end so that the pods of an application fit, and who stands in their way."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from closeby.objects.pods import Pod
+from closeby.report.counterfactuals.answers import Answers
+from closeby.report.counterfactuals.ending import NAMED, TOGETHER, soonest, when
+from closeby.report.counterfactuals.jobs import Job, jobs_beside, shares, stays
+from closeby.report.counterfactuals.lacking import NAMED as OWNERS
+from closeby.report.counterfactuals.lacking import owners_of
+from closeby.report.counterfactuals.questions import Question, joined
+from closeby.report.counterfactuals.reach import Kin, Reach
+from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry
+from closeby.report.words import names_text, plural
+from closeby.simulator.trials import Change, Result
+from closeby.topology.natural import natural_key
+
+#: Jobs that are tried one by one.
+JOBS = 64
+
+
+def ended_for_all(question: Question, answers: Answers, reach: Reach) -> Iterator[Counterfactual]:
+    """The first few jobs of which one end is enough; else some together, else what helps most."""
+    jobs = sorted((job for job in jobs_beside(question) if reach.helps(job.pods)), key=soonest)
+    complete = len(jobs) <= JOBS
+    enough = 0
+    best: tuple[Job, Result] | None = None
+    for job in jobs[:JOBS]:
+        if question.trials.spent:
+            complete = False
+            break
+        result = question.tried(Change(gone=job.pods))
+        if result is None or not question.got(result):
+            continue
+        if question.whole(result):
+            enough += 1
+            yield _told(answers, (job,), result, complete=True)
+            if enough == NAMED:
+                return
+        elif best is None or len(question.got(result)) > len(question.got(best[1])):
+            best = job, result
+    if enough:
+        return
+    together = _together(question, reach, jobs)
+    if together is not None:
+        yield _told(answers, *together, complete=complete)
+    elif best is not None:
+        yield _told(answers, (best[0],), best[1], complete=complete)
+    elif jobs_beside(question):
+        tried = "No single job's end" if complete else "None of the ends of single jobs that were tried"
+        yield Counterfactual(
+            kind=Kind.ENDED,
+            fits=False,
+            sentence=f"{tried} makes room for {_names(question.waiting)}.",
+            jobs=(),
+            complete=complete,
+        )
+
+
+def _told(answers: Answers, jobs: Sequence[Job], result: Result, *, complete: bool) -> Counterfactual:
+    change = Change(gone=tuple(pod for job in jobs for pod in job.pods))
+    said = answers.answer(Kind.ENDED, result, change, when(jobs))
+    return replace(said, jobs=tuple(job.entry for job in jobs), complete=complete)
+
+
+def _together(question: Question, reach: Reach, jobs: Sequence[Job]) -> tuple[list[Job], Result] | None:
+    """The roomiest jobs that are enough together, and none of which could stay."""
+    ordered = sorted(jobs, key=lambda job: (-reach.gain(job.pods), len(job.held)))[:TOGETHER]
+    chosen: list[Job] = []
+    result: Result | None = None
+    for job in ordered:
+        chosen.append(job)
+        if len(chosen) > 1:
+            result = _all_fit(question, [pod for one in chosen for pod in one.pods])
+        if result is not None:
+            break
+    if result is None:
+        return None
+    for job in reversed(tuple(chosen)):
+        fewer = [one for one in chosen if one is not job]
+        less = _all_fit(question, [pod for one in fewer for pod in one.pods])
+        if less is not None:
+            chosen, result = fewer, less
+    return chosen, result
+
+
+def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[Counterfactual]:
+    """Pods without which all that waits fits, and none of which could stay; or what no node could hold."""
+    never = [kin for kin in reach.kin if not (kin.allowed & (kin.rooms.emptied_slots() > 0)).any()]
+    for kin in never:
+        yield _never(question, kin)
+    if never:
+        return
+    found = _cleared(question, reach)
+    if found is None:
+        return
+    way, result = found
+    named = list(owners_of(way))
+    if len(named) > OWNERS:
+        named = [*named[:OWNERS], plural(len(named) - OWNERS, "other")]
+    nodes = sorted({pod.node_name or "" for pod in way}, key=natural_key)
+    verb = "stands" if len(named) == 1 else "stand"
+    change = Change(gone=tuple(way))
+    said = answers.answer(Kind.SHORT, result, change, "then")
+    yield replace(
+        said,
+        sentence=f"On {names_text(nodes)} {joined(named)} {verb} in the way of {_names(question.waiting)}.",
+        jobs=shares(way),
+        short=_entry(question, tuple(sorted((one.key for one in way), key=natural_key))),
+    )
+
+
+def _never(question: Question, kin: Kin) -> Counterfactual:
+    near = (kin.possible & (kin.rooms.emptied_slots() > 0)).any()
+    where = " within its limits of maxNetworkCost" if near else ""
+    return Counterfactual(
+        kind=Kind.SHORT,
+        fits=False,
+        sentence=f"No node{where} could hold {kin.pods[0].name} even if nothing else ran there.",
+        jobs=(),
+        short=_entry(question, ()),
+    )
+
+
+def _entry(question: Question, way: tuple[str, ...]) -> ShortEntry:
+    lack: dict[str, int] = {}
+    for pod in question.waiting:
+        for resource, amount in pod.spec.requests:
+            if amount:
+                lack[resource] = lack.get(resource, 0) + amount
+    return ShortEntry(
+        level=None,
+        domain=(),
+        fits=0,
+        needed=len(question.waiting),
+        pods=len(question.waiting),
+        nodes=None,
+        resources={name: amount / 1000 if name == "cpu" else amount for name, amount in lack.items()},
+        in_the_way=way,
+    )
+
+
+def _cleared(question: Question, reach: Reach) -> tuple[list[Pod], Result] | None:
+    """Nodes are cleared, those that win most for each pod first, until all fits; then what may stay stays."""
+    cluster = question.trials.engine.cluster
+    on: dict[int, list[Pod]] = {}
+    for pod in question.trials.pods:
+        slot = cluster.placement(pod.uid)
+        if slot is not None and not stays(pod) and not question.owns(pod):
+            on.setdefault(slot, []).append(pod)
+    chosen: list[int] = []
+    needed = 0
+    for kin in reach.kin:
+        gains = [(int(room), slot) for slot in on if (room := _room(kin, slot, on[slot])) > 0]
+        gains.sort(key=lambda one: (len(on[one[1]]) / one[0], natural_key(cluster.names[one[1]] or "")))
+        missing = len(kin.pods)
+        for room, slot in gains:
+            if missing > 0:
+                needed += 1
+            chosen.append(slot)
+            missing -= room
+    order = list(dict.fromkeys(chosen))
+    number = max(needed, 1)
+    while order:
+        slots = order[:number]
+        pods = [pod for slot in slots for pod in on[slot]]
+        result = _all_fit(question, pods)
+        if result is not None:
+            return _fewest(question, pods, result)
+        if number >= len(order) or question.trials.spent:
+            return None
+        number *= 2
+    return None
+
+
+def _room(kin: Kin, slot: int, pods: Sequence[Pod]) -> int:
+    if not kin.allowed[slot]:
+        return 0
+    _, room = kin.rooms.without(pods)
+    return int(room.max(initial=0))
+
+
+def _fewest(question: Question, pods: Sequence[Pod], result: Result) -> tuple[list[Pod], Result]:
+    """Without those that may stay: first node by node, then one after another, as long as trials are left."""
+    left = list(pods)
+    nodes = [pod.node_name for pod in pods]
+    for node in reversed(list(dict.fromkeys(nodes))):
+        fewer = [one for one in left if one.node_name != node]
+        found = _all_fit(question, fewer)
+        if found is not None:
+            left, result = fewer, found
+    for pod in reversed(tuple(left)):
+        fewer = [one for one in left if one is not pod]
+        found = _all_fit(question, fewer)
+        if found is not None:
+            left, result = fewer, found
+    return left, result
+
+
+def _all_fit(question: Question, gone: Sequence[Pod]) -> Result | None:
+    if not gone:
+        return None
+    result = question.tried(Change(gone=tuple(gone)))
+    return result if result is not None and question.whole(result) else None
+
+
+def _names(pods: Sequence[Pod]) -> str:
+    return names_text([pod.name for pod in pods])
