@@ -12,7 +12,15 @@ from closeby.kube.client.dry_run import DryTransport
 from closeby.kube.client.transport import Transport
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
-from tests.controllers.grouper_world import REQUIRED, World, define_kind, racks_of, until, world
+from tests.controllers.grouper_world import (
+    REQUIRED,
+    World,
+    define_kind,
+    racks_of,
+    reference,
+    until,
+    world,
+)
 from tests.kube.faulty_proxy import Cut, Refuse
 from tests.kube.live import FAST, through_proxy, unique
 
@@ -230,6 +238,24 @@ def test_an_owner_that_does_not_exist_or_is_of_no_known_kind(
     asyncio.run(run())
 
 
+def test_owners_that_own_each_other(whole_control_plane: ControlPlane, namespace: str) -> None:
+    """None of them counts more than the others: the pod's own is as far as anybody looks."""
+
+    async def run() -> None:
+        racks = {"r1": 1}
+        async with world(whole_control_plane, namespace, racks) as it, it.grouping(), it.scheduling():
+            ring = [await it.create("v1", "configmaps", {"metadata": {"name": name}}) for name in "abc"]
+            for one, other in zip(ring, (*ring[1:], ring[0]), strict=True):
+                path = it.path("v1", "configmaps", one["metadata"]["name"])
+                await it.api.patch(path, {"metadata": {"ownerReferences": [reference(other)]}})
+            await it.create("v1", "pods", it.pod("p", ring[0]))
+            await it.bound(1)
+            (event,) = await it.events("OwnerNotReadable")
+            assert "ConfigMap a has more than 16 owners above each other" in event["note"]
+
+    asyncio.run(run())
+
+
 @asynccontextmanager
 async def somebody(it: World, *rules: Object) -> AsyncIterator[Transport]:
     """A service account that may do only this."""
@@ -344,6 +370,12 @@ def test_a_pod_group_that_may_not_be_written_is_told_of(
                 return about == {"Job", "Pod"}
 
             await until(told)
+
+            async def rarer() -> bool:
+                waits = [float(str(one["retry_in"]).removesuffix("s")) for one in it.said("not grouped")]
+                return any(wait >= 2.0 for wait in waits)
+
+            await until(rarer)
             assert all("Forbidden" in one["note"] for one in await it.events("NotGrouped"))
             assert all(not one["spec"].get("nodeName") for one in (await it.pods()).values())
 

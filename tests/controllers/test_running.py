@@ -1,77 +1,22 @@
 """Reconcilers in one process on a real control plane: what they hear, when they are called, who leads."""
 
 import asyncio
-import time
 from collections.abc import Callable
-from typing import Final
 
-from closeby.controllers.running import News, Runner, Running
-from closeby.controllers.work import Work
+from closeby.controllers.running import Runner, Running
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
-from closeby.kube.watch.changes import Deleted
-from closeby.kube.watch.resources import NODES, PODS, Watched
-from closeby.kube.writing.events import Events
+from closeby.kube.watch.resources import NODES, PODS
 from closeby.kube.writing.leading import LEASE_LOST
 from closeby.kube.writing.lease import LeaseSettings
-from closeby.kube.writing.writer import Reference, Writer
 from closeby.objects.nodes import Node
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define
 from tests.control_plane.nodes import joined, node
+from tests.controllers.listening import GROUPS, Listener, say
 from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import create_pods, delete_now, direct, eventually, through_proxy, unique
-
-GROUPS: Final = Watched("closeby.dev", "PodGroup", ("v1alpha1",))
-
-
-class Listener:
-    """Keeps what it hears of one namespace, and counts how often it was told to reconcile that."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        namespace: str,
-        *followed: Watched,
-        again: float | None = None,
-    ) -> None:
-        self.name = "listener"
-        self.followed = followed
-        self.work: Work[str] = Work(time.monotonic)
-        self.events = Events(Writer(transport, "listener", "a-test"), say)
-        self.news: list[News] = []
-        self.calls = 0
-        self.ended = 0
-        self.slow = 0.0
-        self._namespace = namespace
-        self._again = again
-        self.work.add(namespace)
-
-    def heard(self, news: News) -> None:
-        if news.resource == NODES or news.change.key.startswith(f"{self._namespace}/"):
-            self.news.append(news)
-            self.work.add(self._namespace)
-
-    def names(self, kind: str) -> list[str]:
-        found = [one for one in self.news if one.resource.kind == kind]
-        return [
-            ("-" if isinstance(one.change, Deleted) else "+") + one.change.key.split("/")[-1] for one in found
-        ]
-
-    async def reconcile(self, key: str) -> None:
-        self.calls += 1
-        await asyncio.sleep(self.slow)
-        self.ended += 1
-        if self._again is not None:
-            self.work.add(key, after=self._again)
-
-    def regarding(self, key: str) -> Reference | None:
-        return Reference(api_version="v1", kind="Namespace", name=key)
-
-
-def say(message: str, /, *, warning: bool = False, **fields: object) -> None:
-    """Nobody listens."""
 
 
 class Run:
@@ -116,7 +61,10 @@ def test_each_hears_of_pods_and_nodes_and_of_what_it_follows(
         ):
             await define(api)
             await create_pods(api, namespace, 1)
-            groups, plain = Listener(transport, namespace, GROUPS), Listener(transport, namespace)
+            groups, plain = (
+                Listener(transport, namespace, GROUPS),
+                Listener(transport, namespace),
+            )
             it = Run(transport, groups, plain)
             await so(lambda: groups.calls > 0)
             assert "+p0" in groups.names("Pod") and f"+{name}" in groups.names("Node")
@@ -149,7 +97,10 @@ def test_it_is_called_when_it_wants_to_be_and_ends_what_it_began(
 ) -> None:
     async def run() -> None:
         async with direct(control_plane.kubeconfig) as transport:
-            often, idle = Listener(transport, namespace, again=0.05), Listener(transport, namespace)
+            often, idle = (
+                Listener(transport, namespace, again=0.05),
+                Listener(transport, namespace),
+            )
             it = Run(transport, often, idle)
             await so(lambda: often.calls > 10)
             often.slow = 0.5
@@ -166,7 +117,10 @@ def test_a_replica_that_stands_by_takes_over_at_once_when_the_leader_ends(
 ) -> None:
     async def run() -> None:
         async with direct(control_plane.kubeconfig) as transport:
-            one, two = Listener(transport, namespace, again=0.05), Listener(transport, namespace, again=0.05)
+            one, two = (
+                Listener(transport, namespace, again=0.05),
+                Listener(transport, namespace, again=0.05),
+            )
             first = Run(transport, one, lease=lease(namespace, "one"))
             await so(lambda: one.calls > 1)
             second = Run(transport, two, lease=lease(namespace, "two"))

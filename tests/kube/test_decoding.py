@@ -5,11 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import Upserted, read_event, read_page, upserted
 from closeby.kube.watch.resources import NODES, PODS, WATCHED, Resource
-from closeby.objects.decoding.registry import READERS
+from closeby.objects.decoding.documents import Document
+from closeby.objects.decoding.reading import Reading
+from closeby.objects.decoding.registry import READERS, Record
 from closeby.objects.groups import PodGroup
 from closeby.objects.manifests import read_manifests
 from closeby.objects.nodes import Node
@@ -117,3 +121,22 @@ def test_what_is_kept_of_an_object_does_not_keep_the_answer_alive() -> None:
     assert [json.loads(one) for one in kept] == [pod("p"), pod("q")]
     line = json.dumps({"type": "ADDED", "object": pod("p")}).encode()
     assert json.loads(upserted(read_event(line).object).raw) == pod("p")
+
+
+def test_an_object_that_a_reader_stumbles_over_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before and after it are read."""
+    entry = READERS["", "Pod"]
+
+    def stumbling(document: Document, reading: Reading) -> Record | None:
+        if b'"odd"' in (document.raw or b""):
+            raise KeyError("nobody thought of this")
+        return entry.read(document, reading)
+
+    monkeypatch.setitem(READERS, ("", "Pod"), replace(entry, read=stumbling))
+    decoder = Decoder()
+    read = [decoder.read(PODS, change(pod(name))) for name in ("p", "odd", "q")]
+    assert isinstance(read[0], Decoded) and isinstance(read[2], Decoded)
+    told = read[1]
+    assert isinstance(told, Condition)
+    assert (told.object, told.reason, told.blocking) == ("Pod/a/odd", Reason.UNSUPPORTED, True)
+    assert "a fault of closeby: KeyError: 'nobody thought of this' (test_decoding.py:" in told.message

@@ -150,11 +150,11 @@ class PodGrouper:
         if lineage is not None and owner == key:
             await self._family(lineage)
             return
-        # All that name it are looked at together then, by nobody else at the same time.
-        self.work.done(key)
-        self.work.add(owner)
         if lineage is not None:
             await self._tell_unreadable(lineage, [pod for pod in self._pods.of(key) if undecided(pod)])
+        # All that name it are looked at together then, and by one attempt at a time.
+        self.work.done(key)
+        self.work.add(owner)
 
     def regarding(self, key: Ref) -> Reference | None:
         """The owner; a pod where nobody owns it."""

@@ -1,0 +1,208 @@
+"""What goes wrong with one object, or takes long, leaves the others alone: on a real API server."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from closeby.controllers.networks.settings import Acquaintance, Settings
+from closeby.controllers.running import News
+from closeby.measurements.access import Access
+from tests.control_plane.api import Object
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.nodes import node
+from tests.controllers.at_work import Site, site
+from tests.controllers.listening import GROUPS, Listener
+from tests.controllers.networks import HOSTS, answering, condition, controller, costs, spec
+from tests.kube.live import create_pods, eventually
+from tests.kube.scraping import scrape
+from tests.measurements.serving import serving
+
+NAME = "network-topologies"
+
+
+class Trickle:
+    """A server that takes connections and never comes to the end of its answer."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        #: Connections so far, and those that are open.
+        self.taken = 0
+        self._open: list[socket.socket] = []
+        self._end = threading.Event()
+
+    @property
+    def open(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def running(self) -> Iterator["Trickle"]:
+        """It does so inside the context, and then breaks all off."""
+        threads = [threading.Thread(target=one) for one in (self._accept, self._drip)]
+        for one in threads:
+            one.start()
+        try:
+            yield self
+        finally:
+            self._end.set()
+            self._listening.shutdown(socket.SHUT_RDWR)
+            for one in threads:
+                one.join()
+            self._listening.close()
+            for connected in self._open:
+                connected.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connected, _ = self._listening.accept()
+                connected.sendall(b"HTTP/1.1 200 OK\r\n")
+                self.taken += 1
+                self._open.append(connected)
+
+    def _drip(self) -> None:
+        """One header after the other, so that no word is waited for long."""
+        while not self._end.wait(0.5):
+            for connected in tuple(self._open):
+                try:
+                    connected.sendall(b"X-More: to come\r\n")
+                except OSError:
+                    connected.close()
+                    self._open.remove(connected)
+
+
+class Faulty(Acquaintance, frozen=True):
+    """What knows a server that brings a fault of ours to light."""
+
+    def access_to(self, settings: Settings) -> Access:
+        if "faulty" in settings.address:
+            raise ZeroDivisionError("nobody thought of this")
+        return super().access_to(settings)
+
+
+def test_a_server_that_never_ends_its_answer_keeps_only_those_waiting_who_ask_it(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """There are more of them than are asked together, and they were there first."""
+
+    async def run() -> None:
+        async with site(control_plane, namespace, *HOSTS) as it, it.running(controller(it)) as meters:
+            with Trickle().running() as slow, serving(answering(("x-1", "y-1", 5.0))) as address:
+                for number in range(20):
+                    await it.create("networktopologies", f"slow-{number}", spec(slow.address))
+                await eventually(lambda: asyncio.sleep(0, slow.taken == 4))
+                await it.create("networktopologies", "good", spec(address))
+                first = await it.until("networktopologies", "good", costs)
+                # Again and again, and what it asks for is heard at once.
+                await it.until(
+                    "networktopologies",
+                    "good",
+                    lambda one: one["weightCalculationTime"] > first["weightCalculationTime"],
+                )
+                await it.api.patch(it.path("networktopologies", "good"), {"spec": {"freqUpdate": 5000}})
+                await it.until(
+                    "networktopologies", "good", lambda one: condition(one, "Valid")["status"] == "False"
+                )
+                # All that went by while the same four wait, and nobody else waits for that server.
+                assert (slow.taken, slow.open) == (4, 4)
+                told = scrape(meters)
+                assert told.value("workqueue_depth", name=NAME) == 16
+                longest = told.value("workqueue_longest_running_processor_seconds", name=NAME)
+                assert longest is not None and longest > 0
+
+    asyncio.run(run())
+
+
+def test_one_object_is_not_looked_after_twice_at_once(control_plane: ControlPlane, namespace: str) -> None:
+    """Its spec changes while its server is waited for, and so do the nodes."""
+
+    async def run() -> None:
+        async with site(control_plane, namespace, *HOSTS) as it, it.running(controller(it)):
+            with Trickle().running() as slow:
+                await it.create("networktopologies", "net", spec(slow.address))
+                await eventually(lambda: asyncio.sleep(0, slow.taken == 1))
+                for minutes in range(2, 8):
+                    change = {"spec": {"timeRangeInMinutes": minutes}}
+                    await it.api.patch(it.path("networktopologies", "net"), change)
+                    await asyncio.sleep(0.2)
+                assert slow.taken == 1
+            # It breaks off; what is asked for now counts.
+            with serving(answering(("x-1", "y-1", 5.0))) as address:
+                mended = {"spec": {"metricProvider": {"address": address}}}
+                await it.api.patch(it.path("networktopologies", "net"), mended)
+                await it.until("networktopologies", "net", costs)
+
+    asyncio.run(run())
+
+
+def test_what_nobody_expected_is_told_and_tried_again_and_ends_nothing(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            site(control_plane, namespace, *HOSTS) as it,
+            it.running(controller(it, acquaintance=Faulty())) as meters,
+        ):
+            with serving(answering(("x-1", "y-1", 5.0))) as address:
+                await it.create("networktopologies", "bad", spec("http://faulty"))
+                await it.create("networktopologies", "good", spec(address))
+                await it.until("networktopologies", "good", costs)
+                await eventually(lambda: asyncio.sleep(0, len(it.said("not reconciled")) >= 3))
+                told = it.said("not reconciled")
+                for one in told:
+                    assert one["controller"] == NAME
+                    assert str(one["object"]) == f"NetworkTopology/{namespace}/bad"
+                    assert "ZeroDivisionError: nobody thought of this" in str(one["error"])
+                    assert "in access_to" in str(one["traceback"])
+                waits = [float(str(one["retry_in"]).removesuffix("s")) for one in told]
+                assert waits[0] <= 1.0 <= waits[1] <= 2.0 <= waits[2] <= 4.0
+                count = scrape(meters).value("closeby_reconcile_errors_total", controller=NAME)
+                assert count is not None and count >= 3
+                await tells_once(it, "bad")
+
+                # The pause is kept; then what was mended counts.
+                change = {"spec": {"metricProvider": {"address": address}}}
+                await it.api.patch(it.path("networktopologies", "bad"), change)
+                await it.until("networktopologies", "bad", costs)
+                assert len(it.said("not reconciled")) == len(told)
+
+    asyncio.run(run())
+
+
+async def tells_once(it: Site, name: str) -> None:
+    (event,) = await it.events("NotReconciled")
+    assert (event["type"], event["action"]) == ("Warning", "Reconciling")
+    found: Object = await it.api.get(it.path("networktopologies", name))
+    assert event["regarding"]["uid"] == found["metadata"]["uid"]
+    assert "a fault of closeby: ZeroDivisionError: nobody thought of this" in event["note"]
+
+
+class HardOfHearing(Listener):
+    """One that stumbles over a pod of this name."""
+
+    def heard(self, news: News) -> None:
+        if news.change.key.endswith("/p1"):
+            raise KeyError("p1")
+        super().heard(news)
+
+
+def test_a_change_that_can_not_be_taken_in_does_not_keep_others_from_being_heard(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with site(control_plane, namespace, node("w1")) as it:
+            hard = HardOfHearing(it.transport, namespace, GROUPS)
+            fine = Listener(it.transport, namespace)
+            async with it.running(hard, fine) as meters:
+                await create_pods(it.api, namespace, 3)
+                await eventually(lambda: asyncio.sleep(0, set(fine.names("Pod")) == {"+p0", "+p1", "+p2"}))
+                assert set(hard.names("Pod")) == {"+p0", "+p2"}
+                one, *_ = it.said("not taken in")
+                assert (one["controller"], one["object"]) == (hard.name, f"Pod/{namespace}/p1")
+                assert "KeyError: 'p1'" in str(one["error"]) and "in heard" in str(one["traceback"])
+                count = scrape(meters).value("closeby_reconcile_errors_total", controller=hard.name)
+                assert count is not None and count >= 1
+
+    asyncio.run(run())
