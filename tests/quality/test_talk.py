@@ -1,5 +1,9 @@
+from itertools import combinations, product
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from closeby.applications.registry import Edge
 from closeby.applications.talk import EdgeCost
@@ -50,6 +54,29 @@ def test_nodes_without_labels_share_no_zone() -> None:
         [edge("web", "db"), edge("web", "cache")], {"web": {4: 1}, "db": {4: 1}}, places().labels
     )
     assert (found.pairs, found.same_node, found.same_zone, found.same_region) == (1, 1.0, 0.0, 0.0)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=4),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=9),
+)
+def test_shares_counted_pair_by_pair(calls: list[tuple[str, str]], pods: list[tuple[str, int]]) -> None:
+    zones = ["a", "a", "b", "c", None]
+    regions = ["one", "one", "one", "two", None]
+    together: list[tuple[int, int]] = []
+    for caller, callee in calls:
+        mine, theirs = ([slot for name, slot in pods if name == side] for side in (caller, callee))
+        together += combinations(mine, 2) if caller == callee else product(mine, theirs)
+    replicas: dict[str, dict[int, int]] = {}
+    for name, slot in pods:
+        replicas.setdefault(name, {})[slot] = replicas.get(name, {}).get(slot, 0) + 1
+    found = talk_measures([edge(*call) for call in calls], replicas, places().labels)
+    assert found.pairs == len(together)
+    for told, homes in ((found.same_zone, zones), (found.same_region, regions)):
+        near = sum(homes[one] is not None and homes[one] == homes[other] for one, other in together)
+        assert told == (pytest.approx(near / len(together)) if together else None)
+    same = sum(one == other for one, other in together)
+    assert found.same_node == (pytest.approx(same / len(together)) if together else None)
 
 
 def test_nothing_placed_has_no_share() -> None:
