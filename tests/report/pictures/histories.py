@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from closeby.objects.configuration import Configuration
 from closeby.objects.manifests import Manifests
-from closeby.simulator.replay.history import History, Samples
+from closeby.simulator.replay.history import History, Kept, Samples
 from closeby.simulator.runs import Run, simulate
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.topology.tree import Tree
@@ -49,6 +49,16 @@ def tree_of(drawing: str = DRAWING, levels: Sequence[str] = LEVELS) -> Tree:
     return tree
 
 
+class Keeps(Struct, frozen=True, kw_only=True):
+    """Nodes that were kept free for a job; without a why until the run stopped."""
+
+    job: str
+    nodes: Sequence[str]
+    begin: float
+    end: float
+    why: str = "it waits no more"
+
+
 def history(
     jobs: Mapping[str, Job],
     until: float,
@@ -56,6 +66,7 @@ def history(
     levels: Sequence[str] = LEVELS,
     policy: str = "by-hand",
     with_gpus: bool = True,
+    kept: Sequence[Keeps] = (),
 ) -> History:
     """What happened to these jobs on the cluster of a drawing, until the run stopped.
 
@@ -94,6 +105,16 @@ def history(
         until=until,
         samples=_samples(submitted, started, ended, pods * gpus, until),
         refusals={},
+        reservations=tuple(
+            Kept(
+                job=list(jobs).index(one.job),
+                slots=tuple(sorted(names.index(node) for node in one.nodes)),
+                begin=one.begin,
+                end=one.end,
+                why=one.why,
+            )
+            for one in kept
+        ),
     )
 
 
@@ -124,6 +145,18 @@ UNTIL = 2400.0
 def story(policy: str = "by-hand") -> History:
     """The history of ``STORY``."""
     return history(STORY, UNTIL, policy=policy)
+
+
+#: For later, n5 is kept free and n1, which wide still has; in the end, n6 for the job that never starts.
+KEPT = (
+    Keeps(job="later", nodes=("n1", "n5"), begin=720.0, end=1200.0),
+    Keeps(job="never", nodes=("n6",), begin=1500.0, end=UNTIL, why=""),
+)
+
+
+def reserving_story() -> History:
+    """The history of ``STORY`` with the reservations ``KEPT``."""
+    return history(STORY, UNTIL, kept=KEPT)
 
 
 def who_holds(past: History, seconds: float) -> dict[str, dict[str, int]]:

@@ -68,7 +68,7 @@ def test_the_small_cluster_has_names_beside_its_bars() -> None:
     check(tree, drawn)
     assert drawn.names == ("n1", "n2", "n3", "n4", "n5", "n6", "n7")
     assert [box.label for box in drawn.boxes if box.is_leaf] == ["l1", "l2", "l1", "l2"]
-    assert drawn.boxes[0].label == "a  4 nodes"
+    assert drawn.boxes[0].label == "a, 4 nodes"
 
 
 @pytest.mark.parametrize(

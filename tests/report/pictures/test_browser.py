@@ -17,9 +17,10 @@ from selenium.webdriver.common.keys import Keys
 from closeby.report.pictures.colours import SINGLE, colours_of
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.page import page_of_comparison, page_of_history, page_of_run
+from closeby.report.pictures.reserved import TINT
 from closeby.report.pictures.scene import scene_of
 from closeby.simulator.replay.history import History
-from tests.report.pictures.histories import story, who_holds
+from tests.report.pictures.histories import reserving_story, story, who_holds
 from tests.report.pictures.test_files import some_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,18 +35,18 @@ pytestmark = [
 
 HEADING = Heading(title="a story on seven nodes", details="5 jobs")
 
-#: All marks of the map, with where their middle is on the canvas: [[datum, x, y], …].
+#: All rectangles whose datum has some field, with where their middle is on the canvas: [[datum, x, y], …].
 MARKS = """
 const view = (await window.closeby)[arguments[0]];
 await view.runAsync();
 const [left, top] = view.origin();
 const padding = view.padding();
-const found = [];
+const found = [], field = arguments[1];
 const walk = (item, x, y) => {
   for (const mark of item.items || []) {
     for (const one of mark.items || []) {
       if (mark.marktype === "group") walk(one, x + one.x, y + one.y);
-      else if (mark.marktype === "rect" && one.datum.job)
+      else if (mark.marktype === "rect" && one.datum[field])
         found.push([one.datum, x + one.x + one.width / 2, y + one.y + one.height / 2]);
     }
   }
@@ -152,7 +153,7 @@ def move_to(browser: webdriver.Chrome, moment: float) -> None:
 def drawn(browser: webdriver.Chrome, view: int = 0) -> dict[str, set[str]]:
     """Jobs by the nodes that they are drawn on."""
     found: dict[str, set[str]] = {}
-    for datum, _, _ in run(browser, MARKS, view):
+    for datum, _, _ in run(browser, MARKS, view, "job"):
         found.setdefault(datum["node"], set()).add(datum["job"])
     return found
 
@@ -179,7 +180,7 @@ def test_what_is_seen_has_the_colour_of_its_gang(browser: webdriver.Chrome, tmp_
     opened(browser, tmp_path, page_of_history(past, HEADING, []))
     for minutes in (0.0, 10.0, 20.0):
         move_to(browser, minutes)
-        marks = run(browser, MARKS, 0)
+        marks = run(browser, MARKS, 0, "job")
         assert marks
         for datum, x, y in marks:
             assert browser.execute_script(PIXEL, "over-time", x, y) == colours[datum["job"]].upper()
@@ -190,7 +191,7 @@ def test_a_node_changes_its_colour_and_is_white_when_it_is_free(
 ) -> None:
     """n3 belongs to wide until minute 20 and to nobody afterwards."""
     opened(browser, tmp_path, page_of_history(story(), HEADING, []))
-    (at,) = [(x, y) for datum, x, y in run(browser, MARKS, 0) if datum["node"] == "n3"]
+    (at,) = [(x, y) for datum, x, y in run(browser, MARKS, 0, "job") if datum["node"] == "n3"]
     assert browser.execute_script(PIXEL, "over-time", *at) not in ("#FFFFFF", SINGLE)
     move_to(browser, 20.0)
     assert browser.execute_script(PIXEL, "over-time", *at) == "#FFFFFF"
@@ -203,32 +204,74 @@ def test_the_slider_answers_to_keys_and_the_words_follow(browser: webdriver.Chro
     slider = browser.find_element(By.CSS_SELECTOR, "#moment input[type=range]")
     texts = run(browser, TEXTS, 0)
     assert "At 10 min: 15 of 28 GPUs busy, 1 job waiting for 8 GPUs" in texts
-    assert "wide: 3 pods × 4 GPUs in 2 leaves" in texts
+    assert "wide: 3 pods × 4 GPUs in 2 leaves of a" in texts
     slider.send_keys(Keys.END)
     texts = run(browser, TEXTS, 0)
     assert "At 40 min: 8 of 28 GPUs busy, 1 job waiting for 36 GPUs" in texts
-    assert "later: 2 pods × 4 GPUs in 1 leaf" in texts
+    assert "later: 2 pods × 4 GPUs in a/l1" in texts
     assert not [text for text in texts if text.startswith("wide")]
 
 
-def test_a_gang_tells_about_itself_below_the_pointer(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    opened(browser, tmp_path, page_of_history(story(), HEADING, []))
+def told_at(browser: webdriver.Chrome, x: float, y: float) -> str:
+    """What is said beside the pointer when it is there on the canvas of a run over time."""
     canvas = browser.find_element(By.CSS_SELECTOR, "#over-time canvas")
-    (at,) = [(x, y) for datum, x, y in run(browser, MARKS, 0) if datum["node"] == "n3"]
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     size = canvas.size
     pointer = ActionChains(browser)
     pointer.move_to_element_with_offset(
-        canvas, round(at[0] - size["width"] / 2), round(at[1] - size["height"] / 2)
+        canvas, round(x - size["width"] / 2), round(y - size["height"] / 2)
     ).perform()
-    tooltip = ""
     for _ in range(50):
-        tooltip = browser.execute_script(TOOLTIP)
+        tooltip = str(browser.execute_script(TOOLTIP))
         if tooltip:
-            break
+            return tooltip
         time.sleep(0.1)
+    return ""
+
+
+def test_a_gang_tells_about_itself_below_the_pointer(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    opened(browser, tmp_path, page_of_history(story(), HEADING, []))
+    (at,) = [(x, y) for datum, x, y in run(browser, MARKS, 0, "job") if datum["node"] == "n3"]
+    tooltip = told_at(browser, *at)
     for said in ("wide", "3 pods × 4 GPUs", "0 s", "1 zone, 2 leaves, 3 nodes", "n3"):
         assert said in tooltip
+
+
+def test_nodes_are_kept_free_while_a_reservation_holds(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """Minute 12 to 20: n1, which wide has, and n5 for later; from minute 25 to the end: n6 for never."""
+    opened(browser, tmp_path, page_of_history(reserving_story(), HEADING, []))
+    line = "2 nodes kept free for later: 2 pods × 4 GPUs"
+    last = "1 node kept free for never: 9 pods × 4 GPUs"
+    for minutes, kept, told in (
+        (11.95, set(), None),
+        (12.0, {("later", "n1"), ("later", "n5")}, line),
+        (19.95, {("later", "n1"), ("later", "n5")}, line),
+        (20.0, set(), None),
+        (25.0, {("never", "n6")}, last),
+        (40.0, {("never", "n6")}, last),
+        (0.0, set(), None),
+    ):
+        move_to(browser, minutes)
+        marks = run(browser, MARKS, 0, "gang")
+        assert {(datum["gang"], datum["node"]) for datum, _, _ in marks} == kept
+        assert [text for text in run(browser, TEXTS, 0) if "kept free" in text] == ([told] if told else [])
+        assert drawn(browser) == expected(reserving_story(), minutes)
+    check_quiet(browser, tmp_path)
+
+
+def test_a_node_that_is_kept_free_is_tinted_and_says_for_whom(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """n5 is free and kept for later; n1 is kept too, but wide still has all of it and its colour."""
+    opened(browser, tmp_path, page_of_history(reserving_story(), HEADING, []))
+    move_to(browser, 15.0)
+    at = {datum["node"]: (x, y) for datum, x, y in run(browser, MARKS, 0, "gang")}
+    assert browser.execute_script(PIXEL, "over-time", *at["n5"]) == TINT
+    assert browser.execute_script(PIXEL, "over-time", *at["n1"]) not in (TINT, "#FFFFFF")
+    tooltip = told_at(browser, *at["n5"])
+    for said in ("kept free for", "later", "2 pods × 4 GPUs", "n5"):
+        assert said in tooltip
+    assert "wide" in told_at(browser, *at["n1"])
 
 
 def test_distributions_are_drawn_as_svg(browser: webdriver.Chrome, tmp_path: Path) -> None:

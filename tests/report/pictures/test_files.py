@@ -81,7 +81,7 @@ def test_the_map_shows_the_busiest_moment_unless_one_is_chosen() -> None:
 def test_the_map_names_the_gangs_of_its_moment(tmp_path: Path) -> None:
     files = written(tmp_path, pictures_of_history(story(), HEADING, at=1200.0)[:1])
     said = texts(files["rack-map.svg"].decode())
-    assert "later: 2 pods × 4 GPUs in 1 leaf" in said
+    assert "later: 2 pods × 4 GPUs in a/l1" in said
     assert not [text for text in said if text.startswith("wide")]
     assert {"n1", "n7", "l1", "single pods", "free"} <= set(said)
 
@@ -90,7 +90,7 @@ def test_a_state_gives_a_map_and_a_fabric(tmp_path: Path) -> None:
     files = written(tmp_path, pictures_of_run(some_run(), HEADING))
     assert sorted(files) == ["fabric.png", "fabric.svg", "rack-map.png", "rack-map.svg"]
     said = texts(files["rack-map.svg"].decode())
-    assert "default/train: 2 pods × 4 GPUs in 1 leaf" in said
+    assert "default/train: 2 pods × 4 GPUs in a/l1" in said
     assert "75%" in texts(files["fabric.svg"].decode())
 
 
@@ -119,7 +119,7 @@ def test_jobs_without_gpus_have_a_map_of_pods_and_no_fabric(tmp_path: Path) -> N
     assert pictures[0].title == "Rack map at 10 s"
     files = written(tmp_path, pictures)
     said = texts(files["rack-map.svg"].decode())
-    assert {"a: 2 pods in 1 leaf", "fewer pods than the fullest node has"} <= set(said)
+    assert {"a: 2 pods in a/l1", "fewer pods than the fullest node has"} <= set(said)
     assert "no job larger than a node ran" in texts(files["span.svg"].decode())
 
 

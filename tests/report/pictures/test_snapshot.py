@@ -32,7 +32,7 @@ def test_gangs_then_single_pods() -> None:
         ("default/train", True, "2 pods × 3 GPUs"),
         ("default/solo-0", False, "1 pod × 1 GPU"),
     ]
-    assert scene.tenants[0].in_short == "default/train: 2 pods × 3 GPUs in 1 leaf"
+    assert scene.tenants[0].in_short == "default/train: 2 pods × 3 GPUs in a/l1"
     assert sorted(scene.nodes[slot] for slot in scene.slots[:2].tolist()) == ["n1", "n2"]
     assert (scene.resource, scene.coloured, scene.left_out) == ("GPU", "gangs", ())
     pieces = pieces_of(scene)

@@ -191,7 +191,7 @@ def test_a_gang_that_waits_long_keeps_nodes_free() -> None:
     history = run(workload, leaves(2), keeping(10))
     assert history.started.tolist() == [0, 100, 2, 120]
     (kept,) = history.reservations
-    assert (kept.job, kept.nodes, kept.begin, kept.end) == (1, 2, 40, 100)
+    assert (kept.job, kept.slots, kept.begin, kept.end) == (1, (0, 1), 40, 100)
     assert kept.why
 
 

@@ -16,7 +16,7 @@ from closeby.report.pictures.rack_map import rack_map
 from closeby.report.pictures.scene import POD, Scene, scene_of
 from closeby.report.pictures.snapshot import snapshot
 from closeby.report.pictures.timeline import timeline
-from closeby.report.words import plural
+from closeby.report.words import plural, plural_noun
 from closeby.simulator.replay.history import History
 from closeby.simulator.runs import Run
 
@@ -107,7 +107,8 @@ def stop_of(history: History, scene: Scene, at: float | None) -> int:
 
 def notes_on(scene: Scene) -> tuple[str, ...]:
     """What a report says about its maps: how to read them, and what they do not show."""
-    sentences = list(FLOWS) if _has_flows(scene) else []
+    sentences = [bars_note(scene)] if scene.tree.size else []
+    sentences += FLOWS if _has_flows(scene) else ()
     sentences += scene.left_out
     if scene.tree.size > MOST_NODES:
         sentences.append(
@@ -115,8 +116,7 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
         )
     limbs = limbs_of(scene.tree)
     if scene.resource == POD:
-        sentences.append("Jobs ask for no GPUs: a full bar is as many pods as any node ever has.")
-        sentences.append("No fabric is drawn, as its load is told in GPUs.")
+        sentences.append("Jobs ask for no GPUs, in which the load of a fabric is told: it is not drawn.")
     elif limbs is None:
         sentences.append(
             "There is no fabric to draw: the topology has no level above nodes that could be drawn."
@@ -143,6 +143,20 @@ def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
 TITLES = {"rack-map": "Rack map", "fabric": "Fabric and load"}
 
 
+def _notes(name: str, scene: Scene) -> tuple[str, ...]:
+    if name == "rack-map":
+        return (bars_note(scene),)
+    return FLOWS if _has_flows(scene) else ()
+
+
+def bars_note(scene: Scene) -> str:
+    """What a bar of the rack map is."""
+    if scene.resource == POD:
+        return "A bar is a node; a full one has as many pods as any node ever has."
+    unit = plural_noun(scene.resource) if scene.whole else scene.resource
+    return f"A bar is a node, as long as all of its {unit}; coloured is what is held."
+
+
 def _has_flows(scene: Scene) -> bool:
     """Whether a fabric is drawn on which gangs send."""
     return scene.resource != POD and scene.has_rings and limbs_of(scene.tree) is not None
@@ -153,7 +167,7 @@ def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture
         Picture(
             name=name,
             title=f"{TITLES[name]}{when}",
-            notes=FLOWS if name == "fabric" and _has_flows(scene) else (),
+            notes=_notes(name, scene),
             chart=chart,
             heading=heading,
             moment=scene.moments.at(stop),

@@ -218,5 +218,5 @@ class _Packing:
         if self._is_leaf(domain):
             return shortened(value, width, LEAF_LETTER) if self._leaf_line else ""
         first, end = self._tree.span(domain)
-        full = f"{value}  {plural(end - first, 'node')}"
+        full = f"{value}, {plural(end - first, 'node')}"
         return full if len(full) * UPPER_LETTER <= width else shortened(value, width, UPPER_LETTER)

@@ -90,7 +90,7 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         begin=1.0,
         end=end,
         scale=alt.Scale(domain=[1, end], nice=False),
-        axis=alt.Axis(tickCount=6, grid=True),
+        axis=alt.Axis(tickCount=6, grid=True, labelFlush=False),
         share="share of GPU-time",
         groups="level",
         otherwise="no job larger than a node ran",
@@ -145,7 +145,7 @@ def _chart(
     )
     chart: alt.Chart = (
         alt.Chart(rows)
-        .mark_line(interpolate="step-after", strokeWidth=2, clip=True)
+        .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
             x=alt.X("value:Q", title=axis.title, scale=axis.scale, axis=axis.axis),
             y=alt.Y(

@@ -183,11 +183,11 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
 
 def _links(sheet: Sheet, base: alt.Chart, most: float, *, told: bool) -> alt.Chart:
     """Uplinks, wider and redder the more flows share each of their links."""
-    # Up to 1 every flow has a link of its own, so that the scale never ends below.
-    end = max(most, 1.0)
+    # Up to 1 every flow has a link of its own: the scale never ends below, nor right behind it.
+    end = 1.0 if most <= 1 else max(most, 2.0)
     domain = [0.0, 1.0, end] if end > 1 else [0.0, 1.0]
     inks = list(CROSSED) if end > 1 else list(CROSSED[:2])
-    marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1.5 else [])]
+    marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
     legend = alt.Legend(format=".1~f", values=marks, gradientLength=90, orient="right")
     chart: alt.Chart = (
         base.transform_filter("datum.domain > 0")

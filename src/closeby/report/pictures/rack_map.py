@@ -6,6 +6,7 @@ from math import ceil
 import altair as alt
 import numpy as np
 
+from closeby.report.pictures import reserved
 from closeby.report.pictures.boxes import NAME_LETTER, Boxes
 from closeby.report.pictures.colours import FREE, GANGS, SINGLE, UNUSABLE, colours_of
 from closeby.report.pictures.lanes import pieces_of
@@ -34,13 +35,17 @@ def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
     columns = int(width // GANG_COLUMN)
     gangs = sum(tenant.has_colour for tenant in scene.tenants)
     lines = ceil(min(gangs, GANGS_NAMED) / columns)
-    sheet = Sheet(width, boxes.height + KEY_HEIGHT + lines * GANG_LINE)
+    below = boxes.height + KEY_HEIGHT
+    gangs_top = below + (reserved.LINE if scene.keepings else 0.0)
+    sheet = Sheet(width, gangs_top + lines * GANG_LINE)
     layers = [_frames(sheet, boxes, scene), _titles(sheet, boxes), _bars(sheet, boxes, scene)]
+    if scene.keepings:
+        layers += [reserved.outlines(sheet, boxes, scene), *reserved.line(sheet, below, scene)]
     if boxes.names:
         layers.append(_names(sheet, boxes))
     layers += [_held(sheet, boxes, scene), *_key(sheet, boxes, scene)]
     if lines:
-        layers += _gangs(sheet, boxes, scene, columns)
+        layers += _gangs(sheet, gangs_top, scene, columns)
     return alt.LayerChart(layer=layers).properties(width=sheet.width, height=sheet.height, name="rack_map")
 
 
@@ -229,7 +234,7 @@ def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
     )
 
 
-def _gangs(sheet: Sheet, boxes: Boxes, scene: Scene, columns: int) -> Iterator[alt.Chart]:
+def _gangs(sheet: Sheet, top: float, scene: Scene, columns: int) -> Iterator[alt.Chart]:
     """The largest gangs of the moment by name."""
     colours = colours_of(scene)
     gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
@@ -242,7 +247,6 @@ def _gangs(sheet: Sheet, boxes: Boxes, scene: Scene, columns: int) -> Iterator[a
         since=scene.since[gangs],
         until=scene.until[gangs],
     )
-    top = boxes.height + KEY_HEIGHT
     lines = GANGS_NAMED // columns
     order: list[alt.SortField | dict[str, str]] = [
         alt.SortField("size", order="descending"),

@@ -10,9 +10,9 @@ from closeby.quality.delays import waits
 from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import spans
 from closeby.report.pictures.moments import STOPS, Moments, moments_of
-from closeby.report.words import plural, span_text, time_text
+from closeby.report.words import path_text, plural, span_text, time_text
 from closeby.simulator.replay.history import History
-from closeby.topology.tree import Tree
+from closeby.topology.tree import ROOT_LEVEL, Tree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -36,6 +36,8 @@ class Tenant(Struct, frozen=True, kw_only=True):
     waited: str
     #: Domains it uses by level, coarse to fine, nodes last.
     span: Mapping[str, int]
+    #: The finest domain above nodes that holds all of it; empty where that is the whole cluster.
+    within: str
 
     @property
     def lies_in(self) -> str:
@@ -44,10 +46,31 @@ class Tenant(Struct, frozen=True, kw_only=True):
 
     @property
     def in_short(self) -> str:
-        """``job-7: 8 pods × 8 GPUs in 2 leaves``, with the finest level above nodes."""
+        """``job-7: 8 pods × 8 GPUs in 2 leaves of pod-1``: told is the finest level above nodes.
+
+        Where it is, so that those of one colour are told apart.
+        """
         upper = list(self.span.items())[-2:-1]
-        told = f" in {plural(upper[0][1], upper[0][0])}" if upper else ""
-        return f"{self.name}: {self.asks}{told}"
+        told = plural(upper[0][1], upper[0][0]) if upper else ""
+        if self.within:
+            told = self.within if upper[0][1] == 1 else f"{told} of {self.within}"
+        return f"{self.name}: {self.asks} in {told}" if told else f"{self.name}: {self.asks}"
+
+
+class Keeping(Struct, frozen=True, kw_only=True):
+    """Nodes kept free for a gang that waits, from when to when in the unit of the scene's moments."""
+
+    name: str
+    asks: str
+    #: Ascending.
+    slots: tuple[int, ...]
+    since: float
+    until: float
+
+    @property
+    def in_short(self) -> str:
+        """``12 nodes kept free for job-7: 8 pods × 8 GPUs``."""
+        return f"{plural(len(self.slots), 'node')} kept free for {self.name}: {self.asks}"
 
 
 class Scene(Struct, frozen=True, kw_only=True, eq=False):
@@ -76,6 +99,8 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     links_of_pods: Ints
     links_of_nodes: Ints
     moments: Moments
+    #: Reservations, of which there is at most one at a time.
+    keepings: tuple[Keeping, ...] = ()
     #: What tenants with a colour are: ``gangs``, ``applications``, or both.
     coloured: str = "gangs"
     #: What was left out, as sentences.
@@ -105,13 +130,22 @@ def scene_of(history: History, most_pods: int = MOST_PODS) -> Scene:
         until = np.where(ran & np.isnan(history.ended), moments.last + moments.step, until)
         seen = np.zeros(len(history.jobs), dtype=np.bool_)
         seen[ran] = moments.seen(since[ran], until[ran])
-        if int(pods[seen].sum()) <= most_pods or moments.count <= 2:
+        keepings = _keepings(history, moments)
+        marks = int(pods[seen].sum()) + sum(len(one.slots) for one in keepings)
+        if marks <= most_pods or moments.count <= 2:
             break
         most //= 2
-    return _scene(history, moments, np.flatnonzero(seen), since, until)
+    return _scene(history, moments, np.flatnonzero(seen), (since, until), keepings)
 
 
-def _scene(history: History, moments: Moments, jobs: Ints, since: Floats, until: Floats) -> Scene:
+def _scene(
+    history: History,
+    moments: Moments,
+    jobs: Ints,
+    during: tuple[Floats, Floats],
+    keepings: tuple[Keeping, ...],
+) -> Scene:
+    since, until = during
     pods = np.diff(history.offsets)[jobs]
     offsets = np.concatenate(([0], np.cumsum(pods))).astype(np.intp)
     rows = np.repeat(history.offsets[jobs] - offsets[:-1], pods) + np.arange(offsets[-1])
@@ -137,8 +171,29 @@ def _scene(history: History, moments: Moments, jobs: Ints, since: Floats, until:
         links_of_pods=_links(history)[jobs],
         links_of_nodes=history.node_gpus.astype(np.intp),
         moments=moments,
+        keepings=keepings,
         coloured="gangs" if with_gpus else "applications",
-        left_out=_left_out(history, moments, len(jobs)),
+        left_out=_left_out(history, moments, len(jobs), len(keepings)),
+    )
+
+
+def _keepings(history: History, moments: Moments) -> tuple[Keeping, ...]:
+    """The reservations that hold at some stop of the slider."""
+    kept = history.reservations
+    since = moments.told(np.asarray([one.begin for one in kept]))
+    until = moments.told(np.asarray([one.end for one in kept]))
+    # What holds when the run stops does so at the last stop too, as jobs do.
+    until = np.where([not one.why for one in kept], moments.last + moments.step, until)
+    jobs = history.jobs
+    return tuple(
+        Keeping(
+            name=jobs.names[kept[index].job],
+            asks=asks_text(int(jobs.pods[kept[index].job]), int(jobs.gpus[kept[index].job])),
+            slots=kept[index].slots,
+            since=float(since[index]),
+            until=float(until[index]),
+        )
+        for index in np.flatnonzero(moments.seen(since, until)).tolist()
     )
 
 
@@ -174,9 +229,22 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
             asks=asks_text(int(history.jobs.pods[job]), int(history.jobs.gpus[job])),
             waited=time_text(float(waited[job])),
             span=dict(zip(names, used[job].tolist(), strict=True)),
+            within=within_text(history.tree, history.slots_of(job)),
         )
         for job in jobs.tolist()
     )
+
+
+def within_text(tree: Tree, slots: Ints) -> str:
+    """The path of the finest domain above nodes that holds these slots; empty for the whole cluster."""
+    inside = tree.position_of[slots[slots < len(tree.position_of)]]
+    known = inside[inside < tree.size]
+    if not len(known):
+        return ""
+    home = tree.tightest(known)
+    if home.level == tree.node_level:
+        home = tree.ancestor(home, home.level - 1)
+    return path_text(tree.path(home)) if home.level > ROOT_LEVEL else ""
 
 
 def asks_text(pods: int, gpus: int) -> str:
@@ -184,18 +252,26 @@ def asks_text(pods: int, gpus: int) -> str:
     return f"{plural(pods, 'pod')} × {plural(gpus, 'GPU')}" if gpus else plural(pods, "pod")
 
 
-def _left_out(history: History, moments: Moments, shown: int) -> tuple[str, ...]:
+def _left_out(history: History, moments: Moments, shown: int, keepings: int) -> tuple[str, ...]:
     started = int(np.count_nonzero(~np.isnan(history.started)))
-    if shown == started:
+    reserved = len(history.reservations)
+    hidden = []
+    if shown < started:
+        hidden.append(f"{started - shown:,} of {started:,} jobs that started ran")
+    if keepings < reserved:
+        hidden.append(f"{reserved - keepings:,} of {plural(reserved, 'reservation')} held")
+    if not hidden:
         return ()
     sentence = (
         f"The maps show the state every {time_text(moments.step * moments.seconds)}; "
-        f"{started - shown:,} of {started:,} jobs that started ran only between two such moments and are not "
+        f"{' and '.join(hidden)} only between two such moments and are not "
         "seen on them. Charts over time, distributions and measures count every job."
     )
     return (sentence,)
 
 
 def amount_text(amount: float, resource: str) -> str:
-    """``8 GPUs``, ``1 pod``, ``2.5 cpu``."""
-    return plural(round(amount), resource) if resource in ("GPU", POD) else f"{amount:g} {resource}"
+    """``8 GPUs``, ``1 pod``, ``2.5 cores``."""
+    if resource in ("GPU", POD):
+        return plural(round(amount), resource)
+    return f"{amount:g} {'cores' if resource == 'cpu' else resource}"

@@ -13,12 +13,13 @@ from closeby.quality.needs import gpus_of, node_gpus
 from closeby.quality.placements import Placements, level_names, placements
 from closeby.quality.spans import spans
 from closeby.report.pictures.moments import Moments
-from closeby.report.pictures.scene import Scene, Tenant, amount_text
+from closeby.report.pictures.scene import Scene, Tenant, amount_text, within_text
 from closeby.report.words import plural
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 
 CPU = "cpu"
 #: What has a colour, by whether some of it are gangs and whether some are none.
@@ -60,7 +61,7 @@ def snapshot(run: Run) -> Scene:
         ),
         resource=told,
         whole=is_gpu(resource),
-        tenants=_tenants(groups, told, np.asarray(amounts), placements(tree, offsets, at)),
+        tenants=_tenants(groups, told, np.asarray(amounts), placements(tree, offsets, at), at),
         since=np.zeros(len(groups)),
         until=np.ones(len(groups)),
         offsets=offsets,
@@ -122,7 +123,11 @@ def _tree(run: Run) -> tuple[Tree, tuple[str, ...]]:
 
 
 def _tenants(
-    groups: Sequence[tuple[str | None, list[Pod]]], resource: str, amounts: Floats, found: Placements
+    groups: Sequence[tuple[str | None, list[Pod]]],
+    resource: str,
+    amounts: Floats,
+    found: Placements,
+    slots: Ints,
 ) -> tuple[Tenant, ...]:
     names = level_names(found.tree)
     used = spans(found).tolist()
@@ -130,6 +135,7 @@ def _tenants(
     first = 0
     for (group, members), span in zip(groups, used, strict=True):
         mine = amounts[first : first + len(members)]
+        within = within_text(found.tree, slots[first : first + len(members)])
         first += len(members)
         tenants.append(
             Tenant(
@@ -139,6 +145,7 @@ def _tenants(
                 asks=_asks(mine, resource),
                 waited="",
                 span=dict(zip(names, span, strict=True)),
+                within=within,
             )
         )
     return tuple(tenants)

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 WIDTH = 960.0
 HEIGHT = 110.0
 LOW = 52.0
+#: Room for labels beside each axis, so that the titles stand below each other.
+LABELS = 44
 #: Up to this count an axis names every number.
 FEW = 4
 BUSY = "#2166AC"
@@ -80,7 +82,7 @@ def _line(
         "time:Q",
         title=f"time [{moments.unit}]" if with_times else None,
         scale=alt.Scale(domain=[0, moments.last], nice=False),
-        axis=alt.Axis(grid=False, labels=with_times),
+        axis=alt.Axis(grid=False, labels=with_times, labelFlush=False),
     )
     scale = alt.Scale(domain=[0, max(series.top, 1.0)], nice=False)
     # Values of the same moment would be stacked otherwise.
@@ -100,8 +102,8 @@ def _line(
 def _counts(top: float, ticks: int) -> alt.Axis:
     """Whole numbers only, each once."""
     if top > FEW:
-        return alt.Axis(format=",d", tickCount=ticks)
-    return alt.Axis(format=",d", values=list(range(int(top) + 1)))
+        return alt.Axis(format=",d", tickCount=ticks, minExtent=LABELS)
+    return alt.Axis(format=",d", values=list(range(int(top) + 1)), minExtent=LABELS)
 
 
 def _rule() -> alt.Chart:
