@@ -39,6 +39,8 @@ class World:
         self.peers: Sequence[Peer] | Trouble = [peer(one) for one in peers]
         self.answers: dict[str, Latency | Trouble] = {}
         self.asked: list[str] = []
+        #: Peers that bring a fault of ours to light.
+        self.odd: set[str] = set()
         self.lines = Lines()
         self.clock, self.now = Clock(), Clock()
         self.results = Results(900.0, self.clock)
@@ -50,6 +52,8 @@ class World:
     def _probe(self, peer: Peer) -> Latency | Trouble:
         self.asked.append(peer.name)
         self.now.time += self.takes
+        if peer.name in self.odd:
+            raise KeyError("nobody thought of this")
         return self.answers.get(peer.name, ANSWER)
 
     def round(self, number: int) -> list[str]:
@@ -82,6 +86,22 @@ def test_figures_are_told_by_the_names_of_the_kep() -> None:
     assert told.value("closeby_agent_peers") == 3
     assert told.value("closeby_agent_probes_total") == 2
     assert told.value("closeby_agent_rounds_total") == 1
+
+
+def test_a_fault_of_ours_with_one_peer_leaves_the_others_alone() -> None:
+    world = World("a-0", "a-1", "b-0", "c-0")
+    world.odd.add(odd := world.round(0)[0])
+    asked = world.round(1)
+    assert odd in asked and len(asked) == 2
+    told = world.told()
+    assert told.value("closeby_agent_probe_failures_total", reason="Unexpected") == 1
+    assert told.value("closeby_agent_probes_total") == 3
+    (line,) = world.lines.said("no latency")
+    assert line["peer"] == odd
+    assert "a fault of closeby: KeyError: 'nobody thought of this' (test_rounds.py:" in str(line["error"])
+    world.odd.clear()
+    world.round(2)
+    assert [one["peer"] for one in world.lines.said("latency again")] == [odd]
 
 
 def test_a_mean_is_told_without_percentiles() -> None:

@@ -11,7 +11,7 @@ from closeby.agents.latency.credentials import PEER_NAME
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.peers import LONGEST_NAME, PROBE_PORT, Peer, parse_peers
 from closeby.agents.latency.plan import MOST, asked
-from closeby.agents.latency.rounds import LATE
+from closeby.agents.latency.rounds import LATE, UNEXPECTED
 from closeby.agents.latency.wire import NONCE, PROOF, QUESTION, TRIP
 from closeby.agents.troubles import Trouble
 from tests.cli.calling import closeby
@@ -60,7 +60,7 @@ def test_its_files_make_sense() -> None:
 
 def test_it_explains_every_reason() -> None:
     table = PAGE[PAGE.index("## When something is wrong") :]
-    used = set(re.findall(r'(?:Trouble|WireError)\("(\w+)"', CODE)) | {LATE}
+    used = set(re.findall(r'(?:Trouble|WireError)\("(\w+)"', CODE)) | {LATE, UNEXPECTED}
     used |= set(re.findall(r'^_(?:MISSING|FAILED|UNREADABLE): Final = "(\w+)"', CODE, re.MULTILINE))
     # Those of files and ports are said when it starts, or while it has no peers.
     used -= {"InvalidPeers", "InvalidDelays", "NoToken", "NotRead", "CantListen", "CantAccept"}

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from closeby.kube.client.threads import in_thread
-from closeby.kube.client.unexpected import Contained, brief, traced
+from closeby.objects.unexpected import Contained, brief, fields_of
 
 
 def stumble() -> int:
@@ -31,8 +31,10 @@ def test_a_fault_is_kept_and_told_with_its_place() -> None:
         stumble()
     assert block.error is not None
     assert brief(block.error).startswith("KeyError: 'cost' (test_unexpected.py:")
-    told = traced(block.error)
-    assert told.startswith("Traceback (most recent call last):") and ", in stumble\n" in told
+    told = fields_of(block.error)
+    assert told["error"] == brief(block.error)
+    assert told["traceback"].startswith("Traceback (most recent call last):")
+    assert ", in stumble\n" in told["traceback"]
     assert brief(stopped(ZeroDivisionError()).error or KeyError()).startswith("ZeroDivisionError (test_")
 
 

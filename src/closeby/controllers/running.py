@@ -49,7 +49,6 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
-from closeby.kube.client.unexpected import Contained, brief, traced
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.state.following import Following
 from closeby.kube.watch.changes import Deleted, Upserted
@@ -59,6 +58,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.decoding.registry import READERS
 from closeby.objects.reasons import Condition
+from closeby.objects.unexpected import Contained, fields_of
 
 #: What is under way when the end comes gets so many seconds.
 _TO_FINISH: Final = 10.0
@@ -199,8 +199,7 @@ class Runner:
                 warning=True,
                 controller=reconciler.name,
                 object=f"{news.resource.kind}/{news.change.key}",
-                error=brief(hearing.error),
-                traceback=traced(hearing.error),
+                **fields_of(hearing.error),
             )
 
     async def _keep(self, workers: Workers[Any]) -> None:

@@ -13,9 +13,9 @@ from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.work import Key, Work
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
-from closeby.kube.client.unexpected import Contained, brief, traced
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference
+from closeby.objects.unexpected import Contained, brief, fields_of
 
 #: Reason of the Event.
 NOT_RECONCILED: Final = "NotReconciled"
@@ -82,16 +82,15 @@ class Workers(Generic[Key]):
         with Contained() as telling:
             about = await self._tell(key, error)
         if telling.error is not None:
-            self._say("users not told", warning=True, object=key, error=brief(telling.error))
+            self._say("users not told", warning=True, object=key, **fields_of(telling.error))
         wait = self._reconciler.work.crashed(key)
         self._say(
             "not reconciled",
             warning=True,
             controller=self._reconciler.name,
             object=about or key,
-            error=brief(error),
             retry_in=f"{wait:.1f}s",
-            traceback=traced(error),
+            **fields_of(error),
         )
 
     async def _tell(self, key: Key, error: Exception) -> Reference | None:

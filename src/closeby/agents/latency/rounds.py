@@ -9,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -19,7 +19,9 @@ from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import MOST, asked
 from closeby.agents.latency.results import Results
 from closeby.agents.troubles import Say, Trouble
+from closeby.objects.unexpected import Contained, brief
 
+T = TypeVar("T")
 #: The peers now, or why they are not known.
 Peers = Callable[[], Sequence[Peer] | Trouble]
 #: Bits/s that a peer can be sent.
@@ -27,6 +29,8 @@ Throughput = Callable[[Peer], float | Trouble]
 
 #: In which a round's first questions are spread.
 _SPREAD: Final = 0.5
+#: Of probes that brought a fault of ours to light.
+UNEXPECTED: Final = "Unexpected"
 #: Of probes that were not begun before the round was over.
 LATE: Final = "RoundOver"
 
@@ -149,7 +153,7 @@ class Rounds:
         self.rounds += 1
 
     def _ask(self, peer: Peer) -> None:
-        found = self._asking.probe(peer)
+        found = self._found(peer, self._asking.probe)
         if self._end.is_set():
             return
         if isinstance(found, Trouble):
@@ -163,7 +167,7 @@ class Rounds:
             self._say("latency again", peer=peer.name)
 
     def _carry(self, peer: Peer, throughput: Throughput) -> None:
-        found = throughput(peer)
+        found = self._found(peer, throughput)
         if self._end.is_set():
             return
         if isinstance(found, Trouble):
@@ -171,6 +175,13 @@ class Rounds:
             self._say("no bandwidth", warning=True, peer=peer.name, address=peer.host, error=found)
         else:
             self._results.carries(peer.name, found)
+
+    def _found(self, peer: Peer, ask: Callable[[Peer], T | Trouble]) -> T | Trouble:
+        """What a peer was found to be; a fault of ours with one does not keep us from all the others."""
+        with Contained() as asking:
+            return ask(peer)
+        why = "" if asking.error is None else brief(asking.error)
+        return Trouble(UNEXPECTED, f"asking it failed unexpectedly, which is a fault of closeby: {why}")
 
     def _unknown_peers(self, message: str) -> None:
         if self._unknown != message:

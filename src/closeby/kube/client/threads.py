@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from closeby.kube.client.unexpected import Contained
+from closeby.objects.unexpected import Contained
 
 T = TypeVar("T")
 

@@ -24,6 +24,7 @@ from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Verdict, Writer
 from closeby.objects.groups import OnPartial
+from closeby.objects.unexpected import Contained, fields_of
 
 #: How often is looked (seconds).
 _EVERY: Final = 1.0
@@ -72,17 +73,34 @@ class Evictor:
         #: By uid: when a member whose eviction was refused may be asked again (monotonic seconds).
         self._refused: dict[str, tuple[Backoff, float]] = {}
 
+        #: By gang: the fault that was told last.
+        self._faulty: dict[str, str] = {}
+
     async def run(self) -> None:
         """Looks and evicts, until it is cancelled."""
         while True:
             unfinished = tuple(self._progress.unfinished())
             held = {pod.uid for standing in unfinished for pod, _ in standing.held}
             self._settled &= held
+            keys = {standing.group.key for standing in unfinished}
+            self._faulty = {key: told for key, told in self._faulty.items() if key in keys}
             self._refused = {uid: kept for uid, kept in self._refused.items() if uid in held}
             for standing in unfinished:
                 if self._overdue(standing):
-                    await self._evict(standing)
+                    await self._look_at(standing)
             await asyncio.sleep(_EVERY)
+
+    async def _look_at(self, standing: Standing) -> None:
+        """A fault of ours with one gang does not keep us from all the others."""
+        key = standing.group.key
+        with Contained() as evicting:
+            await self._evict(standing)
+            self._faulty.pop(key, None)
+        if evicting.error is not None:
+            told = fields_of(evicting.error)
+            if self._faulty.get(key) != told["error"]:
+                self._say("not evicted", warning=True, gang=key, **told)
+            self._faulty[key] = told["error"]
 
     def _overdue(self, standing: Standing) -> bool:
         made = self._reporter.made(standing.group.key)

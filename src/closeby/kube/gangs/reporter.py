@@ -28,6 +28,7 @@ from closeby.kube.writing.writer import (
 )
 from closeby.objects.dialects.keys import PLAN
 from closeby.objects.dialects.plans import PlanWire, compact
+from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.outcomes import Release, Reserve
 
 #: Upstream's name of the condition that we call Scheduled.
@@ -134,7 +135,10 @@ class GangReporter:
         else:
             text = f"{kept.where} are reserved for it no more: {change.why}"
             note = Note(reason="NodesReleased", action="Reserving", text=text)
-        await self._events.post(found.reference, note, time.time())
+        with Contained() as telling:
+            await self._events.post(found.reference, note, time.time())
+        if telling.error is not None:
+            self._say("users not told", warning=True, gang=kept.key, **fields_of(telling.error))
 
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""
@@ -153,17 +157,25 @@ class GangReporter:
         for key in due:
             standing = self._standing_of(key)
             if standing is not None and not standing.waiting:
-                await self._write(key)
+                await self._written(key)
 
     async def _tell(self, key: str, slots: asyncio.Semaphore) -> None:
         try:
             async with slots:
-                written = await self._write(key)
+                verdict = await self._written(key)
         except asyncio.CancelledError:
             self.review(key)  # The end is near: `finish` writes what must be.
             raise
-        if written.verdict in _AGAIN:
-            self.review(key, _AGAIN[written.verdict])
+        if verdict in _AGAIN:
+            self.review(key, _AGAIN[verdict])
+
+    async def _written(self, key: str) -> Verdict:
+        """What came of writing; a fault of ours with one gang does not keep us from all the others."""
+        with Contained() as writing:
+            return (await self._write(key)).verdict
+        if writing.error is not None:
+            self._say("PodGroup not written", warning=True, gang=key, **fields_of(writing.error))
+        return Verdict.FATAL
 
     async def _write(self, key: str, planning: bool = False) -> Written:
         async with self._locks.setdefault(key, asyncio.Lock()):

@@ -12,9 +12,9 @@ from typing import Final
 from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.saying import Say
 from closeby.kube.client.threads import in_thread
-from closeby.kube.client.unexpected import Contained, brief, traced
 from closeby.kube.scheduler.losses import Losses
 from closeby.measurements.ageing import Known, State
+from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
 
@@ -92,13 +92,8 @@ class Refreshing:
         with Contained() as reading:
             return await in_thread(f"reading {source.name}", source.read)
         if reading.error is not None:
-            self._say(
-                "reading failed unexpectedly",
-                warning=True,
-                source=source.name,
-                error=brief(reading.error),
-                traceback=traced(reading.error),
-            )
+            fields = fields_of(reading.error)
+            self._say("reading failed unexpectedly", warning=True, source=source.name, **fields)
         return f"reading {source.name} failed unexpectedly"
 
     async def _age(self, plugin: Measured, known: Known) -> None:

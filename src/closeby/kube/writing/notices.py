@@ -7,6 +7,8 @@ unschedulable; and once, as long as it stays the same.
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
@@ -17,6 +19,7 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer, rfc3339
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.outcomes import Bind, Leftover
 
 #: Reason of the condition; upstream's word, whatever ours is.
@@ -136,7 +139,8 @@ class Notices:
             async with self._slots:
                 refusal = self._standing.get(uid)
                 if refusal is not None:
-                    await self._write(uid, refusal)
+                    with self._telling(refusal.pod):
+                        await self._write(uid, refusal)
         finally:
             del self._writing[uid]
 
@@ -167,7 +171,16 @@ class Notices:
     async def _in_turn(self, pod: Pod, note: Note) -> None:
         now = time.time()
         async with self._slots:
-            await self._events.post(_reference(pod), note, now)
+            with self._telling(pod):
+                await self._events.post(_reference(pod), note, now)
+
+    @contextmanager
+    def _telling(self, pod: Pod) -> Iterator[None]:
+        """A fault of ours with one pod does not keep us from all the others."""
+        with Contained() as telling:
+            yield
+        if telling.error is not None:
+            self._say("users not told", warning=True, pod=pod.key, **fields_of(telling.error))
 
 
 def _reference(pod: Pod) -> Reference:

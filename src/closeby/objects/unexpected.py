@@ -37,6 +37,6 @@ def brief(error: BaseException) -> str:
     return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
-def traced(error: BaseException) -> str:
-    """The traceback, as Python prints it."""
-    return "".join(traceback.format_exception(error)).rstrip()
+def fields_of(error: BaseException) -> dict[str, str]:
+    """What a line of the log says of it: ``error`` in brief, and the ``traceback`` as Python prints it."""
+    return {"error": brief(error), "traceback": "".join(traceback.format_exception(error)).rstrip()}
