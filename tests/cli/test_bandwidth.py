@@ -98,3 +98,40 @@ def test_without_measurements_bandwidth_is_a_resource_like_others() -> None:
         ("n1", None),
         (None, "InsufficientResources"),
     ]
+
+
+#: a, b and c run at once if there is a node for each.
+JOBS = "name,submitted,duration,pods,gpus\n" + "".join(f"{name},0,100,1,8\n" for name in "abc")
+
+
+def test_a_run_over_time_keeps_jobs_off_busy_links(tmp_path: Path) -> None:
+    """Alone n3's link is at a risk of (0.7 + sqrt(0.6)) / 2 = 0.737, so that its job comes after another."""
+    watcher, trace, config = (tmp_path / name for name in ("watcher.json", "jobs.csv", "strict.yaml"))
+    watcher.write_text(MEASURED)
+    trace.write_text(JOBS)
+    arguments = f"{{watcherAddress: {watcher}, RiskThreshold: 0.73}}"
+    config.write_text(f"plugins:\n- {{name: CheckRiskNodeBandwidth, arguments: {arguments}}}\n")
+    asked = ("-f", "-", "--trace", trace, "--config", config)
+    found = report("simulate", *asked, "--full", stdin=CLUSTER)
+    assert [job["start"] for job in found["jobs"]] == [0, 0, 100]
+    assert found["notices"][0] == (
+        f"what {watcher} says counts for CheckRiskNodeBandwidth during the whole run"
+    )
+    free = report("simulate", "-f", "-", "--trace", trace, "--full", stdin=CLUSTER)
+    assert [job["start"] for job in free["jobs"]] == [0, 0, 0]
+
+    compared = report("compare", *asked, "--config", "closeby", "--processes", 1, stdin=CLUSTER)
+    assert compared["notices"][0].startswith(f"with strict: what {watcher} says counts")
+    (makespan,) = (figure for figure in compared["figures"] if figure["name"] == "makespan")
+    assert [one["mean"] for one in makespan["policies"]] == [200, 100]
+
+
+def test_a_run_over_time_tells_of_measurements_that_are_of_no_use(tmp_path: Path) -> None:
+    watcher, trace = tmp_path / "watcher.json", tmp_path / "jobs.csv"
+    trace.write_text(JOBS)
+    asked = ("simulate", "--cluster", "small", "--trace", trace, "--config", configured(tmp_path, watcher))
+    done = closeby(*asked)
+    assert done.exit_code == 2
+    assert f"watcherAddress: {watcher} can't be read: No such file or directory" in done.stderr
+    watcher.write_text(MEASURED)
+    assert "measured hosts match no node" in report(*asked)["notices"][1]

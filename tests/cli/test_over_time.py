@@ -266,7 +266,13 @@ def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
             "topology fabric has no level row; there are pod",
         ),
         (("--workload", "seren", "--resource", "amd.com/gpu"), "no node offers amd.com/gpu"),
-        (("--workload", "seren", "--resource", "cpu"), "cpu is no device that jobs can ask for"),
+        (("--workload", "seren", "--resource", "cpu"), "'cpu' is no device that jobs can ask for"),
+        (("--workload", "seren", "--resource", ""), "'' is no device that jobs can ask for"),
+        (("--workload", "seren", "--cluster", ""), "there is no cluster ''"),
+        (
+            ("--workload", "microservices", "--jobs", "2", "--load", "0.01", "--write-trace", "x.csv"),
+            "who calls",
+        ),
         (("--workload", "seren", "--topology", "ring"), "there is no topology ring; there is fabric"),
         (("--workload", "seren", "--write-trace", "/nowhere/x.csv"), "/nowhere/x.csv: can't be written"),
         ((), "Missing option '-f' / '--filename'"),
@@ -355,3 +361,43 @@ def test_files_without_nodes() -> None:
     result = closeby("simulate", "-f", "-", "--workload", "seren", stdin=text(pod("lonely")))
     assert result.exit_code == 2
     assert "the files hold no nodes" in result.stderr
+
+
+def test_a_trace_is_not_overwritten_by_what_is_read_of_it(trace: Path) -> None:
+    before = trace.read_bytes()
+    other_way = trace.parent / ".." / trace.parent.name / trace.name
+    result = closeby("simulate", "--trace", trace, "--cluster", "small", "--write-trace", other_way)
+    assert (result.exit_code, trace.read_bytes()) == (2, before)
+    assert "would overwrite the trace that is read; name another file" in result.stderr
+
+
+def test_a_job_of_more_pods_than_all_nodes_take_is_not_waited_for(tmp_path: Path) -> None:
+    """Three nodes take 110 pods each."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"{HEADER}\nfits,0,10,330,0,0,\nlarge,0,10,331,0,0,\n")
+    found = small("--trace", path)
+    assert (found["summary"]["ended"], found["summary"]["impossible"]) == (1, 1)
+    assert found["refusals"][0]["message"] == "all nodes together take 330 pods when no other job runs"
+
+
+def test_jobs_can_not_come_through_a_closed_pipe() -> None:
+    closed = [sys.executable, "-c", "import os, sys; os.close(0); os.execv(sys.executable, sys.argv[1:])"]
+    run = [sys.executable, "-m", "closeby", "simulate", "--trace", "-"]
+    done = subprocess.run([*closed, *run], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: standard input: can't be read: it is closed; pipe jobs into it\n"
+
+
+def test_what_is_odd_about_a_cluster_is_told(trace: Path) -> None:
+    """A pod runs on a node that is not there, and another takes more than node-3 has."""
+    here = [*CLUSTER, pod("ghost", on="gone"), pod("greedy", 9, on="node-3")]
+    notices = small("--trace", trace, cluster=here)["notices"]
+    assert notices[0].startswith("Node/gone: a pod is bound to this node, which is not there: default/ghost")
+    assert notices[1].startswith("Node/node-3: status.allocatable: its pods take more than it has: 9 nvidia")
+
+
+def test_documents_that_were_skipped_are_told(trace: Path) -> None:
+    stdin = text(*CLUSTER) + "\n---\n{broken: [\n"
+    assert closeby("simulate", "-f", "-", "--trace", trace, stdin=stdin).exit_code == 2
+    found = report("simulate", "-f", "-", "--trace", trace, "--keep-going", stdin=stdin)
+    assert found["notices"][0].startswith("skipped: ")

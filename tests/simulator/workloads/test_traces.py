@@ -1,5 +1,6 @@
 """Traces are read as they were written; what is wrong is said with its line, field and remedy."""
 
+import gzip
 import time
 from pathlib import Path
 
@@ -143,18 +144,33 @@ def test_dates_without_a_zone_are_the_same_everywhere(
 
 def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
     (lacking,) = faults(tmp_path, "")
-    assert lacking == (
-        "trace.csv:1: lacks name, submitted, duration, pods, gpus; "
-        "begin the file with name,submitted,duration,pods,gpus,priority,kind"
-    )
+    begin = "begin the file with name,submitted,duration,pods,gpus,priority,kind"
+    assert lacking == f"trace.csv:1: has no header; {begin}"
+    assert faults(tmp_path, "name,gpus\n") == [f"trace.csv:1: lacks submitted, duration, pods; {begin}"]
     assert faults(tmp_path, HEADER) == ["trace.csv: has no jobs; check that it is the right file"]
     assert faults(tmp_path, 'name,"submitted\n')[0].startswith("trace.csv:1: is not CSV: ")
     assert "is not CSV: field larger" in faults(tmp_path, "n" * 200_000 + ",duration\n")[0]
     (separated,) = faults(tmp_path, "name;submitted;duration;pods;gpus\na;0;1;1;1\n")
     assert "separate columns by commas" in separated
     assert faults(tmp_path, "name,name\n") == ["trace.csv:1: names a column twice; keep one of them"]
-    binary = tmp_path / "binary.csv"
-    binary.write_bytes(b"\xff\xfe\x00")
-    assert read_trace(binary).faults[0].message == "is not UTF-8 (byte 0)"
     assert "No such file" in read_trace(tmp_path / "none.csv").faults[0].message
     assert "Is a directory" in read_trace(tmp_path).faults[0].message
+
+
+def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path) -> None:
+    """The last line lies far behind the first ones that are decoded."""
+    path = tmp_path / "trace.csv"
+    rows = "".join(f"j{number},0,1,1,1,0,\n" for number in range(5_000))
+    path.write_bytes(f"{HEADER}{rows}".encode() + b"caf\xe9,0,1,1,1,0,\n")
+    (fault,) = read_trace(path).faults
+    assert fault.sentence("trace.csv") == "trace.csv:5002: is not UTF-8; save it as UTF-8"
+    path.write_bytes(HEADER.encode("utf-16"))
+    assert read_trace(path).faults[0].line == 1
+
+
+def test_a_compressed_trace_is_to_come_through_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(gzip.compress(f"{HEADER}a,0,1,1,1,0,\n".encode()))
+    (fault,) = read_trace(path).faults
+    assert fault.message == "is compressed"
+    assert "gzip -dc FILE | closeby simulate --trace -" in fault.remedy

@@ -108,13 +108,13 @@ def of_applications(over_time: OverTime) -> bool:
 
 def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[str]]:
     """The cluster of the files, or the one that is made up; and what of the files can't be read."""
-    resource = over_time.resource or GPU
+    resource = GPU if over_time.resource is None else over_time.resource
     if "/" not in resource:
         # Such as cpu, which is counted in thousandths.
-        raise Unusable(f"{resource} is no device that jobs can ask for; --resource is one such as {GPU}")
+        raise Unusable(f"--resource: {resource!r} is no device that jobs can ask for; one is {GPU}")
     if not sources.paths:
         usual = APPLICATIONS_CLUSTER if of_applications(over_time) else DEFAULT_CLUSTER
-        name = over_time.cluster or usual
+        name = usual if over_time.cluster is None else over_time.cluster
         if name not in SHAPES:
             known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
             raise Unusable(f"there is no cluster {name!r}; there are {known}")
@@ -185,6 +185,8 @@ def _jobs(
 def _read_jobs(path: str) -> tuple[Jobs, tuple[str, ...]]:
     """The jobs of a trace file, and what was left aside in it."""
     here = path == STANDARD_INPUT
+    if here and sys.stdin is None:
+        raise Unusable("standard input: can't be read: it is closed; pipe jobs into it")
     trace = read_trace("/dev/stdin" if here else path)
     if trace.jobs is None:
         raise Unusable(*(fault.sentence("standard input" if here else path) for fault in trace.faults))

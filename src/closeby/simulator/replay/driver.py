@@ -16,7 +16,7 @@ from closeby.simulator.replay.agenda import Agenda
 from closeby.simulator.replay.applications import talk_of
 from closeby.simulator.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
 from closeby.simulator.replay.history import History
-from closeby.simulator.replay.limits import too_large, too_many_cores
+from closeby.simulator.replay.limits import too_large, too_many_cores, too_many_pods
 from closeby.simulator.replay.recording import Recorder
 from closeby.simulator.replay.settings import Settings, engine_of
 from closeby.simulator.replay.submitting import Submitter, Wishes
@@ -74,7 +74,8 @@ class _Replay:
         self._recorder = Recorder(jobs)
         self._durations: list[float] = jobs.durations.tolist()
         self._pods: list[int] = jobs.pods.tolist()
-        self._too_large = too_large(jobs, self._room, self._tree, settings.wishes.required)
+        self._too_large = too_many_pods(jobs, room_of(engine, "pods").free)
+        self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.required))
         self._too_large.update(too_many_cores(jobs, room_of(engine, CPU)))
         #: Applications of which some pods are placed: slot of each by its index.
         self._partly: dict[int, dict[int, int]] = {}

@@ -27,6 +27,16 @@ def too_large(jobs: Jobs, room: Room, tree: Tree, required: str | None) -> dict[
     return found
 
 
+def too_many_pods(jobs: Jobs, room: Counts) -> dict[int, str]:
+    """Jobs without GPUs of more pods than all nodes take, with the reason.
+
+    ``room`` is how many pods the nodes could still take if no job ran; shape (slots,).
+    """
+    in_all = int(room.sum())
+    message = f"all nodes together take {in_all:,} pods when no other job runs"
+    return dict.fromkeys(np.flatnonzero((jobs.gpus == 0) & (jobs.pods > in_all)).tolist(), message)
+
+
 def too_many_cores(jobs: Jobs, room: Room) -> dict[int, str]:
     """Applications that the cluster could not hold alone, with the reason; told by CPU."""
     in_all, in_one = int(room.free.sum()) / 1000, int(room.free.max(initial=0)) / 1000

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -32,6 +32,8 @@ _MOST_PODS: Final = 1_000_000
 _MOST_SECONDS: Final = 1e11
 #: A trace that begins later counts from 1970, not from its own beginning.
 _SINCE_1970: Final = 1e9
+#: How files begin that gzip made.
+_GZIP: Final = b"\x1f\x8b"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
@@ -96,12 +98,14 @@ def read_trace(path: str | Path) -> Trace:
     with the first job. Dates without a time zone are UTC.
     """
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            return _read(csv.reader(file, strict=True))
+        with Path(path).open("rb") as file:
+            text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+            try:
+                return _read(csv.reader(text, strict=True))
+            except UnicodeDecodeError as error:
+                return _not_utf8(file, error)
     except OSError as error:
         return _unusable(f"can't be read: {error.strerror or error}", "check the path")
-    except UnicodeDecodeError as error:
-        return _unusable(f"is not UTF-8 (byte {error.start})", "save it as UTF-8")
 
 
 def write_trace(path: str | Path, jobs: Jobs) -> None:
@@ -132,6 +136,8 @@ def _read(rows: _Rows) -> Trace:
         header = next(rows, [])
     except csv.Error as error:
         return _unusable(f"is not CSV: {error}", "check the quotes", line=1)
+    if not any(name.strip() for name in header):
+        return _unusable("has no header", f"begin the file with {','.join(COLUMNS)}", line=1)
     names = [name.strip() for name in header]
     called = [name for name in names if name]
     if len(set(called)) < len(called):
@@ -290,6 +296,20 @@ def _in_columns(jobs: list[_Job], dates: bool) -> Jobs:
         priorities=np.array([job.priority for job in jobs], dtype=np.int64),
         kinds=tuple(job.kind for job in jobs),
     )
+
+
+def _not_utf8(file: BinaryIO, error: UnicodeDecodeError) -> Trace:
+    if error.object.startswith(_GZIP):
+        return _unusable(
+            "is compressed", "give it through a pipe: gzip -dc FILE | closeby simulate --trace -"
+        )
+    line = 0
+    if file.seekable():
+        # The error counts from the beginning of what was decoded last.
+        before = file.tell() - len(error.object) + error.start
+        file.seek(0)
+        line = 1 + file.read(before).count(b"\n")
+    return _unusable("is not UTF-8", "save it as UTF-8", line)
 
 
 def _unusable(message: str, remedy: str, line: int = 0) -> Trace:
