@@ -94,6 +94,19 @@ def test_rails_of_a_rack_are_one_leaf() -> None:
     assert found.warnings == ()
 
 
+def test_a_host_in_several_racks_joins_none_of_them() -> None:
+    # A manager with three adapters; or three machines that nobody has named yet, the last alone in its rack.
+    hosts = {
+        "A": "n1 mlx5_0, n2 mlx5_0, n3 mlx5_0, m mlx5_0",
+        "B": "n4 mlx5_0, n5 mlx5_0, n6 mlx5_0, m mlx5_1",
+        "C": "m mlx5_2",
+    }
+    found = findings(Drawing(hosts, "A-S, B-S, C-S"))
+    racks = {f"n{number}": f"{'AB'[number > 3]}/S" for number in range(1, 7)}
+    assert paths(found) == {"m": "A/S", **racks}
+    assert warned(found)["Node/m"].startswith("m lies on A and B, which have little else in common")
+
+
 def test_half_of_the_hosts_is_not_enough_for_a_rail() -> None:
     hosts = {"A": "n1 mlx5_0, n2 mlx5_0", "B": "n2 mlx5_1, n3 mlx5_0"}
     found = findings(Drawing(hosts, "A-S, B-S"))
@@ -117,19 +130,45 @@ def test_planes_with_the_same_hosts_are_rails() -> None:
     assert found.warnings == ()
 
 
-def test_a_network_for_storage_does_not_join_the_racks() -> None:
-    # Every host has a second adapter on one large switch that nothing else leads to.
+@pytest.mark.parametrize("uplink", ["", ", STORE-S1"])
+@pytest.mark.parametrize(
+    "store", ["n1 n2 n3 n4 n5 n6 n7 n8 m", "n2 n3 n4 n6 n7 n8", "n1 n2 n3 n5 n6 n7 s1 s2"]
+)
+def test_a_network_for_storage_joins_no_racks_whatever_is_out(store: str, uplink: str) -> None:
+    """With a manager that is in both; with a dead cable in each; with servers of its own."""
+    hosts = {
+        "STORE": ", ".join(f"{name} b" for name in store.split()),
+        "L1": "n1 a, n2 a, n3 a, n4 a, m a",
+        "L2": "n5 a, n6 a, n7 a, n8 a, m c",
+    }
+    found = paths(findings(Drawing(hosts, "L1-S1, L2-S1" + uplink)))
+    racks = {f"n{number}": f"L{1 + (number > 4)}/S1" for number in range(1, 9)}
+    assert {name: found[name] for name in racks} == racks
+
+
+def test_a_rail_with_a_host_of_its_own_is_a_rail_nonetheless() -> None:
+    # m has an adapter on one rail, and is alone on a leaf elsewhere.
+    hosts = {"A1": "n1 a, n2 a, n3 a, n4 a, m a", "A2": "n1 b, n2 b, n3 b, n4 b", "C": "m b"}
+    found = findings(Drawing(hosts, "A1-S, A2-S, C-S"))
+    assert paths(found) == {"m": "A1/S", **{f"n{number}": "A1/S" for number in (1, 2, 3, 4)}}
+    assert list(warned(found)) == ["Node/m"]
+
+
+@pytest.mark.parametrize("uplink", ["", ", STORE-S1"])
+def test_a_network_for_storage_does_not_join_the_racks(uplink: str) -> None:
+    # Every host has a second adapter on one large switch, of a plane of its own or under the same spine.
     hosts = {
         "STORE": "n1 mlx5_9, n2 mlx5_9, n3 mlx5_9, n4 mlx5_9",
         "L1": "n1 mlx5_0, n2 mlx5_0",
         "L2": "n3 mlx5_0, n4 mlx5_0",
     }
-    found = findings(Drawing(hosts, "L1-S1, L2-S1", order="STORE"))
+    cables = "L1-S1, L1-S1, L2-S1, L2-S1" + uplink
+    found = findings(Drawing(hosts, cables, order="STORE"))
     expected = {"n1": "L1/S1", "n2": "L1/S1", "n3": "L2/S1", "n4": "L2/S1"}
     assert paths(found) == expected
     assert "n1 lies on STORE and L1" in warned(found)["Node/n1"]
     # Who says which adapters count hears nothing more of it.
-    chosen = findings(Drawing(hosts, "L1-S1, L2-S1", order="STORE"), adapters="mlx5_[0-7]")
+    chosen = findings(Drawing(hosts, cables, order="STORE"), adapters="mlx5_[0-7]")
     assert paths(chosen) == expected
     assert not [one for one in chosen.warnings if one.object.startswith("Node/")]
 

@@ -4,7 +4,7 @@ A level is the switches of one rank. A domain is the switches of a level that st
 rails of a rack, the spines over the same leaves. Planes that share no hosts end up as trees of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from msgspec import Struct
 
@@ -55,7 +55,6 @@ class _Grower:
         self._ranks, self._odd_spines = rank_switches(
             fabric, links, names.hosts.keys() | names.unnamed | names.others
         )
-        self._planes = _planes(fabric, links)
         self._warnings: list[Condition] = []
 
     def trees(self) -> Trees:
@@ -77,8 +76,7 @@ class _Grower:
         for host, on in self._switches_of_hosts().items():
             for switch in on & leaves.keys():
                 leaves[switch].add(host)
-        # A leaf over several racks of another plane is of a network for storage, say, and no rail.
-        grouped = alike(leaves, lambda one, other: self._planes[one] != self._planes[other])
+        grouped = alike(leaves, racks=True)
         levels: list[Level] = []
         self._wide = set(grouped.wide)
         while True:
@@ -91,7 +89,7 @@ class _Grower:
             if rank > 2:
                 # Such as a leaf whose hosts are all off: it stands over spines as a core switch would.
                 below = {guid: domains for guid, domains in below.items() if len(domains) > 1}
-            upper = alike(below, lambda one, other: False)
+            upper = alike(below, racks=False)
             levels.append(Level(grouped.domain, self._parents(grouped.domain, upper.domain, below)))
             if not below:
                 return tuple(levels)
@@ -192,24 +190,3 @@ class _Grower:
         self._warnings.append(
             Condition(reason=Reason.INVALID_SPEC, object=f"Switch/{name}", message=message, remedy=remedy)
         )
-
-
-def _planes(fabric: Fabric, links: Neighbours) -> dict[str, str]:
-    """Per switch the lowest GUID of those that it has a way to, over switches alone."""
-    switches = [one.guid for one in fabric.of_kind(DeviceKind.SWITCH)]
-    found: dict[str, str] = {}
-    for guid in switches:
-        if guid in found:
-            continue
-        found[guid] = guid
-        edge = [guid]
-        while edge:
-            for peer in _switch_peers(fabric, links, edge.pop()):
-                if peer not in found:
-                    found[peer] = guid
-                    edge.append(peer)
-    return found
-
-
-def _switch_peers(fabric: Fabric, links: Neighbours, guid: str) -> Iterable[str]:
-    return (peer for peer in links[guid] if fabric.devices[peer].kind is DeviceKind.SWITCH)
