@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from closeby.agents.latency.asking import TcpProbe
-from closeby.agents.latency.credentials import Credentials, TlsFiles
+from closeby.agents.latency.credentials import PEER_NAME, Credentials, TlsFiles
 from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.responder import Responder
+from tests.certificates import Authority
 
 TOKEN = "correct horse battery staple"
 
@@ -32,6 +33,12 @@ LINES = Lines()
 
 def shared(token: str | None = TOKEN, tls: TlsFiles | None = None) -> Credentials:
     return Credentials(token=token, tls=tls, say=LINES.say)
+
+
+def issued(authority: Authority, stem: str = "agent", name: str = PEER_NAME) -> TlsFiles:
+    """What one agent has, with a certificate for this DNS name."""
+    certificate, key = authority.issue(stem, name)
+    return TlsFiles(certificate=str(certificate), key=str(key), authority=str(authority.path))
 
 
 @contextmanager

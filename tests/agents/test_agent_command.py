@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.certificates import Authority
 from tests.agents.programs import Agent, agent, free_port, peers_file, refused
-from tests.agents.talking import TOKEN
+from tests.agents.talking import TOKEN, issued
+from tests.certificates import Authority
 from tests.cli.calling import closeby
 
 P50 = "netperf_p50_latency_microseconds"
@@ -151,7 +151,7 @@ def test_agents_with_certificates(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         agents = []
         for name, port in ports.items():
-            files = authority.issue(name)
+            files = issued(authority, name)
             arguments = (
                 "--peers",
                 peers,

@@ -11,8 +11,8 @@ from closeby.agents.latency.credentials import Credentials, TlsFiles, parse_toke
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.results import Latency
 from closeby.agents.troubles import Trouble
-from tests.agents.certificates import Authority
-from tests.agents.talking import LINES, Lines, answering, asking, shared, soon
+from tests.agents.talking import LINES, Lines, answering, asking, issued, shared, soon
+from tests.certificates import Authority
 
 OLD, NEW = "the old token of agents", "the new token of agents"
 QUICK = Limits(trips=5, warm=1, within=1.0)
@@ -91,7 +91,7 @@ def test_a_token_file_that_can_not_be_read(tmp_path: Path) -> None:
 
 def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    mine, theirs = authority.issue("mine"), authority.issue("theirs")
+    mine, theirs = issued(authority, "mine"), issued(authority, "theirs")
     with answering(credentials=shared(None, theirs)) as (responder, peer):
         assert reason(asking(shared(None, mine))(peer)) == "fine"
         # Neither without a certificate, nor with a token instead.
@@ -103,7 +103,7 @@ def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:
 
 
 def test_who_begins_tls_and_dribbles_is_cut_off(tmp_path: Path) -> None:
-    files = Authority(tmp_path).issue()
+    files = issued(Authority(tmp_path))
     limits = Limits(proof_within=0.4)
     with answering(credentials=shared(None, files), limits=limits) as (responder, peer):
         began = time.monotonic()
@@ -120,7 +120,7 @@ def test_who_begins_tls_and_dribbles_is_cut_off(tmp_path: Path) -> None:
 
 def test_a_token_counts_under_tls_too(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    files = authority.issue()
+    files = issued(authority)
     with answering(credentials=shared(NEW, files)) as (_, peer):
         assert reason(asking(shared(NEW, files))(peer)) == "fine"
         assert reason(asking(shared(OLD, files))(peer)) == "Refused"
@@ -130,7 +130,7 @@ def test_certificates_of_another_authority(tmp_path: Path) -> None:
     for one in ("ours", "others"):
         (tmp_path / one).mkdir()
     ours, others = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
-    good, bad = ours.issue(), others.issue()
+    good, bad = issued(ours), issued(others)
     with answering(credentials=shared(None, good)) as (responder, peer):
         assert reason(asking(shared(None, bad))(peer)) == "TlsFailed"
         # It trusts us, but has no certificate that we trust.
@@ -143,7 +143,7 @@ def test_certificates_of_another_authority(tmp_path: Path) -> None:
 def test_a_certificate_of_the_right_authority_that_is_no_agents(tmp_path: Path) -> None:
     """Where one authority signs for everything, the name tells agents from others."""
     authority = Authority(tmp_path)
-    agent, web = authority.issue("agent"), authority.issue("web", "www.example.com")
+    agent, web = issued(authority, "agent"), issued(authority, "web", "www.example.com")
     with answering(credentials=shared(None, agent)) as (responder, peer):
         assert reason(asking(shared(None, web))(peer)) in ("ConnectionCut", "TlsFailed")
         soon(lambda: responder.outcomes["TlsFailed"] == 1)
@@ -155,7 +155,7 @@ def test_certificates_are_renewed_while_it_runs(tmp_path: Path) -> None:
     """Another authority altogether: refused until both have its certificates."""
     for one in ("old", "new"):
         (tmp_path / one).mkdir()
-    here, there = Authority(tmp_path / "old").issue("here"), Authority(tmp_path / "new").issue("there")
+    here, there = issued(Authority(tmp_path / "old"), "here"), issued(Authority(tmp_path / "new"), "there")
     mine = shared(None, here)
     with answering(credentials=shared(None, there)) as (_, peer):
         assert reason(asking(mine)(peer)) == "TlsFailed"
@@ -170,7 +170,7 @@ def test_certificates_are_renewed_while_it_runs(tmp_path: Path) -> None:
 
 def test_certificates_that_can_not_be_used(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    one, other = authority.issue("one"), authority.issue("other")
+    one, other = issued(authority, "one"), issued(authority, "other")
     for files in (
         TlsFiles(certificate=one.certificate, key=other.key, authority=one.authority),
         TlsFiles(certificate=one.certificate, key=one.key, authority=one.key),

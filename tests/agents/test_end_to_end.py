@@ -156,7 +156,12 @@ async def story(
             await asyncio.sleep(2.0)
             await it.create("networktopologies", network, NETWORK % prometheus.address)
             await it.create("appgroups", "a1", APP)
-            first = costs(await it.until("networktopologies", network, wanted(near="y", far="z")))
+            # What is measured too early is measured anew no sooner than after a refresh.
+            first = costs(
+                await it.until(
+                    "networktopologies", network, wanted(near="y", far="z"), seconds=2 * REFRESH + 30
+                )
+            )
             assert 4_000 <= first["x", "y"] < 10_000, first
             assert 12_000 <= first["x", "z"] < 22_000, first
             assert first["x-1", "y-1"] < first["x-1", "z-2"]
