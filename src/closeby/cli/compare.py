@@ -41,7 +41,7 @@ SEEDS = 10
 @click.option(
     "--seeds",
     type=click.IntRange(1, 10_000),
-    help=f"Run so many workloads, of the seeds 1, 2, ...  [default: {SEEDS}]",
+    help=f"Make so many workloads, with the seeds 1, 2, ...  [default: {SEEDS}]",
 )
 @click.option(
     "--jobs",
@@ -56,12 +56,12 @@ SEEDS = 10
 @click.option(
     "--cluster",
     metavar="NAME",
-    help="The made-up cluster to run on, if -f gives no nodes.  "
+    help="The made-up cluster to run on, if -f gives no nodes: lingjun, small, superpod, zones or racks.  "
     f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
 )
 @keeps_going
 @says_where
-@click.option("--processes", type=click.IntRange(1, 1024), help="Runs beside each other.  [default: cores]")
+@click.option("--processes", type=click.IntRange(1, 1024), help="Runs at the same time.  [default: cores]")
 @output_option
 @draws_distributions
 def command(

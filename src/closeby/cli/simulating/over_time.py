@@ -100,12 +100,24 @@ class LoadRange(click.FloatRange):
 def says_where(command: Command) -> Command:
     """The options of whatever runs jobs over time: what they ask for, where, and how close."""
     options = (
-        click.option("--resource", metavar="NAME", help="What jobs ask for.  [default: nvidia.com/gpu]"),
         click.option(
-            "--topology", metavar="NAME", help="Where places are judged and required, if there are several."
+            "--resource", metavar="NAME", help="The device that jobs ask for.  [default: nvidia.com/gpu]"
         ),
-        click.option("--required", metavar="LEVEL", help="Jobs of several pods must share such a domain."),
-        click.option("--preferred", metavar="LEVEL", help="Jobs of several pods would like to share one."),
+        click.option(
+            "--topology",
+            metavar="NAME",
+            help="The topology in which places are measured and levels are required, if there are several.",
+        ),
+        click.option(
+            "--required",
+            metavar="LEVEL",
+            help="Each job of several pods must lie in one domain of this level, such as leaf.",
+        ),
+        click.option(
+            "--preferred",
+            metavar="LEVEL",
+            help="Each job of several pods should lie in one domain of this level, if it can.",
+        ),
     )
     return _with(options, command)
 
@@ -120,7 +132,10 @@ def runs_over_time(command: Command) -> Command:
 
     jobs = (
         click.option(
-            "--workload", metavar="NAME", help="Run a made-up workload over time, such as seren or philly."
+            "--workload",
+            metavar="NAME",
+            help="Run a made-up workload over time, such as seren, philly or microservices; an unknown name "
+            "lists them all.",
         ),
         click.option(
             "--trace", metavar="FILE", help="Run the jobs of a CSV file, or - for standard input, over time."
