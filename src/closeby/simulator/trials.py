@@ -31,7 +31,9 @@ from closeby.simulator.runs import Run
 
 #: Decisions that trials may take for one item.
 DECISIONS = 2000
-#: Moves that a search for the cheapest talk may evaluate for the price of one decision.
+#: What an application's pods may do for the price of one decision: look at nodes, and at moves in the search
+#: for the cheapest talk.
+LOOKS_A_DECISION = 25_000
 MOVES_A_DECISION = 200_000
 
 
@@ -76,6 +78,7 @@ class Trials:
         #: Keys of the items that wait, in the order in which they are decided.
         self.waiting = list(dict.fromkeys(item_key(one) for one in outcomes if one.leftover))
         self._left = DECISIONS
+        self._kept = 0
         #: Decisions that all trials took.
         self.taken = 0
 
@@ -87,7 +90,11 @@ class Trials:
     @property
     def spent(self) -> bool:
         """Whether no trial is left for this item."""
-        return self._left <= 0
+        return self._left <= self._kept
+
+    def keep(self, share: float) -> None:
+        """Leave this share of what an item may spend for later questions about it."""
+        self._kept = int(share * DECISIONS)
 
     def of(self, key: str) -> tuple[Pod, ...]:
         """The pods of an item that wait."""
@@ -101,7 +108,7 @@ class Trials:
         for pod in [pod for one in dropped for pod in self.of(one)]:
             self.engine.handle(PodRemoved(pod.uid))
             del self._pods[pod.uid]
-        self._left = DECISIONS
+        self._left, self._kept = DECISIONS, 0
 
     def try_out(self, key: str, change: Change) -> Result | None:
         """What the item gets with this change; None when it still waits, or no trial is left."""
@@ -122,11 +129,20 @@ class Trials:
             *map(PodAdded, change.waiting),
         )
         outcomes = self._decide()
-        searches = [one.improvement.evaluated for one in outcomes if one.improvement is not None]
-        self._take(sum(searches) // MOVES_A_DECISION)
+        self._take(self._effort(outcomes))
         placed = [each.pod.uid for outcome in outcomes for each in outcome.assigned]
         self._undo({*placed, *(pod.uid for pod in change.waiting)}, out, back)
         return _result(key, outcomes)
+
+    def _effort(self, outcomes: Iterable[Outcome]) -> int:
+        """Decisions beyond one: those about large applications take long."""
+        looks = moves = 0
+        for one in outcomes:
+            if one.kind is ItemKind.APPLICATION:
+                looks += (len(one.assigned) + len(one.left)) * self.engine.cluster.node_count
+            if one.improvement is not None:
+                moves += one.improvement.evaluated
+        return looks // LOOKS_A_DECISION + moves // MOVES_A_DECISION
 
     def _take(self, decisions: int) -> None:
         self._left -= decisions

@@ -88,9 +88,11 @@ def _together(question: Question, reach: Reach, jobs: Sequence[Job]) -> tuple[li
 
 def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[Counterfactual]:
     """Pods without which all that waits fits, and none of which could stay; or what no node could hold."""
-    never = [kin for kin in reach.kin if not (kin.allowed & (kin.rooms.emptied_slots() > 0)).any()]
-    for kin in never:
-        yield _never(question, kin)
+    never = [kin for kin in reach.kin if not kin.on(kin.allowed)]
+    for near in (False, True):
+        pods = [kin.pods[0] for kin in never if kin.on(kin.possible) == near]
+        if pods:
+            yield _never(question, pods, near=near)
     if never:
         return
     found = _cleared(question, reach)
@@ -112,13 +114,13 @@ def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[C
     )
 
 
-def _never(question: Question, kin: Kin) -> Counterfactual:
-    near = (kin.possible & (kin.rooms.emptied_slots() > 0)).any()
+def _never(question: Question, pods: Sequence[Pod], *, near: bool) -> Counterfactual:
+    """``near``: it is for their limits."""
     where = " within its limits of maxNetworkCost" if near else ""
     return Counterfactual(
         kind=Kind.SHORT,
         fits=False,
-        sentence=f"No node{where} could hold {kin.pods[0].name} even if nothing else ran there.",
+        sentence=f"No node{where} could hold {_any(pods)} even if nothing else ran there.",
         jobs=(),
         short=_entry(question, ()),
     )
@@ -204,6 +206,11 @@ def _all_fit(question: Question, gone: Sequence[Pod]) -> Result | None:
         return None
     result = question.tried(Change(gone=tuple(gone)))
     return result if result is not None and question.whole(result) else None
+
+
+def _any(pods: Sequence[Pod]) -> str:
+    """``a-0``; of several ``any of a-0, b-0``."""
+    return pods[0].name if len(pods) == 1 else f"any of {_names(pods)}"
 
 
 def _names(pods: Sequence[Pod]) -> str:

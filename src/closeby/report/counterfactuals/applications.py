@@ -15,6 +15,8 @@ from closeby.report.counterfactuals.talking import Talk
 from closeby.scheduling.intake.books import APPLICATION
 from closeby.simulator.trials import Trials
 
+#: What helps only some of the pods that wait: so many of that are told.
+SOME = 3
 #: In which order kinds are told.
 _ORDER = tuple(Kind)
 
@@ -24,8 +26,8 @@ def of_waiting_application(
 ) -> tuple[Counterfactual, ...]:
     """What would let the pods fit that wait for want of room or nearness.
 
-    What takes many trials comes last, as long as some are left. Where all would fit, nothing is said of what
-    lets only some of them fit.
+    Where something lets all of them fit, nothing is said of what of its kind lets only some of them fit, and
+    of that no more than the best few.
     """
     application = trials.engine.applications.get(key.removeprefix(APPLICATION))
     held = trials.engine.books.held
@@ -35,14 +37,19 @@ def of_waiting_application(
     question = Question(trials=trials, key=key, group=None, waiting=waiting, application=application)
     answers = Answers(question, Talk(trials, application))
     reach = Reach(question)
-    found = [
-        *farther(question, answers),
-        *other_nodes(question),
-        *ended_for_all(question, answers, reach),
-        *in_the_way(question, answers, reach),
-        *Anew(question, answers, scheduler_name).makes_room(),
-        *smaller(question, answers),
-    ]
+    #: With the share of all trials that each must leave to those after it.
+    questions = (
+        (farther(question, answers), 0.6),
+        (other_nodes(question), 0.55),
+        (ended_for_all(question, answers, reach), 0.4),
+        (in_the_way(question, answers, reach), 0.2),
+        (Anew(question, answers, scheduler_name).makes_room(), 0.1),
+        (smaller(question, answers), 0.0),
+    )
+    found: list[Counterfactual] = []
+    for one, kept in questions:
+        trials.keep(kept)
+        found += one
     found.sort(key=lambda one: _ORDER.index(one.kind))
     return tuple(_best(found))
 
@@ -61,10 +68,12 @@ def of_placed_application(
 
 def _best(found: Iterable[Counterfactual]) -> Iterator[Counterfactual]:
     answers = list(found)
+    some = [one for one in answers if one.pods and not one.fits]
+    some.sort(key=lambda one: -len(one.pods or ()))
     enough = {one.kind for one in answers if one.fits}
     never = any(one.kind is Kind.SHORT and not one.fits for one in answers)
     for one in answers:
-        only_some = one.pods and not one.fits and one.kind in enough
+        only_some = one in some and (one.kind in enough or one not in some[:SOME])
         # That no end helps goes without saying where no node would do.
         if not only_some and (one.pods or one.kind is not Kind.ENDED or not never):
             yield one

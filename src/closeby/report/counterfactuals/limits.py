@@ -1,6 +1,7 @@
 """How far apart the workloads of an application would have to be allowed to lie, so that its pods fit now."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 import numpy as np
@@ -15,8 +16,9 @@ from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.scheduling.state import CycleState
 from closeby.simulator.trials import Change, Result
 
-#: Edges that are named.
+#: Edges that are named, and edges that are tried one by one: those at which most pods wait.
 NAMED = 4
+EDGES = 16
 
 
 def farther(question: Question, answers: Answers) -> Iterator[Counterfactual]:
@@ -25,8 +27,13 @@ def farther(question: Question, answers: Answers) -> Iterator[Counterfactual]:
     Where only places at an unknown distance are left, the limit would have to go.
     """
     limited = _limited(question)
-    whole = False
-    for edge in limited:
+    if len(limited) > EDGES:  # Too many to try each of them first.
+        together = tuple(_raised(question, answers, limited))
+        yield from together
+        if not together or together[0].fits:
+            return
+    whole = len(limited) > EDGES
+    for edge in limited[:EDGES]:
         for found in _raised(question, answers, (edge,)):
             whole |= found.fits
             yield found
@@ -39,10 +46,10 @@ def _limited(question: Question) -> tuple[Edge, ...]:
     application = question.application
     if application is None:
         return ()
-    ends = {application.workload_of(pod) for pod in question.waiting}
-    return tuple(
-        edge for edge in application.edges if edge.limit is not None and {edge.caller, edge.callee} & ends
-    )
+    ends = Counter(application.workload_of(pod) for pod in question.waiting)
+    found = [edge for edge in application.edges if edge.limit is not None]
+    found.sort(key=lambda edge: -(ends[edge.caller] + ends[edge.callee]))
+    return tuple(edge for edge in found if ends[edge.caller] + ends[edge.callee])
 
 
 def _raised(question: Question, answers: Answers, edges: tuple[Edge, ...]) -> Iterator[Counterfactual]:

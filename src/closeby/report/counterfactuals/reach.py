@@ -32,6 +32,10 @@ class Kin(NamedTuple):
     #: By slot: and it is near enough to the replicas that are placed.
     allowed: Bools
 
+    def on(self, slots: Bools) -> bool:
+        """Whether one of these slots could hold such a pod if nothing else ran there."""
+        return bool((slots & (self.rooms.emptied_slots() > 0)).any())
+
 
 class Reach:
     """Upper bounds: filters that look at what runs on a node are not asked."""
