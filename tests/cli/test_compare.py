@@ -188,7 +188,7 @@ def test_the_table_of_applications() -> None:
             ("--config", "closeby", "--config", "closeby", "--workload", "seren"),
             "--config closeby is given twice",
         ),
-        (("--config", "closeby", "--config", "random"), "--workload makes jobs, --trace reads them: give one of them"),
+        (("--config", "closeby", "--config", "random"), "--trace reads them: give one of them"),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--load", "nan"),
             "'nan' is no number",
@@ -199,7 +199,7 @@ def test_the_table_of_applications() -> None:
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--trace", "x.csv"),
-            "--workload makes jobs, --trace reads them: give one of them",
+            "--trace reads them: give one of them",
         ),
         (
             ("--config", "closeby", "--config", "random", "--trace", "x.csv", "--seeds", "3"),
@@ -216,10 +216,6 @@ def test_the_table_of_applications() -> None:
         (
             ("--config", "closeby", "--config", "random", "--workload", "saren"),
             "there is no workload 'saren'; there are seren, kalos,",
-        ),
-        (
-            ("--config", "closeby", "--config", "random", "--workload", "microservices", "--html", "x.html"),
-            "--plot and --html draw how gangs on GPUs lay, and microservices has none; leave them out",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--cluster", "moon"),

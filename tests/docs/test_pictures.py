@@ -13,7 +13,7 @@ from closeby.report.pictures.fabric import MOST_DOMAINS
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.moments import STOPS
 from closeby.report.pictures.scene import MOST_PODS
-from tests.report.pictures.histories import empty_run, story, tree_of
+from tests.report.pictures.histories import applications, empty_run, story, tree_of
 from tests.report.pictures.test_boxes import grid
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,6 +28,7 @@ HEADING = Heading(title="", details="")
         ("files", pictures_of_run(empty_run(), HEADING)),
         ("a run over time", pictures_of_history(story(), HEADING)),
         ("a comparison", distributions({"ours": [story()], "theirs": [story()]}, HEADING)),
+        ("applications", distributions({"ours": [applications()], "theirs": [applications()]}, HEADING)),
     ],
 )
 def test_the_files_of_each_kind_are_named(kind: str, pictures: tuple[object, ...]) -> None:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.configuration import Configuration
 from closeby.objects.manifests import Manifests
+from closeby.quality.talk import TalkMeasures
 from closeby.simulator.replay.history import History, Kept, Samples
 from closeby.simulator.runs import Run, simulate
-from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.jobs import CallGraph, Jobs
 from closeby.topology.tree import Tree
 from tests.worlds import GPU, HOSTNAME, draw, fabric
 
@@ -157,6 +159,31 @@ KEPT = (
 def reserving_story() -> History:
     """The history of ``STORY`` with the reservations ``KEPT``."""
     return history(STORY, UNTIL, kept=KEPT)
+
+
+def applications(policy: str = "by-hand") -> History:
+    """Four applications without GPUs, with how close they lay; one has no pairs, one no known cost."""
+    past = history(
+        {
+            "shop": Job(nodes=("n1", "n2"), gpus=0, start=0.0, end=100.0),
+            "bank": Job(nodes=("n5", "n5"), gpus=0, start=0.0, end=300.0),
+            "lone": Job(nodes=("n3",), gpus=0, start=0.0, end=900.0),
+            "far": Job(nodes=("n1", "n5"), gpus=0, start=0.0, end=100.0),
+        },
+        until=900.0,
+        policy=policy,
+        with_gpus=False,
+    )
+    pair = CallGraph(workloads=("web", "store"), replicas=(1, 1), calls=((0, 1),), cpu=(1000, 1000))
+    lone = CallGraph(workloads=("web",), replicas=(1,), calls=(), cpu=(1000,))
+    told = (
+        TalkMeasures(cost=8.0, pairs=4, same_node=0.5, same_zone=1.0, same_region=1.0, over=0),
+        TalkMeasures(cost=0.0, pairs=2, same_node=1.0, same_zone=1.0, same_region=1.0, over=0),
+        TalkMeasures(cost=0.0, pairs=0, same_node=None, same_zone=None, same_region=None, over=0),
+        TalkMeasures(cost=None, pairs=1, same_node=0.0, same_zone=0.0, same_region=1.0, over=0),
+    )
+    jobs = replace(past.jobs, graphs=(pair, pair, lone, pair))
+    return replace(past, jobs=jobs, talk=dict(enumerate(told)))
 
 
 def who_holds(past: History, seconds: float) -> dict[str, dict[str, int]]:

@@ -20,7 +20,7 @@ from closeby.report.pictures.page import page_of_comparison, page_of_history, pa
 from closeby.report.pictures.reserved import TINT
 from closeby.report.pictures.scene import scene_of
 from closeby.simulator.replay.history import History
-from tests.report.pictures.histories import reserving_story, story, who_holds
+from tests.report.pictures.histories import applications, reserving_story, story, who_holds
 from tests.report.pictures.test_files import some_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -293,4 +293,11 @@ def test_policies_side_by_side_are_drawn(browser: webdriver.Chrome, tmp_path: Pa
     both = {name: [story(name)] for name in ("ours", "theirs")}
     opened(browser, tmp_path, page_of_comparison(both, HEADING, []))
     assert {"ours", "theirs", "2-8 GPUs"} <= set(run(browser, TEXTS, 0))
+    check_quiet(browser, tmp_path)
+
+
+def test_applications_side_by_side_are_drawn(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    both = {name: [applications(name)] for name in ("ours", "theirs")}
+    opened(browser, tmp_path, page_of_comparison(both, HEADING, []))
+    assert {"ours", "theirs", "cost of a pair", "pairs in one zone"} <= set(run(browser, TEXTS, 1))
     check_quiet(browser, tmp_path)

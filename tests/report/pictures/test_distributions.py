@@ -2,8 +2,8 @@
 
 import pytest
 
-from closeby.report.pictures.distributions import delay_distributions, span_distributions
-from tests.report.pictures.histories import Job, history, story
+from closeby.report.pictures.distributions import delay_distributions, span_distributions, talk_distributions
+from tests.report.pictures.histories import Job, applications, history, story
 
 
 def test_delays_of_the_story_by_size() -> None:
@@ -36,3 +36,19 @@ def test_several_runs_count_as_one() -> None:
     once, twice = delay_distributions([story()]), delay_distributions([story(), story()])
     assert [one.jobs * 2 for one in once] == [one.jobs for one in twice]
     assert [one.shares.tolist() for one in once] == [one.shares.tolist() for one in twice]
+
+
+def test_talk_counts_by_the_time_that_an_application_ran() -> None:
+    """shop: 4 pairs that cost 8 in all, for 100 s; bank: 2 pairs in one node, for 300 s.
+
+    lone has no pairs, and nobody knows what far costs.
+    """
+    found = {one.group: one for one in talk_distributions([applications()])}
+    assert list(found) == ["cost of a pair", "pairs in one node", "pairs in one zone", "pairs in one region"]
+    cost, node = found["cost of a pair"], found["pairs in one node"]
+    assert (cost.jobs, cost.values.tolist(), cost.shares.tolist()) == (2, [0.0, 2.0], [0.75, 1.0])
+    assert (node.jobs, node.values.tolist(), node.shares.tolist()) == (3, [0.0, 0.5, 1.0], [0.2, 0.4, 1.0])
+
+
+def test_gangs_have_no_talk() -> None:
+    assert talk_distributions([story()]) == ()

@@ -11,7 +11,7 @@ from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.markup import markup
 from closeby.report.pictures.page import page_of_comparison, page_of_history, page_of_run
 from closeby.report.views.layout import plain_table, section
-from tests.report.pictures.histories import STORY, UNTIL, Job, history, story
+from tests.report.pictures.histories import STORY, UNTIL, Job, applications, history, story
 from tests.report.pictures.test_files import some_run
 
 HEADING = Heading(title="a story on seven nodes", details="5 jobs")
@@ -63,6 +63,16 @@ def test_a_state_has_no_slider() -> None:
 def test_a_comparison_has_distributions() -> None:
     page = page_of_comparison({"ours": [story()], "theirs": [story()]}, HEADING, [])
     assert list(charts(page)) == ["delay", "span"]
+
+
+def test_applications_have_talk_in_place_of_the_span_of_gangs() -> None:
+    both = {name: [applications(name)] for name in ("ours", "theirs")}
+    page = page_of_comparison(both, HEADING, [])
+    assert list(charts(page)) == ["delay", "talk"]
+    assert "Excess span is not drawn" in page
+    one = page_of_history(applications(), HEADING, [])
+    assert list(charts(one)) == ["over-time", "delay", "talk"]
+    assert "Excess span is not drawn" not in page_of_history(story(), HEADING, [])
 
 
 def test_the_same_run_gives_the_same_page() -> None:

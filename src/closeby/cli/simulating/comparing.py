@@ -54,11 +54,6 @@ def compare(wanted: Wanted) -> Compared:
     over_time = wanted.over_time
     over_time.check()
     applications = of_applications(over_time)
-    if wanted.with_histories and applications:
-        raise Unusable(
-            f"--plot and --html draw how gangs on GPUs lay, and {over_time.workload} has none; leave them "
-            "out, or draw a run of one configuration with closeby simulate"
-        )
     policies = _policies(wanted.configs)
     given = read_given(wanted.sources, over_time, policies, (COMPARED_JOBS, COMPARED_APPLICATIONS))
     load = None if isinstance(given.jobs, Jobs) else given.jobs

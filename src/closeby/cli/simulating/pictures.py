@@ -91,7 +91,7 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.report.pictures.album import pictures_of_history
+        from closeby.report.pictures.album import not_drawn, pictures_of_history
         from closeby.report.pictures.headings import heading_of_simulation
         from closeby.report.pictures.page import page_of_history
 
@@ -99,6 +99,7 @@ class Pictures(NamedTuple):
         self._write(
             lambda: pictures_of_history(history, heading, self.at),
             lambda: page_of_history(history, heading, views()),
+            not_drawn({history.policy: [history]}),
         )
 
     def of_comparison(
@@ -113,7 +114,7 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.report.pictures.album import distributions
+        from closeby.report.pictures.album import distributions, not_drawn
         from closeby.report.pictures.headings import heading_of_comparison
         from closeby.report.pictures.page import page_of_comparison
 
@@ -121,10 +122,13 @@ class Pictures(NamedTuple):
         self._write(
             lambda: distributions(histories, heading),
             lambda: page_of_comparison(histories, heading, views()),
+            not_drawn(histories),
         )
 
-    def _write(self, pictures: "Callable[[], tuple[Picture, ...]]", page: Callable[[], str]) -> None:
-        """Draw and write, and say so on standard error."""
+    def _write(
+        self, pictures: "Callable[[], tuple[Picture, ...]]", page: Callable[[], str], left_out: str = ""
+    ) -> None:
+        """Draw and write, and say so on standard error, and what is left out."""
         from closeby.cli.reading.inputs import Unusable
         from closeby.report.pictures.files import write_pictures
 
@@ -134,6 +138,8 @@ class Pictures(NamedTuple):
                 write_pictures(Path(self.folder), drawn)
                 names = ", ".join(picture.name for picture in drawn) or "none, as there are no nodes"
                 click.echo(f"pictures in {self.folder}, as .svg and .png: {names}", err=True)
+                if left_out:
+                    click.echo(left_out, err=True)
             if self.page is not None:
                 Path(self.page).parent.mkdir(parents=True, exist_ok=True)
                 Path(self.page).write_text(page(), encoding="utf-8")

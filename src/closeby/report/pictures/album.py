@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.report.pictures.boxes import boxes_of
-from closeby.report.pictures.cdfs import delay_cdfs, span_cdfs
+from closeby.report.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
 from closeby.report.pictures.fabric import fabric, limbs_of
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.paper import Chart, finished, moment_of
@@ -29,6 +29,9 @@ FLOWS = (
 )
 DELAY = "From submission to start; jobs that never started count with what they had waited in the end."
 SPAN = "Jobs larger than a node, weighted by GPU-time; 1 is as close together as an empty cluster allows."
+
+TALK = "Pairs are pods that call each other. An application counts by the time that it ran."
+NO_SPAN = "Excess span is not drawn: it is told of jobs that need several nodes, and applications need none."
 
 
 class Picture(Struct, frozen=True, kw_only=True, eq=False):
@@ -57,7 +60,7 @@ def pictures_of_run(run: Run, heading: Heading) -> tuple[Picture, ...]:
 
 def pictures_of_history(history: History, heading: Heading, at: float | None = None) -> tuple[Picture, ...]:
     """``rack-map`` and ``fabric`` at the moment ``at`` (seconds; None: when most GPUs are busy), and
-    ``timeline``, ``delay`` and ``span`` of the whole run."""
+    ``timeline`` and ``distributions`` of the whole run."""
     scene = scene_of(history)
     stop = stop_of(history, scene, at)
     when = f" at {scene.moments.at(stop):g} {scene.moments.unit}"
@@ -76,18 +79,31 @@ def pictures_of_history(history: History, heading: Heading, at: float | None = N
 
 
 def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
-    """``delay`` and ``span``, with a line for each policy if there are several.
+    """``delay``, and ``span`` or ``talk``, with a line for each policy if there are several.
 
-    The runs of one policy, such as those of several seeds, are taken together.
+    The runs of one policy, such as those of several seeds, are taken together. Which of the two depends on
+    whether jobs are gangs or applications.
     """
-    found = (
-        ("delay", "Queueing delay", DELAY, delay_cdfs(histories)),
-        ("span", "Excess span", SPAN, span_cdfs(histories)),
+    where = (
+        ("talk", "Talk between pods", TALK, talk_cdfs(histories))
+        if are_applications(histories)
+        else ("span", "Excess span", SPAN, span_cdfs(histories))
     )
+    found = (("delay", "Queueing delay", DELAY, delay_cdfs(histories)), where)
     return tuple(
         Picture(name=name, title=title, notes=(note,), chart=chart, heading=heading)
         for name, title, note, chart in found
     )
+
+
+def not_drawn(histories: Mapping[str, Sequence[History]]) -> str:
+    """Says which distribution is not drawn, and why; empty if all are."""
+    return NO_SPAN if are_applications(histories) else ""
+
+
+def are_applications(histories: Mapping[str, Sequence[History]]) -> bool:
+    """Whether some job is an application."""
+    return any(run.jobs.graphs for runs in histories.values() for run in runs)
 
 
 def stop_of(history: History, scene: Scene, at: float | None) -> int:

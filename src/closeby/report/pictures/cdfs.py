@@ -7,9 +7,11 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.report.pictures.distributions import (
+    TALK,
     Distribution,
     delay_distributions,
     span_distributions,
+    talk_distributions,
 )
 from closeby.report.pictures.paper import PALE_INK
 from closeby.report.pictures.tables import data
@@ -41,6 +43,8 @@ DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [12, 3], [4, 1])
 
 
 Panels = alt.HConcatChart
+#: Lines by policy, each with the group of jobs that it tells of.
+Told = Mapping[str, Sequence[tuple[str, Distribution]]]
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -60,14 +64,15 @@ class Axis(Struct, frozen=True, kw_only=True):
 def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them."""
     found = {policy: delay_distributions(runs) for policy, runs in histories.items()}
-    end = max((float(one.values.max()) for lines in found.values() for one in lines), default=LEAST)
-    marks = [mark for mark in MARKS if mark <= end] or [1]
+    longest = max((float(one.values.max()) for lines in found.values() for one in lines), default=LEAST)
+    end = max(longest, 10 * LEAST)
+    marks = [mark for mark in MARKS if mark <= end]
     names = " : ".join(f"datum.value === {mark} ? '{text}'" for mark, text in MARKS.items())
     axis = Axis(
         title="queueing delay",
         begin=LEAST,
-        end=max(end, 10 * LEAST),
-        scale=alt.Scale(type="log", domain=[LEAST, max(end, 10 * LEAST)], nice=False, clamp=True),
+        end=end,
+        scale=alt.Scale(type="log", domain=[LEAST, end], nice=False, clamp=True),
         axis=alt.Axis(
             values=marks, labelExpr=f"{names} : ''", grid=True, labelFlush=False, labelSeparation=8
         ),
@@ -99,11 +104,56 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     return _panels(told, axis, "span")
 
 
+def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+    """What talk costs applications and how much of it stays near: a panel each, a line for each policy."""
+    told = {
+        policy: [(one.group, one) for one in talk_distributions(runs)] for policy, runs in histories.items()
+    }
+    dearest = [float(one.values.max()) for lines in told.values() for name, one in lines if name == TALK[0]]
+    cost = _talk_axis(
+        TALK[0],
+        max(1.02 * max(dearest, default=0.0), 1.0),
+        alt.Axis(tickCount=5, grid=True, labelFlush=False),
+    )
+    share = _talk_axis(
+        "share of its pairs", 1.0, alt.Axis(format=".0%", tickCount=5, grid=True, labelFlush=False)
+    )
+    panels = [name for name in TALK if any(name == label for lines in told.values() for label, _ in lines)]
+    if not panels:
+        return alt.hconcat(_nothing(cost).properties(width=WIDTH, height=HEIGHT, name="talk"))
+    charts = [
+        _panel(told, panel, cost if panel == TALK[0] else share, f"talk_{number}")
+        for number, panel in enumerate(panels)
+    ]
+    return alt.hconcat(*charts, spacing=18)
+
+
+def _talk_axis(title: str, end: float, axis: alt.Axis) -> Axis:
+    return Axis(
+        title=title,
+        begin=0.0,
+        end=end,
+        scale=alt.Scale(domain=[0, end], nice=False),
+        axis=axis,
+        share="share of applications",
+        groups=POLICY,
+        otherwise="no application with pods that talk had all of them placed",
+    )
+
+
+def _panel(told: Told, panel: str, axis: Axis, name: str) -> alt.Chart:
+    """One panel of several, with a line for each policy."""
+    lines = [(policy, one) for policy, all_ in told.items() for label, one in all_ if label == panel]
+    title = alt.TitleParams(text=panel, fontSize=12, anchor="start")
+    chart: alt.Chart = _chart(lines, axis, POLICY, list(told))
+    return chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=name)
+
+
 def _size(bucket: str, unit: str) -> str:
     return f"1 {unit}" if bucket == "1" else f"{bucket} {unit}s"
 
 
-def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, name: str) -> Panels:
+def _panels(told: Told, axis: Axis, name: str) -> Panels:
     if not any(told.values()):
         return alt.hconcat(_nothing(axis).properties(width=WIDTH, height=HEIGHT, name=name))
     if len(told) == 1:
@@ -111,15 +161,8 @@ def _panels(told: Mapping[str, Sequence[tuple[str, Distribution]]], axis: Axis, 
         named = [(f"{label} ({plural(one.jobs, 'job')})", one) for label, one in lines]
         chart = _chart(named, axis, axis.groups, [label for label, _ in named])
         return alt.hconcat(chart.properties(width=WIDTH, height=HEIGHT, name=name))
-    panels = list(dict.fromkeys(label for lines in told.values() for label, _ in lines))
-    charts = []
-    for number, panel in enumerate(panels):
-        lines = [(policy, one) for policy, all_ in told.items() for label, one in all_ if label == panel]
-        chart = _chart(lines, axis, POLICY, list(told))
-        title = alt.TitleParams(text=panel, fontSize=12, anchor="start")
-        charts.append(
-            chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=f"{name}_{number}")
-        )
+    panels = dict.fromkeys(label for lines in told.values() for label, _ in lines)
+    charts = [_panel(told, panel, axis, f"{name}_{number}") for number, panel in enumerate(panels)]
     return alt.hconcat(*charts, spacing=18)
 
 

@@ -15,6 +15,10 @@ from closeby.simulator.replay.history import History
 Floats = NDArray[np.float64]
 
 
+#: What is told of the talk of an application: the first is a cost, the others are shares of its pairs.
+TALK = ("cost of a pair", "pairs in one node", "pairs in one zone", "pairs in one region")
+
+
 class Distribution(Struct, frozen=True, kw_only=True, eq=False):
     """A share of all weight at or below each of some ascending values; the last share is 1."""
 
@@ -52,6 +56,29 @@ def span_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]
         if (~np.isnan(values) & (weights > 0)).any():
             found.append(_distribution(name, values, weights))
     return tuple(found)
+
+
+def talk_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]:
+    """What talk costs applications, and where their pairs of pods that talk lie, each told in ``TALK``.
+
+    An application counts by the time that it ran with all its pods.
+    """
+    told: list[tuple[float | None, ...]] = []
+    ran: list[float] = []
+    for history in histories:
+        ended = np.where(np.isnan(history.ended), history.until, history.ended)
+        for job, one in history.talk.items():
+            cost = None if one.cost is None or not one.pairs else one.cost / one.pairs
+            told.append((cost, one.same_node, one.same_zone, one.same_region))
+            ran.append(float(ended[job] - history.started[job]))
+    values = np.asarray(told, dtype=np.float64).reshape(-1, len(TALK))
+    weights = np.asarray(ran)
+    counted = ~np.isnan(values) & (weights > 0)[:, None]
+    return tuple(
+        _distribution(name, values[:, column], weights)
+        for column, name in enumerate(TALK)
+        if counted[:, column].any()
+    )
 
 
 def _distribution(group: str, values: Floats, weights: Floats) -> Distribution:

@@ -1,6 +1,6 @@
 """What the pictures of a run say about it: no dates, so that the same run gives the same files."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from closeby.report.documents.comparison import ComparisonReport
 from closeby.report.documents.scheduling import SchedulingReport
@@ -53,7 +53,8 @@ def heading_of_comparison(report: ComparisonReport) -> Heading:
         details.append(f"load {workload.load:g}")
     if workload.seeds:
         details.append(plural(len(workload.seeds), "seed"))
-    details.append(f"{plural(cluster.nodes, 'node')} with {plural(cluster.gpus, 'GPU')}")
+    room = plural(cluster.gpus, "GPU") if cluster.cores is UNSET else f"{cluster.cores:,.0f} cores"
+    details.append(f"{plural(cluster.nodes, 'node')} with {room}")
     *others, last = report.policies
     policies = f"{', '.join(others)} and {last}" if others else last
     return Heading(

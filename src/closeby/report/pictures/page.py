@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import vl_convert
 
-from closeby.report.pictures.album import distributions, maps_of, notes_on, stop_of
+from closeby.report.pictures.album import distributions, maps_of, not_drawn, notes_on, stop_of
 from closeby.report.pictures.files import VEGA_LITE
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.markup import markup
@@ -86,7 +86,7 @@ def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading)
         f"{_chart(one.name, finished(one.chart, '', ()), SVG)}\n</div>"
         for one in pictures
     )
-    return _section("Distributions", f'<div class="beside">\n{charts}\n</div>')
+    return _section("Distributions", _asides(not_drawn(histories)), f'<div class="beside">\n{charts}\n</div>')
 
 
 def _page(heading: Heading, *body: str) -> str:

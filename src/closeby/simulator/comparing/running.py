@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.plugins.network_min_cost import NetworkMinCost
+from closeby.quality.talk import TalkMeasures
 from closeby.simulator.comparing.figures import Figure, figures_of, figures_of_applications
-from closeby.simulator.comparing.talking import talk_over_time
+from closeby.simulator.comparing.talking import judged_talk, talk_over_time
 from closeby.simulator.replay.applications import Judge
 from closeby.simulator.replay.clusters import GivenCluster
 from closeby.simulator.replay.driver import replay
@@ -89,7 +90,8 @@ class Result(Struct, frozen=True, kw_only=True):
     #: Jobs that the cluster could never hold: they are refused as they come, and count in no figure.
     impossible: int
     figures: tuple[tuple[Figure, float | None], ...]
-    #: What happened, if the experiment asks for it; without the samples, which are most of it.
+    #: What happened, if the experiment asks for it; without the samples, which are most of it, and with the
+    #: talk of applications by the costs that all policies are judged by.
     history: History | None = None
 
 
@@ -106,6 +108,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
     jobs = experiment.jobs_of(seed)
     settings = Settings(policy=policy, seed=seed, wishes=experiment.wishes)
     history = replay(jobs, experiment.cluster, settings)
+    talk = _talk(experiment, history)
     unstarted = int(np.isnan(history.started).sum()) - len(history.impossible)
     return Result(
         policy=policy.name,
@@ -113,17 +116,23 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
         jobs=len(jobs),
         unstarted=unstarted,
         impossible=len(history.impossible),
-        figures=_figures(experiment, history),
-        history=replace(history, samples=NO_SAMPLES) if experiment.with_histories else None,
+        figures=_figures(history, talk),
+        history=replace(history, samples=NO_SAMPLES, talk=talk) if experiment.with_histories else None,
     )
 
 
-def _figures(experiment: Experiment, history: History) -> tuple[tuple[Figure, float | None], ...]:
+def _talk(experiment: Experiment, history: History) -> dict[int, TalkMeasures]:
+    """How close applications lay, by the costs that all policies are judged by."""
+    if not history.jobs.graphs:
+        return {}
+    return judged_talk(history, Judge(engine_of(experiment.cluster, experiment.yardstick)))
+
+
+def _figures(history: History, talk: dict[int, TalkMeasures]) -> tuple[tuple[Figure, float | None], ...]:
     measures = measure(history)
     if not history.jobs.graphs:
         return figures_of(measures)
-    judge = Judge(engine_of(experiment.cluster, experiment.yardstick))
-    return figures_of_applications(measures, talk_over_time(history, judge))
+    return figures_of_applications(measures, talk_over_time(history, talk))
 
 
 def run_all(

@@ -1,17 +1,19 @@
 """How close the applications of a run lay, each policy's judged by the same costs."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from closeby.applications.registry import application
-from closeby.quality.talk import RunTalk, run_talk
+from closeby.quality.talk import RunTalk, TalkMeasures, run_talk
 from closeby.simulator.replay.applications import Judge
 from closeby.simulator.replay.history import History
 from closeby.simulator.replay.submitting import NAMESPACE
 from closeby.simulator.workloads.applications import app_group
 
 
-def talk_over_time(history: History, judge: Judge) -> RunTalk:
-    """The means over time of all applications that started; none of their pods moves while they run."""
+def judged_talk(history: History, judge: Judge) -> dict[int, TalkMeasures]:
+    """How close each application that started lay, by its number."""
     started = [
         (job, graph)
         for job, graph in enumerate(history.jobs.graphs)
@@ -21,7 +23,10 @@ def talk_over_time(history: History, judge: Judge) -> RunTalk:
         graph: application(app_group(graph, NAMESPACE, "app"))
         for graph in dict.fromkeys(graph for _, graph in started)
     }
-    found = [judge.talk(known[graph], graph, history.slots_of(job).tolist()) for job, graph in started]
+    return {job: judge.talk(known[graph], graph, history.slots_of(job).tolist()) for job, graph in started}
+
+
+def talk_over_time(history: History, found: Mapping[int, TalkMeasures]) -> RunTalk:
+    """The means over time of what was found of applications; none of their pods moves while they run."""
     ends = np.where(np.isnan(history.ended), history.until, history.ended)
-    ran = (ends - history.started)[[job for job, _ in started]]
-    return run_talk(found, ran)
+    return run_talk(list(found.values()), (ends - history.started)[list(found)])
