@@ -1,14 +1,25 @@
 """What the views share: sections, tables without lines, and conditions as one sentence."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from closeby.report.documents.conditions import ConditionEntry
+
+#: Columns between two columns of a table.
+GAP = 3
+#: Longer words are broken before a table is told in lines.
+LONGEST_WORD = 20
+#: In front of the lines below a row's name, and between two cells in one of them.
+INDENT = 2
+BETWEEN = ", "
+#: Wider than whatever a cell holds.
+UNBOUNDED = 100_000
 
 
 class Section(Group):
@@ -25,9 +36,101 @@ def section(title: str, body: RenderableType) -> Section:
     return Section(title, body)
 
 
+class PlainTable(Table):
+    """A table that nothing is ever cut off from, however narrow the terminal is.
+
+    Where its columns do not fit side by side, the wider ones are wrapped, but never a number nor, up to
+    ``LONGEST_WORD``, a word. Where that is not enough each row is told as lines: its first cell, and below
+    it the others with the headings of their columns.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        natural, least = self._widths(console, options)
+        room = options.max_width - GAP * (len(self.columns) - 1)
+        if sum(natural) <= room:
+            yield from super().__rich_console__(console, options)
+        elif sum(least) <= room:
+            for column, width in zip(self.columns, _shared(natural, least, room), strict=True):
+                column.width = width
+            try:
+                yield from super().__rich_console__(console, options)
+            finally:
+                for column in self.columns:
+                    column.width = None
+        else:
+            yield from self._lines(options.max_width)
+
+    def _widths(self, console: Console, options: ConsoleOptions) -> tuple[list[int], list[int]]:
+        """What each column takes, and the least that it can do with; without the gaps between them."""
+        natural, least = [], []
+        unbounded = options.update(width=UNBOUNDED)
+        for column in self.columns:
+            heading = Measurement.get(console, unbounded, column.header)
+            cells = [Measurement.get(console, unbounded, cell) for cell in column.cells]
+            widest = max((one.maximum for one in cells), default=0)
+            longest = min(max((one.minimum for one in (heading, *cells)), default=0), LONGEST_WORD)
+            natural.append(max(widest, heading.maximum))
+            # Numbers are never wrapped: they stand at the right.
+            least.append(max(longest, widest) if column.justify == "right" else longest)
+        return natural, least
+
+    def _lines(self, width: int) -> Iterator[RenderableType]:
+        first, *others = self.columns
+        for row, cell in enumerate(first.cells):
+            name = _joined(cell)
+            depth = len(name.plain) - len(name.plain.lstrip())
+            if name.plain:
+                yield Padding(_named(first.header, name[depth:]), (0, 0, 0, depth))
+            cells = ((column.header, _joined(list(column.cells)[row])) for column in others)
+            told = [_named(header, value) for header, value in cells if value.plain]
+            for line in _packed(told, width - depth - INDENT):
+                yield Padding(line, (0, 0, 0, depth + INDENT))
+
+
+def _named(header: RenderableType, value: Text) -> Text:
+    """A cell behind the heading of its column."""
+    heading = " ".join(f"{header}".split())
+    return Text.assemble((heading, "dim"), " ", value) if heading else value
+
+
+def _packed(parts: Iterable[Text], width: int) -> Iterator[Text]:
+    """As many parts in a line as there is room for; one that is too long for a line will be wrapped."""
+    line: Text | None = None
+    for part in parts:
+        if line is not None and line.cell_len + len(BETWEEN) + part.cell_len <= width:
+            line.append(BETWEEN).append_text(part)
+            continue
+        if line is not None:
+            yield line
+        line = part
+    if line is not None:
+        yield line
+
+
+def _joined(cell: RenderableType) -> Text:
+    """A cell in one line."""
+    text = cell if isinstance(cell, Text) else Text(f"{cell}")
+    lines = [line for line in text.split("\n") if line.plain.strip()]
+    for line in lines:
+        line.rstrip()
+    return Text("  ").join(lines)
+
+
+def _shared(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that fill the room: the widest columns give way first, and none below its least."""
+    widths = list(natural)
+    while sum(widths) > room:
+        widest = max(
+            (index for index in range(len(widths)) if widths[index] > least[index]),
+            key=lambda index: widths[index],
+        )
+        widths[widest] -= 1
+    return widths
+
+
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A table for terminals and pipes alike; nothing is ever cut off."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    """A table for terminals and pipes alike; nothing is ever cut off. Columns of numbers stand ``right``."""
+    table = PlainTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold", justify="right" if column in right else "left")
     return table

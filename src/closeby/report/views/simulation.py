@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from math import ceil, inf
 
-from rich.console import Group, RenderableType
+from msgspec import Struct
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +25,8 @@ _REASONS = 5
 #: Heights of the queue and of use over time.
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 64
+#: Room for the name at the left of a line of bars.
+_NAME = 10
 
 
 def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
@@ -112,7 +115,7 @@ def _signed(seconds: float) -> str:
 
 def _use(report: SimulationReport) -> RenderableType:
     measures, samples = report.measures, report.samples
-    lines = [
+    lines: list[RenderableType] = [
         Text(
             f"utilisation {_percent(measures.utilisation)}, goodput {_percent(measures.goodput)}, "
             f"over the {time_text(measures.window.length)} in which jobs came"
@@ -122,18 +125,19 @@ def _use(report: SimulationReport) -> RenderableType:
     if shown.length > 0:
         use = [busy / report.cluster.gpus for busy in samples.busy_gpus]
         most = max(samples.queued_gpus)
-        lines.append(_curve("in use", shown, samples.times, use))
+        lines.append(_Curve(name="in use", window=shown, times=samples.times, shares=use))
         if most:
             queue = [queued / most for queued in samples.queued_gpus]
-            lines.append(_curve("queue", shown, samples.times, queue))
-            lines.append(
-                Text(f"{'':10}at its largest {_deepest(samples)} for {plural(most, 'GPU')}", style="dim")
-            )
+            lines.append(_Curve(name="queue", window=shown, times=samples.times, shares=queue))
+            lines.append(_aside(f"at its largest {_deepest(samples)} for {plural(most, 'GPU')}"))
         if shown != measures.window:
-            lines.append(
-                Text(f"{'':10}over the {time_text(shown.length)} in which jobs came or waited", style="dim")
-            )
+            lines.append(_aside(f"over the {time_text(shown.length)} in which jobs came or waited"))
     return Group(*lines)
+
+
+def _aside(text: str) -> Padding:
+    """A remark below the bars of a line."""
+    return Padding(Text(text, style="dim"), (0, 0, 0, _NAME))
 
 
 def _queue_empties(report: SimulationReport) -> float:
@@ -150,18 +154,33 @@ def _deepest(samples: SamplesEntry) -> str:
     return f"{plural(jobs, 'job')} that {'asks' if jobs == 1 else 'ask'}"
 
 
-def _curve(name: str, window: Window, times: Sequence[float], shares: Sequence[float]) -> Text:
-    """A line of bars: the greatest value in each of equal parts of the window."""
-    heights = [0.0] * _WIDTH
-    for index, (time, share) in enumerate(zip(times, shares, strict=True)):
-        until = times[index + 1] if index + 1 < len(times) else inf
-        first = max((time - window.begin) / window.length * _WIDTH, 0.0)
-        last = min((until - window.begin) / window.length * _WIDTH, float(_WIDTH))
-        for column in range(int(first), ceil(last)):
-            heights[column] = max(heights[column], share)
-    top = len(_BARS) - 1
-    bars = "".join(_BARS[min(top, max(round(share * top), 1 if share > 0 else 0))] for share in heights)
-    return Text.assemble((f"{name:10}", "dim"), (bars, "cyan"))
+class _Curve(Struct, frozen=True, kw_only=True):
+    """A line of bars, as long as there is room: the greatest value in each of equal parts of the window."""
+
+    name: str
+    window: Window
+    times: Sequence[float]
+    shares: Sequence[float]
+
+    def line(self, count: int) -> Text:
+        """The line with so many bars."""
+        window, times = self.window, self.times
+        heights = [0.0] * count
+        for index, (time, share) in enumerate(zip(times, self.shares, strict=True)):
+            until = times[index + 1] if index + 1 < len(times) else inf
+            first = max((time - window.begin) / window.length * count, 0.0)
+            last = min((until - window.begin) / window.length * count, float(count))
+            for column in range(int(first), ceil(last)):
+                heights[column] = max(heights[column], share)
+        top = len(_BARS) - 1
+        bars = "".join(_BARS[min(top, max(round(share * top), 1 if share > 0 else 0))] for share in heights)
+        return Text.assemble((f"{self.name:{_NAME}}", "dim"), (bars, "cyan"))
+
+    def __str__(self) -> str:
+        return self.line(_WIDTH).plain
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.line(max(min(_WIDTH, options.max_width - _NAME), 1))
 
 
 def _places(measures: Measures) -> RenderableType:

@@ -1,0 +1,105 @@
+"""Tables on terminals of any width: nothing is cut off, and no number is broken."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from closeby.report.views.layout import LONGEST_WORD, plain_table, section
+
+
+def drawn(view: RenderableType, width: int) -> list[str]:
+    """The lines as a terminal of that width shows them."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(view)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def gangs() -> Table:
+    table = plain_table("gang", "placed", "where it lies", right=("placed",))
+    table.add_row("default/train", "10/10", "zone-a/rack-2 and the rest of it elsewhere")
+    table.add_row("", "1,234", Text("zone-b\n+0.25 ±0.10"))
+    return table
+
+
+def test_side_by_side_where_there_is_room() -> None:
+    assert drawn(gangs(), 80) == [
+        "gang            placed   where it lies",
+        "─" * 67,
+        "default/train    10/10   zone-a/rack-2 and the rest of it elsewhere",
+        "                 1,234   zone-b",
+        "                         +0.25 ±0.10",
+    ]
+
+
+def test_wide_columns_are_wrapped_first() -> None:
+    assert drawn(gangs(), 45) == [
+        "gang            placed   where it lies",
+        "─" * 45,
+        "default/train    10/10   zone-a/rack-2 and",
+        "                         the rest of it",
+        "                         elsewhere",
+        "                 1,234   zone-b",
+        "                         +0.25 ±0.10",
+    ]
+
+
+def test_rows_are_told_as_lines_where_columns_do_not_fit() -> None:
+    """A row whose first cell is empty goes on with the one before."""
+    assert drawn(gangs(), 30) == [
+        "gang default/train",
+        "  placed 10/10",
+        "  where it lies zone-a/rack-2",
+        "  and the rest of it elsewhere",
+        "  placed 1,234",
+        "  where it lies zone-b  +0.25",
+        "  ±0.10",
+    ]
+
+
+def test_what_lies_inside_stays_inside() -> None:
+    table = plain_table("domain", "nodes", "free", right=("nodes", "free"))
+    table.add_row("the cluster", "12", "1,000")
+    table.add_row("  zone-a", "6", "")
+    assert drawn(section("Topology", table), 24) == [
+        "",
+        "Topology",
+        "  domain the cluster",
+        "    nodes 12, free 1,000",
+        "    domain zone-a",
+        "      nodes 6",
+    ]
+
+
+WORD = st.text("abcdefgh/-", min_size=1, max_size=LONGEST_WORD)
+NUMBER = st.integers(0, 10**7).map("{:,}".format)
+
+
+@given(
+    rows=st.lists(st.tuples(st.lists(WORD, min_size=1, max_size=4), NUMBER, NUMBER), min_size=1, max_size=4),
+    width=st.integers(LONGEST_WORD + 4, 100),
+)
+def test_every_word_and_number_stays_whole(rows: list[tuple[list[str], str, str]], width: int) -> None:
+    table = plain_table("name", "first", "second one", right=("first", "second one"))
+    for words, first, second in rows:
+        table.add_row(" ".join(words), first, second)
+    lines = drawn(table, width)
+    assert max(len(line) for line in lines) <= width
+    pieces = [piece.rstrip(",") for line in lines for piece in line.split()]
+    for words, first, second in rows:
+        for word in (*words, first, second):
+            assert word in pieces
+
+
+@pytest.mark.parametrize("width", [45, 80])
+def test_a_table_may_be_drawn_again_at_another_width(width: int) -> None:
+    table = gangs()
+    first = drawn(table, width)
+    drawn(table, 46)
+    drawn(table, 30)
+    assert drawn(table, width) == first
