@@ -40,12 +40,14 @@ class Authority:
         self.path = folder / "ca.crt"
         _write(self.path, certificate)
 
-    def issue(self, stem: str, *names: str) -> tuple[Path, Path]:
-        """A certificate for these DNS names and addresses, ``STEM.crt``, and its key, ``STEM.key``."""
+    def issue(self, stem: str, *names: str, life: datetime.timedelta = _LIFE) -> tuple[Path, Path]:
+        """A certificate for these DNS names and addresses, ``STEM.crt``, and its key, ``STEM.key``; ``life``
+        from now on, less than none for one that has expired.
+        """
         path, key_path = self._folder / f"{stem}.crt", self._folder / f"{stem}.key"
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
-            self._certificate(_named(stem), write_key(key_path))
+            self._certificate(_named(stem), write_key(key_path), life)
             .add_extension(x509.SubjectAlternativeName([_alternative(one) for one in names]), critical=False)
             .add_extension(signer, critical=False)
             .sign(self._key, hashes.SHA256())
@@ -53,7 +55,9 @@ class Authority:
         _write(path, certificate)
         return path, key_path
 
-    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _certificate(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, life: datetime.timedelta = _LIFE
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -63,7 +67,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             # A day back, for a clock that is set while the tests run.
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + _LIFE)
+            .not_valid_after(now + life)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         )
 

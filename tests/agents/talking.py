@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from closeby.agents.latency.asking import TcpProbe
 from closeby.agents.latency.credentials import PEER_NAME, Credentials, TlsFiles
@@ -35,9 +36,11 @@ def shared(token: str | None = TOKEN, tls: TlsFiles | None = None) -> Credential
     return Credentials(token=token, tls=tls, say=LINES.say)
 
 
-def issued(authority: Authority, stem: str = "agent", name: str = PEER_NAME) -> TlsFiles:
-    """What one agent has, with a certificate for this DNS name."""
-    certificate, key = authority.issue(stem, name)
+def issued(
+    authority: Authority, stem: str = "agent", name: str = PEER_NAME, life: timedelta = timedelta(days=1)
+) -> TlsFiles:
+    """What one agent has, with a certificate for this DNS name that is good for so long from now on."""
+    certificate, key = authority.issue(stem, name, life=life)
     return TlsFiles(certificate=str(certificate), key=str(key), authority=str(authority.path))
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,23 @@ def test_a_certificate_of_the_right_authority_that_is_no_agents(tmp_path: Path) 
         soon(lambda: responder.outcomes["TlsFailed"] == 1)
     with answering(credentials=shared(None, web)) as (_, peer):
         assert reason(asking(shared(None, agent))(peer)) == "TlsFailed"
+
+
+def test_certificates_that_have_expired(tmp_path: Path) -> None:
+    """On either side; a new one is taken without a restart."""
+    authority = Authority(tmp_path)
+    good, expired = issued(authority, "good"), issued(authority, "expired", life=timedelta(hours=-1))
+    with answering(credentials=shared(None, good)) as (responder, peer):
+        assert reason(asking(shared(None, expired))(peer)) in ("ConnectionCut", "TlsFailed")
+        soon(lambda: responder.outcomes["TlsFailed"] == 1)
+    late = asking(shared(None, good))
+    with answering(credentials=shared(None, expired)) as (_, peer):
+        found = late(peer)
+        assert isinstance(found, Trouble)
+        assert (found.reason, "check both sides' certificates" in found.message) == ("TlsFailed", True)
+        for old, new in ((expired.certificate, good.certificate), (expired.key, good.key)):
+            Path(old).write_bytes(Path(new).read_bytes())
+        assert reason(late(peer)) == "fine"
 
 
 def test_certificates_are_renewed_while_it_runs(tmp_path: Path) -> None:

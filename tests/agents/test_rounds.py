@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import permutations
 
 from hypothesis import given
@@ -268,3 +269,21 @@ def test_what_a_program_sends_is_held_to_the_limit_too() -> None:
         rounds.one_round(number)
     # 24,000 bytes, of which the first 10,000 are free.
     assert ended[1] - began >= 1.0
+
+
+def test_a_clock_that_is_set_far_forward_and_back_again_holds_nothing_up() -> None:
+    world = World("a-0", "b-0", seconds=0.05)
+
+    def later(number: int) -> bool:
+        return world.rounds.rounds > number
+
+    world.rounds.start()
+    try:
+        for moment in (1e9, 2e9, 0.0, 1e9 - 3600.0):
+            world.now.time = moment
+            soon(partial(later, world.rounds.rounds + 2), 3.0)
+    finally:
+        world.rounds.stop()
+        world.rounds.join(1.0)
+    assert world.rounds.broken is None
+    assert world.results.failures() == {}
