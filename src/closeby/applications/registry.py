@@ -1,6 +1,7 @@
 """The applications and networks of a cluster as last heard of, and to which of them a pod belongs."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,6 +21,13 @@ class Edge(Struct, frozen=True, kw_only=True):
     limit: int | None
 
 
+class Pull(NamedTuple):
+    """An edge as seen from one of its ends; one to itself has one end."""
+
+    other: str
+    edge: Edge
+
+
 class Application(Struct, frozen=True, kw_only=True, eq=False):
     """An AppGroup with what follows from it."""
 
@@ -30,6 +38,9 @@ class Application(Struct, frozen=True, kw_only=True, eq=False):
     edges: tuple[Edge, ...]
     #: Edges at either end of each workload.
     edges_of: Mapping[str, tuple[Edge, ...]]
+    #: The same with the workload at the other end; ``limits_of`` only those with a greatest cost.
+    pulls_of: Mapping[str, tuple[Pull, ...]]
+    limits_of: Mapping[str, tuple[Pull, ...]]
 
     @property
     def key(self) -> str:
@@ -59,12 +70,21 @@ def application(group: AppGroup) -> Application:
     for edge in edges:
         for end in dict.fromkeys((edge.caller, edge.callee)):
             edges_of[end].append(edge)
+    pulls_of = {
+        name: tuple(Pull(edge.callee if edge.caller == name else edge.caller, edge) for edge in found)
+        for name, found in edges_of.items()
+    }
     return Application(
         group=group,
         order=order,
         index=order.index,
         edges=edges,
         edges_of={name: tuple(found) for name, found in edges_of.items()},
+        pulls_of=pulls_of,
+        limits_of={
+            name: tuple(pull for pull in pulls if pull.edge.limit is not None)
+            for name, pulls in pulls_of.items()
+        },
     )
 
 

@@ -6,14 +6,14 @@ placed first would find nothing to be near to. Nodes of one location cost the sa
 replica themselves, so that costs are worked out by location.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.applications.registry import Application, Edge, app_group_key
+from closeby.applications.registry import Application, Pull, app_group_key
 from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs, network_of
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.dialects.link_costs import GREATEST_COST
@@ -63,27 +63,13 @@ class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, r
             raise ValueError(f"unknownCost must be {allowed}, not {self.unknown_cost}")
 
 
-class _Pull(NamedTuple):
-    """An edge as seen from one of its ends."""
-
-    other: str
-    edge: Edge
-
-
-class _Limit(NamedTuple):
-    """How far a workload may be from another one."""
-
-    app_key: str
-    other: str
-    limit: int
-
-
 class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     """Scores by cost, filters by ``maxNetworkCost``, and says what talk among unplaced pods would cost."""
 
     name: ClassVar[str] = "NetworkMinCost"
     Arguments = NetworkMinCostArguments
     filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    only_narrows: ClassVar[bool] = True
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
     reason: ClassVar[Reason | None] = Reason.NETWORK_COST_TOO_HIGH
     #: As in the KEP's example, so that nearness goes before an even load.
@@ -98,6 +84,8 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         self._costs: tuple[int, NetworkCosts | None] = (-1, None)
         self._network: tuple[NetworkCosts, int, Network] | None = None
         self._limits: tuple[int, bool] = (-1, False)
+        #: AppGroup key -> workload -> where its limits let it go, until a replica there comes or goes.
+        self._reach: dict[str, dict[str, tuple[Application, Network, Bools]]] = {}
 
     # Which pods
 
@@ -107,15 +95,15 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         return not self._any_limits()
 
     def class_key(self, pod: Pod) -> Hashable:
-        """The workload, where limits make it matter to the filter."""
-        application = self._applications.of(pod) if self._any_limits() else None
-        if application is None:
+        """The workload, where it has limits; one of an AppGroup that was changed is another one."""
+        if not self._any_limits():
             return None
-        return application.key, application.workload_of(pod), self._applications.version
+        application, limits = self._limits_of(pod)
+        return (application, application.workload_of(pod)) if application is not None and limits else None
 
     def concerns(self, pod: Pod) -> bool:
         """Pods at an edge with a limit."""
-        return bool(self._limits_of(pod))
+        return bool(self._limits_of(pod)[1])
 
     @property
     def scores_any(self) -> bool:
@@ -130,23 +118,29 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         network = self._current()
+        application, limits = self._limits_of(pod)
         allowed = nodes.all(True)
-        for app_key, other, limit in self._limits_of(pod):
-            replicas = self._replicas.get((app_key, other))
-            if not replicas:
-                continue
-            if network is None:  # Nothing is known, so that everything but the node itself is too far.
+        if application is None or not limits:
+            return allowed
+        if network is not None:
+            allowed &= self._within_reach(application, application.workload_of(pod) or "", network)[
+                nodes.index
+            ]
+            return allowed
+        for other, _ in limits:  # Nothing is known, so that everything but the node itself is too far.
+            replicas = self._replicas.get((application.key, other))
+            if replicas:
                 allowed &= np.isin(nodes.slots, list(replicas)) & (len(replicas) == 1)
-            else:
-                over = around(network, network.over(limit), replicas)
-                allowed &= over[nodes.index] < 0.5
         return allowed
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         """The first edge whose limit the node breaks."""
         network = self._current()
-        for app_key, other, limit in self._limits_of(pod):
-            far = self._too_far(network, limit, slot, self._replicas.get((app_key, other), {}))
+        application, limits = self._limits_of(pod)
+        for other, edge in limits:
+            limit = np.inf if edge.limit is None else edge.limit
+            replicas = {} if application is None else self._replicas.get((application.key, other), {})
+            far = self._too_far(network, limit, slot, replicas)
             if far is not None:
                 text = f"{other} on {far}, and maxNetworkCost is {limit}"
                 return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
@@ -196,11 +190,10 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             application = self._applications.get(app_key) if workload else None
             if application is None:
                 continue
-            cost = self._cost(application, network, tuple(self._pulls(application, workload)))
+            cost = self._cost(application, network, self._pulls(application, workload))
             standing[kind] = 0.0 if cost is None else cost
-            for _, other, bound in _limits(application, workload):
-                over = around(network, network.over(bound), self._replicas.get((app_key, other), {}))
-                standing[kind][over > 0.5] = np.inf
+            if application.limits_of[workload]:
+                standing[kind][~self._within_reach(application, workload, network)] = np.inf
             for edge in application.edges_of[workload]:
                 far = kind_of.get((app_key, edge.callee if edge.caller == workload else edge.caller))
                 # Each edge is met at both ends; it is written at the caller's.
@@ -246,26 +239,42 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     # Inside
 
-    def _pulls_of(self, pod: Pod) -> tuple[_Pull, ...]:
+    def _pulls_of(self, pod: Pod) -> Sequence[Pull]:
         application = self._applications.of(pod)
         workload = None if application is None else application.workload_of(pod)
         if application is None or workload is None:
             return ()
-        return tuple(self._pulls(application, workload))
+        return self._pulls(application, workload)
 
-    def _pulls(self, application: Application, workload: str) -> Iterator[_Pull]:
-        for pull in _pulls(application, workload):
-            if self._arguments.direction == "both" or pull.edge.caller == workload:
-                yield pull
+    def _pulls(self, application: Application, workload: str) -> Sequence[Pull]:
+        pulls = application.pulls_of[workload]
+        if self._arguments.direction == "both":
+            return pulls
+        return [pull for pull in pulls if pull.edge.caller == workload]
 
-    def _limits_of(self, pod: Pod) -> tuple[_Limit, ...]:
+    def _limits_of(self, pod: Pod) -> tuple[Application | None, Sequence[Pull]]:
+        """The application of a pod, and how far its workload may be from others."""
         application = self._applications.of(pod)
         workload = None if application is None else application.workload_of(pod)
         if application is None or workload is None:
-            return ()
-        return tuple(_limits(application, workload))
+            return None, ()
+        return application, application.limits_of[workload]
 
-    def _cost(self, application: Application, network: Network, pulls: tuple[_Pull, ...]) -> Scores | None:
+    def _within_reach(self, application: Application, workload: str, network: Network) -> Bools:
+        """Where the limits of a workload let it go; shape (capacity,)."""
+        known = self._reach.setdefault(application.key, {})
+        found = known.get(workload)
+        if found is not None and found[0] is application and found[1] is network:
+            return found[2]
+        allowed: Bools = np.ones(len(network.locations), dtype=np.bool_)
+        for other, edge in application.limits_of[workload]:
+            replicas = self._replicas.get((application.key, other))
+            if replicas and edge.limit is not None:
+                allowed &= around(network, network.over(edge.limit), replicas) < 0.5
+        known[workload] = application, network, allowed
+        return allowed
+
+    def _cost(self, application: Application, network: Network, pulls: Sequence[Pull]) -> Scores | None:
         """Cost of each slot; None while nothing at the other ends is placed. Shape (capacity,)."""
         total: Scores | None = None
         for other, edge in pulls:
@@ -302,6 +311,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         return lambda: self._count(key, slot, -change)
 
     def _count(self, key: tuple[str, str], slot: int, change: int) -> None:
+        self._reach.pop(key[0], None)
         replicas = self._replicas.setdefault(key, {})
         replicas[slot] = replicas.get(slot, 0) + change
         if not replicas[slot]:
@@ -379,15 +389,3 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
                 message=f"{chosen.key} has no weight set {weights or 'at all'}; it has: {names}",
                 remedy="name one of them; until then the network is not looked at",
             )
-
-
-def _pulls(application: Application, workload: str) -> Iterator[_Pull]:
-    """The edges of a workload, from both ends; one to itself once."""
-    for edge in application.edges_of[workload]:
-        yield _Pull(edge.callee if edge.caller == workload else edge.caller, edge)
-
-
-def _limits(application: Application, workload: str) -> Iterator[_Limit]:
-    for other, edge in _pulls(application, workload):
-        if edge.limit is not None:
-            yield _Limit(application.key, other, edge.limit)

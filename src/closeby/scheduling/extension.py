@@ -170,6 +170,9 @@ class Filter(Plugin):
     filter_scope: ClassVar[Scope] = Scope.STATIC
     #: The one reason of all its rejections; None when they differ, so that each node must be asked.
     reason: ClassVar[Reason | None] = None
+    #: Of a filter per placement: whether it goes by placed pods alone, not by the cycle's state, and lets a
+    #: pod go to ever fewer nodes the more are placed. What it refuses, it refuses until something leaves.
+    only_narrows: ClassVar[bool] = False
 
     def concerns(self, pod: Pod) -> bool:
         """False when the plugin would let this pod go anywhere; saves the question."""

@@ -96,8 +96,8 @@ class Rounds:
         self._tell(key, "decided", outcome)
         decisions.append(Report(outcome))
         if outcome.refused or outcome.left:
-            # What some of its pods lack says nothing of the others.
-            whole = None if outcome.left else need
+            # What some pods of a gang lack says nothing of the others.
+            whole = need if need is not None and (need.some or not outcome.left) else None
             self.queue.park(key, cures(outcome.reasons), self._resting(moment), whole)
             self.reservations.decided(key, outcome, moment)
             decisions.append(Retry(key))

@@ -9,12 +9,18 @@ from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
 
+from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.reserved import Bar
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
 from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import ROOT_LEVEL, Tree
+
+#: For filters that don't look at the state of a cycle.
+_BLANK = CycleState()
 
 
 class Want(Struct, frozen=True, eq=False):
@@ -37,6 +43,8 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
     #: The level's topology as it was; None when the pods may lie anywhere.
     tree: Tree | None = None
     level: int = ROOT_LEVEL
+    #: Of an item that is not all or nothing, in place of ``wants``: a place for any one of these is enough.
+    some: tuple[Want, ...] = ()
 
 
 def need_of(
@@ -56,10 +64,17 @@ def need_of(
     return Need(key=key, wants=wants, tree=levels.tree, level=levels.required)
 
 
+def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:
+    """The need of pods of which each is placed for itself: that one of them finds a place."""
+    kinds = {table.key_of(pod): pod for pod in reversed(pods)}
+    return Need(key=None, wants=(), some=tuple(Want(pod, key, 1) for key, pod in kinds.items()))
+
+
 class Rooms:
     """Answers whether there is the room that a need names, remembering what it worked out."""
 
-    def __init__(self, table: ClassTable, topologies: Topologies, bar: Bar) -> None:
+    def __init__(self, cluster: Cluster, table: ClassTable, topologies: Topologies, bar: Bar) -> None:
+        self._cluster = cluster
         self._table = table
         self._topologies = topologies
         self._bar = bar
@@ -72,10 +87,9 @@ class Rooms:
 
         ``barred``: for an item that must keep off the nodes that are reserved now.
         """
-        stamp = self._table.stamp
-        if stamp != self._stamp:
-            self._known.clear()
-            self._stamp = stamp
+        self._notice()
+        if need.some:
+            return not any(self.takes(want, barred) for want in need.some)
         name = None if need.tree is None else need.tree.name
         for want in need.wants:
             key = want.class_key, name, need.level, barred
@@ -88,9 +102,35 @@ class Rooms:
                 return True
         return False
 
+    def takes(self, want: Want, barred: bool = False) -> bool:
+        """Whether any node may take a pod like this one now; False is certain until something leaves."""
+        self._notice()
+        key = want.class_key, barred
+        known = self._known.get(key)
+        if known is not None:
+            return known > 0
+        applied, self._bar.applies = self._bar.applies, barred
+        pod_class = self._table.of(want.pod)
+        self._bar.applies = applied
+        narrowing = [plugin for plugin in pod_class.blind_filters if plugin.only_narrows]
+        if not narrowing or not pod_class.total:
+            self._known[key] = pod_class.total
+            return pod_class.total > 0
+        # What was placed may be taken back, or placed elsewhere, without the cluster seeming to have changed.
+        nodes, allowed = Nodes(self._cluster), pod_class.fits > 0
+        for plugin in narrowing:
+            allowed = allowed & plugin.filter(_BLANK, want.pod, nodes)
+        return bool(allowed.any())
+
     def forget(self) -> None:
         """A topology changed."""
         self._known.clear()
+
+    def _notice(self) -> None:
+        stamp = self._table.stamp
+        if stamp != self._stamp:
+            self._known.clear()
+            self._stamp = stamp
 
     def _most(self, pod: Pod, need: Need) -> int:
         """Pods like this one that fit in the roomiest domain."""

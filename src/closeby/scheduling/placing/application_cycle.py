@@ -3,13 +3,14 @@
 Not all or nothing: a pod without a place waits, the others are placed (network-aware scheduling KEP).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Traffic
+from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.moving.layout import talk_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.moving.sites import Sites, sites_of
@@ -44,7 +45,9 @@ class _ApplicationCycle:
         refusal = self._tools.pre_filter(self._state, pods)
         if refusal is not None:
             return Attempt(refusal=refusal)
-        traffic = self._tools.traffic(self._state, pods)
+        finding = self._finding(pods)
+        # Where none finds a place there is nothing to move about.
+        traffic = self._tools.traffic(self._state, pods) if any(finding) else None
         left = self._one_by_one(pods, note=traffic is None)
         improvement = None
         while traffic is not None and self._state.placed:
@@ -53,7 +56,8 @@ class _ApplicationCycle:
             missing, left = len(pods) - len(self._state.placed), self._one_by_one(self._missing(pods))
             if len(left) == missing:
                 break
-        if traffic is not None and left:
+        # What takes no pod of a kind when nothing is placed takes none when all are.
+        if traffic is not None and left and all(finding):
             whole = self._all_at_once(pods, traffic)
             improvement, left = (improvement, left) if whole is None else (whole, ())
         placed = tuple(self._state.placed)
@@ -65,7 +69,19 @@ class _ApplicationCycle:
         if left:
             self._tools.post_filter(self._state, tuple(pod for pod, _, _ in left))
         explanations = tuple(self._explanations[pod.uid] for pod in pods if pod.uid in self._explanations)
-        return Attempt(placed=placed, leftover=left, explanations=explanations, improvement=improvement)
+        return Attempt(
+            placed=placed,
+            leftover=left,
+            need=need_of_any(self._tools.table, [pod for pod, _, _ in left]) if left else None,
+            explanations=explanations,
+            improvement=improvement,
+        )
+
+    def _finding(self, pods: tuple[Pod, ...]) -> list[bool]:
+        """Of each kind of pod, whether any node may take one now."""
+        tools = self._tools
+        kinds = need_of_any(tools.table, pods).some
+        return [tools.rooms.takes(want, barred=tools.bar.applies) for want in kinds]
 
     def _missing(self, pods: tuple[Pod, ...]) -> list[Pod]:
         found = {pod.uid for pod, _ in self._state.placed}
@@ -77,14 +93,20 @@ class _ApplicationCycle:
         What is seen of the nodes is noted for pods that find none, with ``note`` for all.
         """
         left: list[Left] = []
+        #: What kept pods out since the last one was placed, by kind: equal ones need not be asked again.
+        kept_out: dict[Hashable, tuple[Reason, str]] = {}
         for pod in pods:
-            slot = self._filler.best_node(pod, None)
+            kind = self._tools.table.key_of(pod)
+            slot = None if kind in kept_out else self._filler.best_node(pod, None)
             if slot is None or note:
                 self._note(pod)
-            if slot is None:
-                left.append((pod, *self._tools.diagnosis.why_no_node(self._state, pod)))
-            else:
+            if slot is not None:
                 self._assume(pod, slot)
+                kept_out.clear()
+                continue
+            if kind not in kept_out:
+                kept_out[kind] = self._tools.diagnosis.why_no_node(self._state, pod)
+            left.append((pod, *kept_out[kind]))
         return tuple(left)
 
     def _all_at_once(self, pods: tuple[Pod, ...], traffic: Traffic) -> Improvement | None:

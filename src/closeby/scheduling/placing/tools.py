@@ -66,7 +66,7 @@ class Tools:
         self.profile = profile
         self.bar = Bar() if bar is None else bar
         self.table = ClassTable(cluster, profile.filters, profile.scores, self.bar)
-        self.rooms = Rooms(self.table, topologies, self.bar)
+        self.rooms = Rooms(cluster, self.table, topologies, self.bar)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything

@@ -1,0 +1,66 @@
+"""What is not looked at, because no pod of an application would find a node, would find none if it were."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from closeby.objects.pods import Pod
+from closeby.scheduling.events import PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.judging.needs import need_of_any
+from closeby.scheduling.outcomes import Bind, Report
+from tests.applications.calls import app
+from tests.applications.networks import network, replicas
+from tests.scheduling.test_applications import Case, cases, place, rooms
+from tests.worlds import GPU
+
+
+def taken_somewhere(case: Case, pod: Pod) -> bool:
+    """Whether a node has room for a new pod and is near enough to those that run; one node after another."""
+    alone = Case(case.nodes, case.group, case.costs, case.running, [pod])
+    used = [one.node_name for one in case.running]
+    return any(
+        used.count(one.name) < one.allocatable[GPU] and not alone.broken({pod.name: one.name})
+        for one in case.nodes
+    )
+
+
+@given(cases(most=6))
+def test_a_pod_finds_no_node_exactly_if_each_lacks_room_or_is_too_far(case: Case) -> None:
+    drawn = case.place(members=())
+    drawn.tell(*(PodAdded(pod) for pod in case.new))
+    tools = drawn.engine._tools
+    for pod in case.new:
+        need = need_of_any(tools.table, [pod])
+        assert tools.rooms.lack(need) != taken_somewhere(case, pod)
+    need = need_of_any(tools.table, case.new)
+    assert tools.rooms.lack(need) != any(taken_somewhere(case, pod) for pod in case.new)
+
+
+@given(cases(most=6), st.data())
+def test_pods_end_where_they_would_if_all_were_tried_whenever_one_leaves(
+    case: Case, data: st.DataObject
+) -> None:
+    quick, thorough = case.place(), case.place()
+    pods = [*case.running, *case.new]
+    for pod in data.draw(st.permutations(pods))[:3]:
+        quick.tell(PodRemoved(pod.uid)).run()
+        thorough.tell(PodRemoved(pod.uid), Unheard()).run()
+        assert quick.where == thorough.where
+
+
+def test_only_what_may_help_makes_an_application_be_looked_at_again() -> None:
+    """b may be 1 from a, which is on n1; n1 is full, n2 is 5 away."""
+    others = [*replicas("x", app="B1", on="n1"), *replicas("y", app="B1", on="n2")]
+    drawn = place(
+        rooms(n1=2, n2=1),
+        app("a > b<=1\nb"),
+        network("n1 n2 5"),
+        members=[*replicas("a", on="n1"), *others, *replicas("b")],
+    )
+    assert set(drawn.left("A1")) == {"b-0"}
+    engine = drawn.engine
+
+    away = engine.handle(PodRemoved(others[1].uid), Tick())
+    beside = engine.handle(PodRemoved(others[0].uid), Tick())
+
+    assert not [one for one in away if isinstance(one, Report)]
+    assert [one.node for one in beside if isinstance(one, Bind)] == ["n1"]
