@@ -1,6 +1,13 @@
 """All policies get the same jobs, and the same comes out in however many processes."""
 
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from closeby.plugins.configurations import NAMED
 from closeby.simulator.comparing.running import Experiment, Load, run_all
@@ -63,3 +70,31 @@ def test_a_trace_is_run_once() -> None:
     figures = [{figure.name: value for figure, value in result.figures} for result in found]
     assert [one["makespan"] for one in figures] == [100.0, 100.0]
     assert [one["excessSpan.leaf"] for one in figures] == [1.0, 2.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_do_not_outlive_the_one_that_started_them(number: signal.Signals) -> None:
+    asked = ("--workload", "seren", "--jobs", "60000", "--seeds", "2", "--processes", "2")
+    run = [sys.executable, "-m", "closeby", "compare", "--config", "closeby", "--config", "random", *asked]
+    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as comparing:
+        workers: list[int] = []
+        while len(workers) < 2:
+            assert comparing.poll() is None
+            time.sleep(0.1)
+            workers = [child for child in _children(comparing.pid) if "spawn_main" in _line(child)]
+        comparing.send_signal(number)
+        # The workers hold its other end, so that this ends with the last of them.
+        comparing.communicate(timeout=60)
+    assert comparing.returncode == (128 + number if number == signal.SIGTERM else -number)
+
+
+def _children(process: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def _line(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:
+        return ""

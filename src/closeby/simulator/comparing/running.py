@@ -4,9 +4,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import active_children, get_context
-from threading import current_thread, main_thread
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread, current_thread, main_thread
+from types import FrameType
 
 import numpy as np
 from msgspec import Struct
@@ -154,6 +155,7 @@ def run_all(
 
 
 _Task = tuple[Policy, int | None]
+_Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 def _in_turn(experiment: Experiment, tasks: Sequence[_Task]) -> Iterator[Result]:
@@ -166,9 +168,10 @@ def _beside(experiment: Experiment, tasks: Sequence[_Task], workers: int) -> Ite
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _know, (experiment,))
     others = set(active_children())
     try:
-        with _deaf_to_interrupts():
-            results = pool.map(_run_known, tasks)
-        yield from results
+        with _ends_at(signal.SIGTERM):
+            with _deaf_to(signal.SIGINT):
+                results = pool.map(_run_known, tasks)
+            yield from results
     except BaseException:
         for worker in set(active_children()) - others:
             worker.terminate()
@@ -178,16 +181,30 @@ def _beside(experiment: Experiment, tasks: Sequence[_Task], workers: int) -> Ite
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that are started meanwhile don't hear an interrupt; this one does later, and ends them."""
+def _heeds(number: signal.Signals, how: _Handler) -> Iterator[None]:
+    """A signal is heeded in another way meanwhile; only a main thread may say so."""
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(number, how)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
+
+
+def _deaf_to(number: signal.Signals) -> AbstractContextManager[None]:
+    """Processes that are started meanwhile don't hear an interrupt; this one does later, and ends them."""
+    return _heeds(number, signal.SIG_IGN)
+
+
+def _ends_at(number: signal.Signals) -> AbstractContextManager[None]:
+    """The signal raises meanwhile, so that processes beside this one are ended too."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    return _heeds(number, leave)
 
 
 #: What this process runs; set once, when it starts.
@@ -196,6 +213,15 @@ _known: list[Experiment] = []
 
 def _know(experiment: Experiment) -> None:
     _known[:] = [experiment]
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would wait for its next task for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run_known(task: _Task) -> Result:
