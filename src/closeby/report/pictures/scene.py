@@ -36,7 +36,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     waited: str
     #: Domains it uses by level, coarse to fine, nodes last.
     span: Mapping[str, int]
-    #: The finest domain above nodes that holds all of it; empty where that is the whole cluster.
+    #: The finest domain above nodes that holds all of it; empty where that is the whole cluster, or a pod.
     within: str
 
     @property
@@ -229,7 +229,8 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
             asks=asks_text(int(history.jobs.pods[job]), int(history.jobs.gpus[job])),
             waited=time_text(float(waited[job])),
             span=dict(zip(names, used[job].tolist(), strict=True)),
-            within=within_text(history.tree, history.slots_of(job)),
+            # Only those with a colour are told by name.
+            within=within_text(history.tree, history.slots_of(job)) if history.jobs.pods[job] > 1 else "",
         )
         for job in jobs.tolist()
     )

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
+from msgspec import Struct
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +14,7 @@ from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
 from closeby.report.documents.subjects import GANG, Subject
 from closeby.report.views.explanation import domains_table
 from closeby.report.views.layout import plain_table
-from closeby.report.views.rack_map import legend, letters, rack_map
+from closeby.report.views.rack_map import WIDTH, legend, letters, rack_map
 from closeby.report.words import path_text, plural, plural_noun, span_text
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
@@ -61,7 +62,18 @@ def _orders(run: Run, group: PodGroup) -> Iterator[float]:
 def _map(title: str, run: Run, tree: Tree, marks: dict[str, tuple[str, str]]) -> Iterator[RenderableType]:
     yield Text()
     yield Text(title, style="bold cyan")
-    yield from rack_map(run, tree, marks)
+    yield _Map(run, tree, marks)
+
+
+class _Map(Struct, frozen=True):
+    """A rack map that is no wider than the terminal."""
+
+    run: Run
+    tree: Tree
+    marks: dict[str, tuple[str, str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from rack_map(self.run, self.tree, self.marks, min(WIDTH, options.max_width))
 
 
 def _gangs(

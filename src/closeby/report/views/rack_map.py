@@ -17,6 +17,8 @@ UNUSABLE = "x"
 #: Styles of gangs, in turn.
 COLOURS = ("green", "magenta", "cyan", "yellow", "blue", "red")
 INDENT = 2
+#: Columns that a map fills where there are more.
+WIDTH = 80
 
 
 def letters(gangs: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -27,7 +29,9 @@ def letters(gangs: Sequence[str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def rack_map(run: Run, tree: Tree, marks: Mapping[str, tuple[str, str]], width: int = 80) -> Iterator[Text]:
+def rack_map(
+    run: Run, tree: Tree, marks: Mapping[str, tuple[str, str]], width: int = WIDTH
+) -> Iterator[Text]:
     """Lines of the map. ``marks`` gives letter and colour to the gangs that were placed in this run."""
     resource = main_resources(run.engine.cluster)[:1]
     row = run.engine.cluster.row_of[resource[0]] if resource else 0
