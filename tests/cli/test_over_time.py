@@ -155,6 +155,19 @@ def test_what_a_required_level_costs_in_waiting(tmp_path: Path) -> None:
     assert "mean for topology" in printed.stdout
 
 
+def test_jobs_that_no_rack_could_hold_cost_the_others_nothing_when_none_is_required(tmp_path: Path) -> None:
+    """huge takes all three nodes until 100, which no rack has; then small would wait for it."""
+    trace = tmp_path / "huge.csv"
+    trace.write_text("\n".join((HEADER, "huge,0,100,3,8,0,", "small,10,10,1,8,0,")))
+    measures = small("--trace", trace, "--required", "rack")["measures"]
+    assert (measures["jobs"], measures["delays"][0]["mean"], measures["delays"][0]["topology"]) == (
+        1,
+        0.0,
+        0.0,
+    )
+    assert small("--trace", trace)["measures"]["delays"][0]["mean"] == 45.0
+
+
 def test_a_made_up_workload_is_the_same_again(tmp_path: Path) -> None:
     asked = ("--workload", "seren", "--jobs", 60, "--cluster", "small", "--load", 1.5, "--full")
     found = report("simulate", *asked, "--seed", 7)

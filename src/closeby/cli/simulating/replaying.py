@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -77,12 +78,20 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
 
 
 def _without_requirement(history: History, given: Given, settings: Settings) -> Floats | None:
-    """What each job waits in the same run when no level is required; None where none is."""
+    """What each job waits in the same run when no level is required; None where none is.
+
+    Jobs that are too large with the requirement are left out (nan): they would run without it, and others
+    would wait for them.
+    """
     if settings.wishes.required is None:
         return None
     wishes = replace(settings.wishes, required=None)
-    free = replay(history.jobs, given.cluster, replace(settings, wishes=wishes))
-    return waits(free.jobs.submitted, free.started, free.until)
+    possible = np.ones(len(history.jobs), dtype=np.bool_)
+    possible[list(history.impossible)] = False
+    free = replay(history.jobs.only(possible), given.cluster, replace(settings, wishes=wishes))
+    waited = np.full(len(history.jobs), np.nan)
+    waited[possible] = waits(free.jobs.submitted, free.started, free.until)
+    return waited
 
 
 def _write(path: str, jobs: Jobs, trace: str | None) -> None:

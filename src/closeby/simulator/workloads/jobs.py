@@ -59,3 +59,17 @@ class Jobs(Struct, frozen=True, kw_only=True, eq=False):
     def sizes(self) -> Ints:
         """GPUs of each whole job; shape (J,)."""
         return self.pods * self.gpus
+
+    def only(self, chosen: NDArray[np.bool_]) -> "Jobs":
+        """Some of the jobs; ``chosen`` has shape (J,)."""
+        at = np.flatnonzero(chosen).tolist()
+        return Jobs(
+            names=tuple(self.names[job] for job in at),
+            submitted=self.submitted[chosen],
+            durations=self.durations[chosen],
+            pods=self.pods[chosen],
+            gpus=self.gpus[chosen],
+            priorities=self.priorities[chosen],
+            kinds=tuple(self.kinds[job] for job in at),
+            graphs=tuple(self.graphs[job] for job in at) if self.graphs else (),
+        )
