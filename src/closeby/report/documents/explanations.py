@@ -14,6 +14,7 @@ from closeby.report.documents.conditions import ConditionEntry, condition_entrie
 from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
 from closeby.report.documents.parts import parts_of
 from closeby.report.documents.prospects import prospect
+from closeby.report.documents.reserved import with_reservation
 from closeby.report.documents.scheduling import (
     API_VERSION,
     GroupEntry,
@@ -80,6 +81,10 @@ def explain(
     if measured:
         conditions = (*explanation.conditions, *condition_entries(measured))
         explanation = msgspec.structs.replace(explanation, conditions=conditions)
+    kept = run.engine.reservation
+    own = kept if kept is not None and explanation.reason is not None and kept.key == subject.item else None
+    sentences = with_reservation(explanation.sentences, own, recorded or ())
+    explanation = msgspec.structs.replace(explanation, sentences=sentences)
     return msgspec.structs.replace(explanation, recorded=tuple(recorded)) if recorded else explanation
 
 
