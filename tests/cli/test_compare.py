@@ -254,3 +254,43 @@ def test_an_interrupt_ends_all_processes_quietly() -> None:
         os.killpg(running.pid, signal.SIGINT)
         printed, said = running.communicate(timeout=60)
     assert (running.returncode, printed, said) == (130, "", "")
+
+
+def test_applications_are_drawn_but_for_what_only_gangs_have(tmp_path: Path) -> None:
+    configs = ("--config", "closeby", "--config", "least-allocated", "--processes", 1)
+    load = ("--workload", "microservices", "--jobs", 3, "--seeds", 1, "--from-empty")
+    result = closeby("compare", *configs, *load, "--plot", tmp_path)
+    assert result.exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "delay.png",
+        "delay.svg",
+        "talk.png",
+        "talk.svg",
+    ]
+    assert "Excess span is not drawn" in result.stderr
+
+
+def test_what_can_not_be_read_is_left_out_only_if_that_is_said(trace: Path) -> None:
+    asked = ("compare", "-f", "-", "--trace", trace, "--config", "closeby", "--config", "random")
+    stdin = CLUSTER + "\n---\n{broken: [\n"
+    refused = closeby(*asked, stdin=stdin)
+    assert refused.exit_code == 2
+    assert "leave it out with --keep-going" in refused.stderr
+    assert report(*asked, "--keep-going", "--processes", 1, stdin=stdin)["notices"][0].startswith("skipped: ")
+
+
+def test_a_configuration_is_given_twice_however_it_is_called(tmp_path: Path, trace: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text("schedulerName: mine\n")
+    again = tmp_path / ".." / tmp_path.name / "mine.yaml"
+    result = closeby("compare", "--trace", trace, "--config", config, "--config", again)
+    assert result.exit_code == 2
+    assert f"--config {again} is given twice" in result.stderr
+
+
+def test_the_trace_is_not_overwritten_by_the_report(trace: Path) -> None:
+    before = trace.read_bytes()
+    asked = ("--trace", trace, "--config", "closeby", "--config", "random", "--html", trace)
+    result = closeby("compare", *asked)
+    assert (result.exit_code, trace.read_bytes()) == (2, before)
+    assert "would overwrite a file that is read" in result.stderr

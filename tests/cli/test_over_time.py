@@ -376,12 +376,20 @@ def test_files_without_nodes() -> None:
     assert "the files hold no nodes" in result.stderr
 
 
-def test_a_trace_is_not_overwritten_by_what_is_read_of_it(trace: Path) -> None:
+@pytest.mark.parametrize("option", ["--write-trace", "--html"])
+def test_what_is_read_is_not_overwritten(option: str, trace: Path) -> None:
     before = trace.read_bytes()
     other_way = trace.parent / ".." / trace.parent.name / trace.name
-    result = closeby("simulate", "--trace", trace, "--cluster", "small", "--write-trace", other_way)
+    result = closeby("simulate", "--trace", trace, "--cluster", "small", option, other_way)
     assert (result.exit_code, trace.read_bytes()) == (2, before)
-    assert "would overwrite the trace that is read; name another file" in result.stderr
+    assert f"{option} {other_way} would overwrite a file that is read; name another one" in result.stderr
+
+
+def test_two_files_are_not_written_to_one(trace: Path) -> None:
+    path = trace.with_name("out")
+    result = closeby("simulate", "--trace", trace, "--write-trace", path, "--html", path)
+    assert (result.exit_code, path.exists()) == (2, False)
+    assert f"--write-trace and --html both write {path}; name another file for one" in result.stderr
 
 
 def test_a_job_of_more_pods_than_all_nodes_take_is_not_waited_for(tmp_path: Path) -> None:

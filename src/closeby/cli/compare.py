@@ -16,6 +16,7 @@ from closeby.cli.simulating.over_time import (
     OverTime,
     says_where,
 )
+from closeby.cli.simulating.overwriting import check_written
 from closeby.cli.simulating.pictures import Pictures, draws_distributions
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def command(
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.comparing import Wanted, compare
 
+    check_written({"--html": pictures.page}, (*paths, *configs, trace))
     pictures.check(over_time=True)
     over_time = OverTime(
         workload=workload,

@@ -7,6 +7,7 @@ import click
 
 from closeby.cli.options import Sources, may_read_manifests, output_option
 from closeby.cli.simulating.over_time import OverTime, runs_over_time
+from closeby.cli.simulating.overwriting import check_written
 from closeby.cli.simulating.pictures import Pictures, draws
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def command(
       kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
       closeby simulate --workload seren --jobs 2000 --load 0.85
     """
+    check_written(
+        {"--write-trace": over_time.write_trace, "--html": pictures.page},
+        (*sources.paths, sources.config_path, over_time.trace),
+    )
     pictures.check(over_time=over_time.wanted)
     if over_time.wanted:
         for option, given in (

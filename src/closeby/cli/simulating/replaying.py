@@ -1,6 +1,5 @@
 """The run over time that `closeby simulate --workload` and `--trace` ask for."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +53,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     seed = None if load is None else SEED if over_time.seed is None else over_time.seed
     jobs = given.jobs_of(seed)
     if over_time.write_trace is not None:
-        _write(over_time.write_trace, jobs, over_time.trace)
+        _write(over_time.write_trace, jobs)
     settings = Settings(policy=given.policies[0], seed=seed, wishes=given.wishes, until=over_time.until)
     long = len(jobs) >= (LONG_OF_APPLICATIONS if jobs.graphs else LONG)
     try:
@@ -94,11 +93,9 @@ def _without_requirement(history: History, given: Given, settings: Settings) -> 
     return waited
 
 
-def _write(path: str, jobs: Jobs, trace: str | None) -> None:
+def _write(path: str, jobs: Jobs) -> None:
     if jobs.graphs:
         raise Unusable("--write-trace: a trace can't say who calls whom in applications; leave it out")
-    if trace is not None and Path(path).resolve() == Path(trace).resolve():
-        raise Unusable(f"--write-trace {path} would overwrite the trace that is read; name another file")
     try:
         write_trace(path, jobs)
     except OSError as error:
