@@ -1,10 +1,15 @@
+import numpy as np
+from hypothesis import given, settings
+
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import PodSpec
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.quality.model import DEFAULT_MODEL
 from closeby.quality.needs import EmptyCluster, gpus_of, node_gpus
+from closeby.quality.summary import job_measures
 from closeby.topology.tree import Tree
 from tests.quality.drawn import cluster_of, on
+from tests.quality.worlds_by_chance import World, worlds
 from tests.worlds import draw, node, pods, spec
 
 
@@ -101,3 +106,30 @@ def test_gpus_are_counted_whatever_their_vendor() -> None:
     cluster.add_node(node("a", allocatable={"nvidia.com/gpu": 8, "cpu": 64000}))
     cluster.add_node(node("b", allocatable={"cpu": 64000}))
     assert node_gpus(cluster)[:2].tolist() == [8, 0]
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_the_same_live_and_simulated(world: World) -> None:
+    """Gangs of a cluster, measured together, and jobs of a run that all start and end at one time."""
+    jobs = tuple(job._replace(started=0.0, ended=1.0) for job in world.jobs if job.on)
+    cluster, tree = cluster_of(world.drawing())
+    gangs = [
+        on(cluster, pods(f"g{number}", job.pods, spec(gpu=job.each)), " ".join(f"n{host}" for host in job.on))
+        for number, job in enumerate(jobs)
+    ]
+    live = GangGauge(cluster).measure(tree, gangs)
+    run = job_measures(world._replace(jobs=jobs).columns())
+    for row, one in enumerate(live):
+        assert one is not None
+        assert one.span == tuple(run.span[row])
+        assert one.ring_hops == run.ring_hops[row]
+        assert one.group_spread == tuple(run.spreads.greatest[row])
+        for told, figure in (
+            (one.mean_distance, run.mean_distance[row]),
+            (one.all_reduce, run.all_reduce[row]),
+            (one.contended_all_reduce, run.contended_all_reduce[row]),
+            (one.job_slowdown, run.job_slowdown[row]),
+            *zip(one.excess_span, run.excess_span[row], strict=True),
+        ):
+            assert told == (None if np.isnan(figure) else figure)

@@ -76,14 +76,17 @@ class World(NamedTuple):
             found.append(tuple(label or "" for label in labels) if known else (number,))
         return found
 
-    def columns(self) -> RunColumns:
-        """The same as the measures take it."""
+    def drawing(self) -> str:
+        """The hosts as text, called n0, n1, …"""
         paths = (f"{host.block or '-'} {host.rack or '-'}" for host in self.hosts)
-        lines = (
+        return "\n".join(
             f"{path} : n{at}={host.gpus}"
             for at, (path, host) in enumerate(zip(paths, self.hosts, strict=True))
         )
-        drawn = Drawn("\n".join(lines))
+
+    def columns(self) -> RunColumns:
+        """The same as the measures take it."""
+        drawn = Drawn(self.drawing())
         return RunColumns(
             tree=drawn.tree,
             node_gpus=drawn.gpus,
