@@ -170,7 +170,7 @@ def bars_note(scene: Scene) -> str:
     if scene.resource == POD:
         return "A bar is a node; a full one has as many pods as any node ever has."
     unit = plural_noun(scene.resource) if scene.whole else scene.resource
-    return f"A bar is a node, as long as all of its {unit}; coloured is what is held."
+    return f"A bar is a node with all of its {unit}; coloured is what is held."
 
 
 def _has_flows(scene: Scene) -> bool:
