@@ -141,3 +141,19 @@ def test_every_form_is_printed_with_all_levels(tmp_path: Path, form: str) -> Non
     result = closeby("discover", "slurm", file, "-o", form)
     assert result.exit_code == 0
     assert ("s6" in result.stdout) == (form != "slurm-block")
+
+
+@settings(max_examples=100)
+@given(
+    st.dictionaries(
+        HOSTS, st.tuples(*[st.none() | st.sampled_from(["a", "b", "c d"])] * 2, st.just("top")), min_size=1
+    )
+)
+def test_what_contradicts_itself_is_read_again_too(places: dict[str, Place]) -> None:
+    """A switch under several others, or with a gap above it: no line is left without nodes or switches."""
+    findings = assemble(places, ALL_LEVELS)
+    for form in ("slurm", "slurm-yaml"):
+        text = WRITERS[form](findings)
+        assert "Nodes=\n" not in text and "nodes: ''" not in text
+        found = read_slurm("x.yaml" if form == "slurm-yaml" else "x.conf", text, ALL_LEVELS)
+        assert found.nodes.keys() == places.keys()

@@ -107,13 +107,17 @@ def switch_lines(findings: Findings) -> list[SwitchLine]:
         if chain:
             nodes.setdefault(chain[0], []).append(name)
     children: dict[_Id, list[_Id]] = {}
+    switches = []
     for child in sorted(parents, key=_order):
-        if parents[child]:
-            children.setdefault(min(parents[child], key=_order), []).append(child)
-    names = _names(sorted(parents, key=_order))
+        # Nothing is left of one all of whose switches lie under another one too.
+        if child in nodes or child in children:
+            switches.append(child)
+            if parents[child]:
+                children.setdefault(min(parents[child], key=_order), []).append(child)
+    names = _names(switches)
     taken = set(names.values())
     lines = []
-    for one in sorted(parents, key=lambda one: (-one[0], natural_key(one[1]))):
+    for one in sorted(switches, key=lambda one: (-one[0], natural_key(one[1]))):
         named = None if names[one] == one[1] else one[1]
         below = [names[child] for child in children.get(one, ())]
         own = tuple(nodes.get(one, ()))
