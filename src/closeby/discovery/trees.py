@@ -4,7 +4,7 @@ A level is the switches of one rank. A domain is the switches of a level that st
 rails of a rack, the spines over the same leaves. Planes that share no hosts end up as trees of their own.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from msgspec import Struct
 
@@ -56,12 +56,17 @@ class _Grower:
             fabric, links, names.hosts.keys() | names.unnamed | names.others
         )
         self._warnings: list[Condition] = []
+        #: Hosts by the domains that they lie on, and the one that they count for; the level of these.
+        self._torn: dict[tuple[tuple[str, ...], str, int], list[str]] = {}
 
     def trees(self) -> Trees:
         levels = self._levels()
         places = {
             host: self._place(host, on, levels) for host, on in sorted(self._switches_of_hosts().items())
         }
+        for (domains, chosen, number), hosts in self._torn.items():
+            names = listed(hosts)
+            self._several(f"Node/{hosts[0]}", names, domains, chosen, number, many=len(hosts) > 1)
         self._tell_odd(levels)
         return Trees(ranks=self._ranks, levels=levels, places=places, warnings=tuple(self._warnings))
 
@@ -126,7 +131,7 @@ class _Grower:
             return ()
         domain = self._chosen(domains)
         if len(domains) > 1:
-            self._several(f"Node/{host}", host, domains, domain, number)
+            self._torn.setdefault((tuple(sorted(domains)), domain, number), []).append(host)
         place: list[str | None] = [None] * number
         above: str | None = domain
         for level in levels[number:]:
@@ -136,14 +141,16 @@ class _Grower:
             above = level.parent.get(above)
         return tuple(place)
 
-    def _several(self, subject: str, name: str, domains: Set[str], chosen: str, number: int) -> None:
+    def _several(
+        self, subject: str, name: str, domains: Iterable[str], chosen: str, number: int, *, many: bool = False
+    ) -> None:
         names = [self._names.switches[one] for one in sorted(domains)]
         self._warnings.append(
             Condition(
                 reason=Reason.INVALID_SPEC,
                 object=subject,
-                message=f"{name} lies on {' and '.join(names)}, which have little else in common; "
-                f"it counts for {self._names.switches[chosen]}",
+                message=f"{name} {'lie' if many else 'lies'} on {' and '.join(names)}, which have little "
+                f"else in common; {'they count' if many else 'it counts'} for {self._names.switches[chosen]}",
                 remedy="" if number else "choose the adapters that count with --adapters, if others do",
             )
         )
