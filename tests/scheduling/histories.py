@@ -39,6 +39,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.outcomes import Bind, Decision
+from closeby.scheduling.reserving.reservations import LOOK_AGAIN
 from tests.applications.calls import app
 from tests.applications.networks import network, replicas
 from tests.worlds import GPU, HOSTNAME, draw, fabric, gang, pods, spec, subgroup
@@ -69,6 +70,8 @@ RISK = PluginEntry(
 TAINT = Taint("t", "", "NoSchedule")
 #: More do not wait or run at once.
 MOST_PODS = 60
+#: The same where more arrives than ends.
+MOST_PODS_WHERE_BUSY = 150
 
 
 def engine(*, rests: bool = False, reserve_after: float = 0.0) -> Engine:
@@ -80,8 +83,13 @@ def engine(*, rests: bool = False, reserve_after: float = 0.0) -> Engine:
 class History:
     """What happens to one cluster."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, busy: bool = False) -> None:
+        """Where it is ``busy``, more arrives than ends, so that a queue grows; every so often much ends at
+        once; little else happens, and each step is so long that no gang is still thought to be hopeless.
+        """
         self.dice = Random(seed)
+        self._busy = busy
+        self._steps = 0
         self.now = 0.0
         self.empty = {
             one.name: replace(one, allocatable={**one.allocatable, BANDWIDTH: LINK}) for one in draw(CLUSTER)
@@ -107,7 +115,7 @@ class History:
             self._network_changes: 8,
             self._topology_changes: 4,
             self._links_are_measured: 10,
-            self._nothing_else: 6,
+            self._nothing_else: 400 if busy else 6,
         }
         if self.dice.random() < 0.5:
             self._application_changes()
@@ -122,15 +130,19 @@ class History:
         """What happens next; then it is ``now``."""
         dice = self.dice
         events: list[Event] = []
-        for _ in range(dice.choice([0, 1, 1, 2, 3])):
-            if len(self.pods) < MOST_PODS:
+        self._steps += 1
+        most, ends = (MOST_PODS_WHERE_BUSY, [0, 1]) if self._busy else (MOST_PODS, [0, 0, 1, 2])
+        if self._busy and self._steps % 8 == 0:
+            ends = [6]
+        for _ in range(dice.choice([1, 2, 3] if self._busy else [0, 1, 1, 2, 3])):
+            if len(self.pods) < most:
                 events += self._arrives()
-        for _ in range(dice.choice([0, 0, 1, 2])):
+        for _ in range(dice.choice(ends)):
             if self.jobs:
                 events += self.ends(dice.choice(list(self.jobs)))
         [happens] = dice.choices(list(self._happenings), list(self._happenings.values()))
         events += happens()
-        self.now += dice.choice([0.5, 1.0, 5.0, 30.0])
+        self.now += LOOK_AGAIN if self._busy else dice.choice([0.5, 1.0, 5.0, 30.0])
         return events
 
     def bound(self, decisions: Iterable[Decision]) -> dict[str, str]:

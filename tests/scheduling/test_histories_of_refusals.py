@@ -14,19 +14,21 @@ the same budget may find one. Room that goes wakes nobody, so that the eager eng
 other lets wait until room comes. From such a refusal on the two may differ, and a history ends there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 
 import pytest
 
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import GroupChanged, PodAdded, PodRemoved, Tick, Unheard
 from tests.scheduling.histories import History, engine
 
-#: Steps of the longest history.
+#: Steps of the longest history, and of those in which queues grow.
 LONGEST = 25
+LONGEST_WHERE_BUSY = 40
 
 few_and_many = pytest.mark.parametrize(
     "seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.slow)], ids=["few", "many"]
@@ -34,9 +36,9 @@ few_and_many = pytest.mark.parametrize(
 
 
 @contextmanager
-def history_of(seed: int) -> Iterator[tuple[History, Random]]:
+def history_of(seed: int, *, busy: bool = False) -> Iterator[tuple[History, Random]]:
     """A history, and dice for what is asked of the engine; a failure tells the seed."""
-    history = History(seed)
+    history = History(seed, busy=busy)
     try:
         yield history, Random(f"engine {seed}")
     except Exception as error:
@@ -62,26 +64,47 @@ def cut_short_for(one: Engine, key: str) -> bool:
     return outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
 
 
+def agree(history: History, ours: Engine, naive: Engine, steps: int, wake: Callable[[], object]) -> int:
+    """Tells both the same, and calls ``wake`` before each tick; returns the most that waited."""
+    events, longest = history.beginning(), 0
+    for _ in range(steps):
+        ours.handle(*events)
+        naive.handle(*events)
+        wake()
+        decisions, others = ours.handle(Tick(history.now)), naive.handle(Tick(history.now))
+        if any(cut_short_for(one, key) for one in (ours, naive) for key in one.waiting):
+            break
+        assert history.bound(decisions) == history.bound(others)
+        assert ours.reservation == naive.reservation
+        assert set(ours.waiting) == set(naive.waiting)
+        ours.validate_state()
+        naive.validate_state()
+        longest = max(longest, len(ours.waiting))
+        events = history.step()
+    return longest
+
+
 @few_and_many
 def test_every_decision_is_that_of_an_engine_that_tries_all_at_every_tick(seeds: range) -> None:
     for seed in seeds:
         with history_of(seed) as (history, dice):
             after = dice.choice([0.0, 10.0, 40.0])
             ours, naive = engine(reserve_after=after), eager(after)
-            events = history.beginning()
-            for _ in range(dice.randint(2, LONGEST)):
-                ours.handle(*events)
-                naive.handle(*events)
-                wake_all(naive)
-                decisions, others = ours.handle(Tick(history.now)), naive.handle(Tick(history.now))
-                if any(cut_short_for(one, key) for one in (ours, naive) for key in one.waiting):
-                    break
-                assert history.bound(decisions) == history.bound(others)
-                assert ours.reservation == naive.reservation
-                assert set(ours.waiting) == set(naive.waiting)
-                ours.validate_state()
-                naive.validate_state()
-                events = history.step()
+            agree(history, ours, naive, dice.randint(2, LONGEST), partial(wake_all, naive))
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(6), pytest.param(range(6, 40), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_a_long_queue_is_decided_as_by_an_engine_to_which_all_is_new_at_every_tick(seeds: range) -> None:
+    waited = []
+    for seed in seeds:
+        with history_of(seed, busy=True) as (history, dice):
+            after = dice.choice([0.0, 10.0, 40.0])
+            ours, naive = engine(reserve_after=after), engine(reserve_after=after)
+            steps = LONGEST_WHERE_BUSY
+            waited.append(agree(history, ours, naive, steps, partial(naive.handle, Unheard())))
+    assert sum(waited) >= 10 * len(seeds)
 
 
 @few_and_many

@@ -1,24 +1,12 @@
 """What waits for the same room is tried one after another, and only when the room is there."""
 
-from collections.abc import Iterator, Sequence
-from itertools import count
-from random import Random
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration
-from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.plugins.registry import profile_for
-from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     BindFailed,
     Event,
     GroupChanged,
-    GroupRemoved,
     NodeAdded,
     PodAdded,
     PodRemoved,
@@ -26,7 +14,7 @@ from closeby.scheduling.events import (
     Unheard,
 )
 from closeby.scheduling.outcomes import Bind, Report
-from tests.worlds import GPU, HOSTNAME, World, draw, fabric, gang, node, pods, spec, world
+from tests.worlds import GPU, World, gang, node, pods, spec, world
 
 TWO_RACKS = """
 zone-a rack-1 : a1=2 a2=2
@@ -134,105 +122,3 @@ class TestTries:
         assert decided(drawn) == []
         assert decided(drawn, Unheard()) == ["pod-0", "pod-1", "pod-2"]
         assert "5 InsufficientResources" in (drawn.outcome("pod-2").message or "")
-
-
-class Step(Struct, frozen=True, kw_only=True):
-    """What happens between two ticks: jobs arrive, others end, a node changes."""
-
-    arrivals: tuple[tuple[int, int, str | None, int, bool], ...]
-    ends: tuple[int, ...]
-    change: tuple[int, int, bool] | None
-
-
-def busy_history(dice: Random) -> Iterator[Step]:
-    """More arrives than ends, so that a queue grows; every so often much ends at once."""
-    for number in range(40):
-        arrivals = tuple(
-            (
-                dice.choice([1, 1, 1, 1, 2, 5]),
-                dice.choice([1, 2, 2, 3]),
-                dice.choice([None, None, None, "zone", "rack", HOSTNAME]),
-                dice.choice([0, 0, 0, 1]),
-                dice.random() < 0.1,
-            )
-            for _ in range(dice.randint(0, 3))
-        )
-        ends = tuple(dice.randint(0, 8) for _ in range(6 if number % 8 == 7 else dice.randint(0, 1)))
-        change = (dice.randint(0, 5), dice.randint(0, 4), dice.random() < 0.3)
-        yield Step(arrivals=arrivals, ends=ends, change=change if dice.random() < 0.2 else None)
-
-
-def fresh(reserve_after: float) -> World:
-    """Two zones of two racks."""
-    engine = Engine(
-        lambda handle: profile_for(Configuration(), handle), rests=False, reserve_after=reserve_after
-    )
-    nodes = draw("z1 r1 : a=3 b=2\nz1 r2 : c=4\nz2 r1 : d=2 e=2\nz2 r2 : f=3")
-    return World(engine, nodes, fabric("zone", "rack", HOSTNAME))
-
-
-class Twins:
-    """One history, told to an engine and to another that tries everything that waits at every tick."""
-
-    def __init__(self, reserve_after: float) -> None:
-        self.engine, self.naive = fresh(reserve_after).engine, fresh(reserve_after).engine
-        self.now = 0.0
-        self.jobs: list[tuple[str, list[Pod]]] = []
-        self.names = (f"job-{number}" for number in count())
-
-    def tell(self, step: Step) -> None:
-        events: list[Event] = []
-        for size, gpus, required, priority, odd in step.arrivals:
-            events += self._arrives(size, gpus, required, priority, odd)
-        for number in step.ends:
-            if self.jobs:
-                events += self._ends(number % len(self.jobs))
-        if step.change is not None:
-            index, gpus, cordoned = step.change
-            name = "abcdef"[index]
-            before = self.engine.cluster.node_at(self.engine.cluster.slot(name) or 0)
-            used = sum(
-                dict(pod.spec.requests)[GPU]
-                for pod, slot in self.engine.cluster.placed_pods()
-                if self.engine.cluster.names[slot] == name
-            )
-            events.append(
-                NodeAdded(replace(before, allocatable={GPU: max(gpus, used)}, unschedulable=cordoned))
-            )
-        self.now += 10.0
-        ours = self._bound(self.engine, [*events, Tick(self.now)])
-        naive = self._bound(self.naive, [*events, Unheard(), Tick(self.now)])
-        assert ours == naive
-        assert self.engine.reservation == self.naive.reservation
-        self.engine.validate_state()
-        assert set(self.engine.waiting) == set(self.naive.waiting)
-
-    def _arrives(self, size: int, gpus: int, required: str | None, priority: int, odd: bool) -> list[Event]:
-        name = next(self.names)
-        needs = [replace(spec(gpu=gpus), priority=priority)] * size
-        if odd:
-            needs[0] = replace(spec(gpu=gpus + 1), priority=priority)
-        members = [
-            pods(name if size > 1 else None, 1, one, prefix=f"{name}-{index}")[0]
-            for index, one in enumerate(needs)
-        ]
-        self.jobs.append((name, members))
-        group = [GroupChanged(gang(name, min_member=size, required=required))] if size > 1 else []
-        return [*group, *map(PodAdded, members)]
-
-    def _ends(self, number: int) -> list[Event]:
-        name, members = self.jobs.pop(number)
-        return [*(PodRemoved(pod.uid) for pod in members), GroupRemoved(f"default/{name}")]
-
-    def _bound(self, engine: Engine, events: Sequence[Event]) -> dict[str, str]:
-        return {one.pod.name: one.node for one in engine.handle(*events) if isinstance(one, Bind)}
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 10.0, 30.0]))
-def test_no_decision_is_another_than_if_all_that_waits_were_tried_each_time(
-    seed: int, reserve_after: float
-) -> None:
-    twins = Twins(reserve_after)
-    for step in busy_history(Random(seed)):
-        twins.tell(step)
