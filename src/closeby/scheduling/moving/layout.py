@@ -14,6 +14,8 @@ Ints = NDArray[np.intp]
 Costs = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+#: Up to so many sites what lies between each two of them is worked out beforehand.
+PAIRWISE_UP_TO = 512
 #: A change that saves less than this saves nothing; or less than this part of the greatest cost there can be.
 LEAST_SAVING = 1e-9
 ROUNDING = 1e-13
@@ -49,12 +51,26 @@ class Layout:
         self._unknown = traffic.unknown
         self._weights = traffic.weights
         self._limits = traffic.limits
-        self._limited = np.isfinite(traffic.limits)
-        self._talks = (traffic.weights != 0) | self._limited
+        self._pairwise = len(self.locations) <= PAIRWISE_UP_TO
+        if self._pairwise:
+            where = np.ix_(self.locations, self.locations)
+            self.apart: Costs = traffic.between[where]
+            self._obscure: Bools = traffic.unknown[where]
+            np.fill_diagonal(self.apart, 0.0)
+            np.fill_diagonal(self._obscure, val=False)
+        #: By kind: a limit, the kinds that it is about, and once known where sites are beyond it, (S, S).
+        self._bounds = _bounds(traffic.limits)
+        self._beyond: dict[float, Counts] = {}
+        self._talks = (traffic.weights != 0) | np.isfinite(traffic.limits)
+        self._talkative = self._talks.any(axis=1)
         self._fits_kind = np.isfinite(standing)
         reach = float(standing.max(initial=0.0, where=self._fits_kind))
-        greatest = (float(traffic.between.max(initial=0.0)) + 1.0) * (float(traffic.weights.sum()) + 1.0)
-        self.penalty = greatest * (len(pods) + 1) ** 2 + reach * len(pods)
+        farthest = float(traffic.between.max(initial=0.0)) + 1.0
+        greatest = farthest * (float(traffic.weights.sum()) + 1.0)
+        per_kind = np.bincount(self.kinds, minlength=len(traffic.weights)).astype(np.float64)
+        most = farthest * (float(per_kind @ traffic.weights @ per_kind) + 1.0) + reach * len(pods)
+        # A power of two: so many broken limits more or less leave the rounding of talk as it is.
+        self.penalty = float(2.0 ** np.ceil(np.log2(2.0 * most)))
         self.epsilon = max(LEAST_SAVING, ROUNDING * (greatest * len(pods) + reach))
         self._standing = np.where(self._fits_kind, standing, self.penalty)
         self.at: Ints = np.full(len(pods), -1, dtype=np.intp)
@@ -182,16 +198,27 @@ class Layout:
 
     def _spread(self, kind: int, site: int, sign: int) -> None:
         """Add (or take away) what a pod of a kind on a site means to all kinds it talks to."""
-        related = np.flatnonzero(self._talks[kind])
-        if not len(related):
+        if not self._talkative[kind]:
             return
         cost, unknown = self._from(site)
-        self.costs[related] += sign * self._weights[related, kind][:, None] * cost
-        for other in related[self._limited[related, kind]].tolist():
-            self.broken[other] += sign * ((cost > self._limits[other, kind]) | unknown)
+        self.costs += (sign * self._weights[:, kind])[:, None] * cost
+        for limit, others in self._bounds.get(kind, ()):
+            if self._pairwise:
+                self.broken[others] += sign * self._over(limit)[site]
+            else:
+                self.broken[others] += sign * ((cost > limit) | unknown)
+
+    def _over(self, limit: float) -> Counts:
+        """1 where two sites are farther from each other than a limit; (S, S)."""
+        found = self._beyond.get(limit)
+        if found is None:
+            found = self._beyond[limit] = ((self.apart > limit) | self._obscure).astype(np.int64)
+        return found
 
     def _from(self, site: int) -> tuple[Costs, Bools]:
         """Cost from a site to each one, and where it is not known; shape (S,)."""
+        if self._pairwise:
+            return self.apart[site], self._obscure[site]
         location = self.locations[site]
         cost = self._between[location][self.locations]
         unknown = self._unknown[location][self.locations]
@@ -204,6 +231,16 @@ class Layout:
         talk: Costs = self._weights[kind, kinds] * cost
         broken: Bools = ((cost > limits) | unknown) & np.isfinite(limits)
         return talk, broken.astype(np.int64)
+
+
+def _bounds(limits: Costs) -> dict[int, list[tuple[float, Ints]]]:
+    """By kind, its limits and the kinds at their other end."""
+    found: dict[int, list[tuple[float, Ints]]] = {}
+    for kind in np.flatnonzero(np.isfinite(limits).any(axis=0)).tolist():
+        column = limits[:, kind]
+        values = np.unique(column[np.isfinite(column)]).tolist()
+        found[kind] = [(limit, np.flatnonzero(column == limit)) for limit in values]
+    return found
 
 
 def talk_cost(traffic: Traffic, slots: Sequence[int | None]) -> float:

@@ -30,28 +30,6 @@ class Step(NamedTuple):
         (layout.swap if self.swap else layout.move)(self.pod, self.target)
 
 
-class _Pairs(NamedTuple):
-    """What it means that two pods lie on two sites, as ``weights[pod, pod] * apart[site, site]``.
-
-    Or, of limits, whether ``apart`` exceeds ``weights``.
-    """
-
-    weights: Floats
-    apart: Floats
-    limits: bool
-
-    def own(self, at: Ints) -> Floats:
-        """Of each pod with itself, were it on each site and stayed on its own as well; shape (P, S)."""
-        return self._of(np.diag(self.weights)[:, None], self.apart[at])
-
-    def among(self, at: Ints) -> Floats:
-        """Of each two pods as they lie; shape (P, P)."""
-        return self._of(self.weights, self.apart[np.ix_(at, at)])
-
-    def _of(self, weights: Floats, apart: Floats) -> Floats:
-        return (apart > weights).astype(np.float64) if self.limits else weights * apart
-
-
 class Neighbourhood:
     """The moves and swaps of a layout. With P pods on S sites."""
 
@@ -66,39 +44,59 @@ class Neighbourhood:
         bearable = np.isfinite(traffic.standing[:, sites.slots])[layout.kinds]
         self._allowed: Bools = sites.allowed[own_class] & bearable & movable[:, None]
         self._once: Bools = ~np.tri(count, dtype=np.bool_)
+        self._scarce = _scarce(layout)
         kinds = np.ix_(layout.kinds, layout.kinds)
-        self._talk = _Pairs(traffic.weights[kinds], _apart(traffic.between, places), limits=False)
-        self._limits = None
-        if np.isfinite(traffic.limits).any():
-            known = np.where(traffic.unknown, np.finfo(np.float64).max, traffic.between)
-            self._limits = _Pairs(traffic.limits[kinds], _apart(known, places), limits=True)
+        self._apart = traffic.between[np.ix_(places, places)]
+        np.fill_diagonal(self._apart, 0.0)
+        self._weights: Floats = traffic.weights[kinds]
+        self._own = np.diag(self._weights)[:, None] if np.diag(self._weights).any() else None
+        #: Each limit, the pairs of pods that it is about (as 1), and the sites that are beyond it.
+        self._limits: list[tuple[Floats, Floats]] = []
+        for limit in np.unique(traffic.limits[np.isfinite(traffic.limits)]).tolist():
+            beyond = (traffic.between > limit) | traffic.unknown
+            beyond = beyond[np.ix_(places, places)].astype(np.float64)
+            np.fill_diagonal(beyond, 0.0)
+            about = layout.penalty * (traffic.limits[kinds] == limit)
+            if about.any():
+                self._limits.append((about, beyond))
+        self._own_limits = [
+            (np.diag(pairs)[:, None], far) for pairs, far in self._limits if np.diag(pairs).any()
+        ]
 
     def best(self) -> Step | None:
         """The change that saves most; None when none saves anything."""
         layout = self._layout
         layout.evaluated += self.size
-        moves, swaps = self._changes(layout.costs, self._talk)
-        if self._limits is not None:
-            broken_moves, broken_swaps = self._changes(layout.broken.astype(np.float64), self._limits)
-            moves += layout.penalty * broken_moves
-            swaps += layout.penalty * broken_swaps
+        moves, swaps = self._changes()
         best = self._best_swap(swaps, self._best_move(moves))
         return best if best.change < -layout.epsilon else None
 
-    def _changes(self, costs: Floats, pairs: _Pairs) -> tuple[Floats, Floats]:
+    def _changes(self) -> tuple[Floats, Floats]:
         """By move, shape (P, S), and by swap, (P, P)."""
-        at, rows = self._layout.at, self._rows
-        moves = costs[self._layout.kinds] - pairs.own(at)
+        layout, rows = self._layout, self._rows
+        at = layout.at
+        costs = layout.costs + layout.penalty * layout.broken if self._limits else layout.costs
+        moves: Floats = costs.take(layout.kinds, axis=0)
+        # A pod does not talk to itself.
+        if self._own is not None:
+            moves -= self._own * self._apart.take(at, axis=0)
+        for own, beyond in self._own_limits:
+            moves -= own * beyond.take(at, axis=0)
         moves -= moves[rows, at][:, None]
-        there = moves[:, at]
+        there = moves.take(at, axis=1)
         # Each looks at the other's place as if the other stayed there: twice the pair too little.
-        swaps: Floats = there + there.T + 2 * pairs.among(at)
-        return moves, swaps
+        pairs = self._weights * self._apart.take(at, axis=0).take(at, axis=1)
+        for about, beyond in self._limits:
+            pairs += about * beyond.take(at, axis=0).take(at, axis=1)
+        pairs *= 2.0
+        pairs += there
+        pairs += there.T
+        return moves, pairs
 
     def _best_move(self, moves: Floats) -> Step:
         fits = self._allowed.copy()
-        for needs, left in zip(self._needs.T, self._layout.left, strict=True):
-            fits &= needs[:, None] <= left
+        for row in self._scarce:
+            fits &= self._needs[:, row, None] <= self._layout.left[row]
         fits[self._rows, self._layout.at] = False
         found = np.where(fits, moves, np.inf)
         pod, site = divmod(int(np.argmin(found)), found.shape[1])
@@ -120,8 +118,8 @@ class Neighbourhood:
         return Step(float(swaps[one, other]), one, other, swap=True)
 
 
-def _apart(between: Floats, places: Ints) -> Floats:
-    """Costs between sites by those between their locations; a site is at no cost from itself."""
-    found: Floats = between[np.ix_(places, places)]
-    np.fill_diagonal(found, 0.0)
-    return found
+def _scarce(layout: Layout) -> list[int]:
+    """The resources of which not every site has room for all pods at once, as rows."""
+    enough = layout.sites.free.min(axis=1) >= layout.needs.sum(axis=0)
+    rows: list[int] = np.flatnonzero(~enough).tolist()
+    return rows
