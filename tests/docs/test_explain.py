@@ -8,7 +8,7 @@ import pytest
 
 from closeby.objects.dialects.keys import EXPECTED_END
 from closeby.report.counterfactuals import anew, app_ending
-from closeby.report.counterfactuals.gathering import ENOUGH, ITEMS
+from closeby.report.counterfactuals.gathering import ITEMS, TOGETHER
 from closeby.report.counterfactuals.records import Kind
 from closeby.simulator.trials import DECISIONS, MOVES_A_DECISION
 from tests.cli.calling import closeby, report
@@ -35,7 +35,7 @@ def test_it_names_every_kind_and_every_bound() -> None:
     assert [kind for kind in Kind if f"`{kind}`" not in PAGE] == []
     assert f"{DECISIONS:,} decisions" in PAGE
     assert f"{MOVES_A_DECISION:,} moves" in PAGE
-    assert f"{ENOUGH:,} decisions" in PAGE
+    assert f"all together {TOGETHER:,}," in PAGE
     assert f"ends of {app_ending.JOBS} jobs" in PAGE
     assert f"first {anew.JOBS} jobs" in PAGE
     assert PAGE.count(f"{ITEMS} ") == 3

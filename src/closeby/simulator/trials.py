@@ -61,9 +61,10 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Trials:
-    """An engine in the state that a run ended in; each item may spend ``DECISIONS`` on its trials."""
+    """An engine in the state that a run ended in; each item may spend as much on its trials."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, decisions: int = DECISIONS) -> None:
+        """``decisions``: what may be spent for each item."""
         self._groups = {group.key: group for group in run.groups}
         self._pods = {pod.uid: pod for pod in map(partial(_as_left, run), run.pods) if pod is not None}
         #: uid -> place among all pods: what is taken out comes back in the order in which it was put in.
@@ -77,10 +78,8 @@ class Trials:
             self.engine.handle(PodAdded(self._pods[assigned.pod.uid]))
         #: Keys of the items that wait, in the order in which they are decided.
         self.waiting = list(dict.fromkeys(item_key(one) for one in outcomes if one.leftover))
-        self._left = DECISIONS
+        self._all = self._left = decisions
         self._kept = 0
-        #: Decisions that all trials took.
-        self.taken = 0
 
     @property
     def pods(self) -> Iterable[Pod]:
@@ -94,7 +93,7 @@ class Trials:
 
     def keep(self, share: float) -> None:
         """Leave this share of what an item may spend for later questions about it."""
-        self._kept = int(share * DECISIONS)
+        self._kept = int(share * self._all)
 
     def of(self, key: str) -> tuple[Pod, ...]:
         """The pods of an item that wait."""
@@ -108,7 +107,7 @@ class Trials:
         for pod in [pod for one in dropped for pod in self.of(one)]:
             self.engine.handle(PodRemoved(pod.uid))
             del self._pods[pod.uid]
-        self._left, self._kept = DECISIONS, 0
+        self._left, self._kept = self._all, 0
 
     def try_out(self, key: str, change: Change) -> Result | None:
         """What the item gets with this change; None when it still waits, or no trial is left."""
@@ -146,7 +145,6 @@ class Trials:
 
     def _take(self, decisions: int) -> None:
         self._left -= decisions
-        self.taken += decisions
 
     def _decide(self) -> list[Outcome]:
         """Every decision until nothing changes."""

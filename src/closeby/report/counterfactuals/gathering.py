@@ -15,13 +15,13 @@ from closeby.report.counterfactuals.rooms import Rooms
 from closeby.scheduling.intake.books import APPLICATION, PLAIN
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.simulator.runs import Run
-from closeby.simulator.trials import Trials, item_key
+from closeby.simulator.trials import DECISIONS, Trials, item_key
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
 #: the first ones.
 ITEMS: Final = 50
-#: Decisions after which no more applications are asked about: theirs may take long.
-ENOUGH: Final = 4_000
+#: Decisions that all of them may spend together, each no more than its own share of it.
+TOGETHER: Final = 10_000
 #: What asking for less, or more room, can help.
 _ROOM: Final = frozenset(
     {
@@ -66,8 +66,9 @@ def counterfactuals(
     waiting = [one for one in run.outcomes() if _lacks(one) and (only is None or one.key in only)]
     if not placed and not waiting and not together:
         return {}
-    trials = Trials(run)
     reasons = {item_key(one): bool(one.reasons & _ROOM) for one in waiting}
+    items = min(len(waiting), ITEMS) + min(len(together), ITEMS)
+    trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
     asked = [key for key in trials.waiting if key in reasons][:ITEMS]
     found: dict[str, tuple[Counterfactual, ...]] = {}
     # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
@@ -75,7 +76,7 @@ def counterfactuals(
         trials.forget_after(key)
         if not key.startswith(APPLICATION):
             found[key] = _of_waiting(trials, key, reasons[key])
-        elif trials.taken < ENOUGH:
+        else:
             found[key] = of_waiting_application(trials, key, scheduler_name)
     for group in placed[:ITEMS]:
         trials.forget_after(None)
@@ -84,7 +85,7 @@ def counterfactuals(
     for application in together[:ITEMS]:
         trials.forget_after(None)
         key = f"{APPLICATION}{application.key}"
-        if key not in found and trials.taken < ENOUGH:
+        if key not in found:
             found[key] = of_placed_application(trials, key, scheduler_name, jobs=only is not None)
     return found
 

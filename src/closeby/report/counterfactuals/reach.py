@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.report.counterfactuals.questions import Question
-from closeby.report.counterfactuals.rooms import Rooms
-from closeby.scheduling.extension import Scope
+from closeby.report.counterfactuals.rooms import Rooms, lasting
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 
@@ -73,10 +72,7 @@ class Reach:
         possible = np.zeros(engine.cluster.capacity, dtype=np.bool_)
         allowed = possible.copy()
         for pod in examples:
-            here = engine.cluster.alive[: engine.cluster.capacity].copy()
-            for plugin in engine.profile.filters:
-                if plugin.filter_scope is Scope.STATIC and plugin.concerns(pod):
-                    here &= plugin.filter(CycleState(), pod, nodes)
+            here = lasting(self._question, pod)
             possible |= here
             for plugin in engine.profile.filters:
                 if self._limits and isinstance(plugin, NetworkMinCost) and plugin.concerns(pod):

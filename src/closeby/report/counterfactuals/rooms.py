@@ -1,7 +1,7 @@
-"""How many pods domains could hold at most by their resources alone: what is less than enough needs no trial.
+"""How many pods domains could hold at most: what is less than enough needs no trial.
 
-Filters and everything else a plugin knows can only lower these numbers, so they tell what is in vain, never
-what fits.
+Resources count, and filters that look at nodes alone. What else a plugin knows can only lower these numbers,
+so they tell what is in vain, never what fits.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.report.counterfactuals.questions import Question
+from closeby.scheduling.extension import Scope
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Domain
 
 Counts = NDArray[np.int64]
@@ -28,11 +31,20 @@ class Rooms:
         self.level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
         tree = question.trials.engine.topologies.flat() if levels is None else levels.tree
         self.tree = tree
+        #: By slot: labels, taints and the like let one of the pods go there.
+        self._open = np.zeros(self._cluster.capacity, dtype=np.bool_)
+        for pod in {pod.spec: pod for pod in question.waiting}.values():
+            self._open |= lasting(question, pod)
         #: What every pod of the item needs, whatever they need besides.
         self._least = _least(self._cluster, question.waiting)
         #: Per slot, then per domain.
         self.at = self._at(np.arange(self._cluster.capacity), 0)
         self.of = self._sums(self.at)
+        everything = np.arange(self._cluster.capacity)
+        #: By slot, as lists, which are faster to ask one by one: its domain, and what it wins when empty.
+        self._owner = self.owners(everything).tolist()
+        self._spare = (self.emptied_slots() - self.at).tolist()
+        self._now = self._allowed(self.of).tolist()
 
     def owners(self, slots: Ints) -> Ints:
         """The domain of each slot; -1 outside the tree."""
@@ -64,12 +76,26 @@ class Rooms:
 
     def may_hold(self, pods: Iterable[Pod]) -> bool:
         """Whether some domain might hold what is needed without these pods."""
-        slots, room = self.without(pods)
+        gone = tuple(pods)
+        if max(self._now, default=-1) >= self.needed:
+            return True
+        if not self._enough_if_emptied(gone):
+            return False
+        slots, room = self.without(gone)
         sums = self.of.copy()
         owners = self.owners(slots)
         inside = owners >= 0
         np.add.at(sums, owners[inside], (room - self.at[slots])[inside])
         return bool((self._allowed(sums) >= self.needed).any())
+
+    def _enough_if_emptied(self, pods: Iterable[Pod]) -> bool:
+        """The same if their nodes were empty: a quick look that spares the exact one for most."""
+        slots = {self._cluster.placement(pod.uid) for pod in pods}
+        wins: dict[int, int] = {}
+        for slot in slots:
+            if slot is not None and (owner := self._owner[slot]) >= 0:
+                wins[owner] = wins.get(owner, 0) + self._spare[slot]
+        return any(self._now[one] >= 0 and self._now[one] + won >= self.needed for one, won in wins.items())
 
     def emptied(self) -> Counts:
         """How many pods each domain could hold at most if nothing ran there."""
@@ -104,13 +130,24 @@ class Rooms:
         most: Counts = np.full(len(slots), self.needed, dtype=np.int64)
         for row, amount in self._least.items():
             most = np.minimum(most, np.maximum(left[row], 0) // amount)
-        return most * cluster.alive[slots]
+        return most * (cluster.alive[slots] & self._open[slots])
 
     def _sums(self, at: Counts) -> Counts:
         owners = self.owners(self.tree.slot_at)
         sums = np.zeros(self.tree.count(self.level), dtype=np.int64)
         np.add.at(sums, owners, at[self.tree.slot_at])
         return sums
+
+
+def lasting(question: Question, pod: Pod) -> NDArray[np.bool_]:
+    """By slot: what does not depend on what runs there lets a pod go there."""
+    engine = question.trials.engine
+    nodes = Nodes(engine.cluster, np.arange(engine.cluster.capacity))
+    here = engine.cluster.alive[: engine.cluster.capacity].copy()
+    for plugin in engine.profile.filters:
+        if plugin.filter_scope is Scope.STATIC and plugin.concerns(pod):
+            here &= plugin.filter(CycleState(), pod, nodes)
+    return here
 
 
 def _least(cluster: Cluster, pods: Iterable[Pod]) -> dict[int, int]:
