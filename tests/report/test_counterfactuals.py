@@ -183,6 +183,14 @@ def test_taints_that_stand_in_the_way() -> None:
     assert found[0].startswith("It fits now if it tolerates taints (team): on n")
 
 
+def test_a_rack_of_which_no_node_may_be_used_is_not_one_that_could_hold_it() -> None:
+    """All nodes are cordoned: whatever ends, nothing makes room."""
+    nodes = [replace(one, unschedulable=True) for one in draw(CLUSTER)]
+    assert said(world([gang(min_member=2, required="rack")], pods("train", 2), nodes))[-1].startswith(
+        "No rack could hold all 2 pods even if nothing else ran there; "
+    )
+
+
 def test_what_waits_for_something_else_is_not_asked_about() -> None:
     _, found = asked(world([gang(min_member=9)], pods("train", 2)))
     assert found == {}

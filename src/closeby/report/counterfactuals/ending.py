@@ -88,11 +88,12 @@ def _in_domain(
 ) -> tuple[tuple[Job, ...], Result] | None:
     gains = []
     for number, job in enumerate(jobs):
+        if not rooms.lie_in(job.pods, domain):
+            continue
         slots, room = rooms.without(job.pods)
         inside = rooms.owners(slots) == domain
         gain = int((room - rooms.at[slots])[inside].sum())
-        if inside.any():
-            gains.append((-gain, len(job.held), number))
+        gains.append((-gain, len(job.held), number))
     chosen: list[Job] = []
     result: Result | None = None
     for _, _, number in sorted(gains)[:TOGETHER]:

@@ -88,6 +88,11 @@ class Rooms:
         np.add.at(sums, owners[inside], (room - self.at[slots])[inside])
         return bool((self._allowed(sums) >= self.needed).any())
 
+    def lie_in(self, pods: Iterable[Pod], domain: int) -> bool:
+        """Whether one of these pods holds a node of a domain."""
+        slots = (self._cluster.placement(pod.uid) for pod in pods)
+        return any(slot is not None and self._owner[slot] == domain for slot in slots)
+
     def _enough_if_emptied(self, pods: Iterable[Pod]) -> bool:
         """The same if their nodes were empty: a quick look that spares the exact one for most."""
         slots = {self._cluster.placement(pod.uid) for pod in pods}
