@@ -298,6 +298,22 @@ class TestMinima:
         drawn.run(gang(subgroups=groups), members=everybody)
         assert sorted([drawn.used("a"), drawn.used("b")], key=str) == [{"b1": 6}, {"c1": 6}]
 
+    def test_members_beyond_the_minimum_leave_a_domain_that_is_only_preferred(self) -> None:
+        drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=2\nzone-b rack-3 : c1=1")
+        groups = [subgroup("a", 2), subgroup("b", 2)]
+        everybody = [*pods("train", 2, subgroup="a"), *pods("train", 4, subgroup="b")]
+        drawn.run(gang(preferred="zone", subgroups=groups), members=everybody)
+        assert drawn.where["b-2"] == "c1"
+        assert drawn.left("train") == {"b-3": Reason.INSUFFICIENT_RESOURCES}
+
+    def test_members_beyond_the_minimum_leave_what_is_preferred_as_far_as_what_is_required(self) -> None:
+        drawn = world("zone-a rack-1 : a1=4\nzone-a rack-2 : b1=1\nzone-b rack-3 : c1=3")
+        groups = [subgroup("a", 2), subgroup("b", 2)]
+        everybody = [*pods("train", 2, subgroup="a"), *pods("train", 4, subgroup="b")]
+        drawn.run(gang(required="zone", preferred="rack", subgroups=groups), members=everybody)
+        assert drawn.used() == {"a1": 4, "b1": 1}
+        assert drawn.left("train") == {"b-3": Reason.TOPOLOGY_PLACEMENT_FAILED}
+
     def test_a_pod_that_names_no_subgroup_is_extra_and_reported(self) -> None:
         drawn = world("zone-a rack-1 : a1=3")
         lost = pods("train", 1, prefix="lost")

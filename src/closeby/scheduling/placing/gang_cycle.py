@@ -82,7 +82,9 @@ class _GangCycle:
                 explanations=explanations,
                 tree=self._state.tree,
             )
-        leftover = self._place_extras(search, minimum) if len(self._state.placed) < len(waiting) else ()
+        leftover: tuple[tuple[Pod, Reason, str], ...] = ()
+        if len(self._state.placed) < len(waiting):
+            leftover = self._place_extras(search, minimum, self._required(minimum, Scope()))
         improvement = None
         if traffic is not None and self._state.placed:
             improvement = self._move_together(traffic, waiting, search, minimum)
@@ -275,8 +277,36 @@ class _GangCycle:
         self._state.placed.clear()
         return found is None and not budget.spent
 
-    def _place_extras(self, search: Search, minimum: Part) -> tuple[tuple[Pod, Reason, str], ...]:
-        """Members beyond the minimum: near their subgroup, and in its domain where one is required."""
+    def _required(self, part: Part, scope: Scope) -> dict[str, Scope]:
+        """Where each leaf must stay, as far as those above it require a level: what they prefer binds nobody.
+
+        Leaves below a part that requires a level and has no member there are left out: any domain may do.
+        """
+        if not part.children:
+            return {part.name: scope}
+        if part.levels is not None and part.levels.required is not None:
+            placed = {pod.uid: slot for pod, slot in self._state.placed}
+            core = (pod.uid for leaf in part.leaves() for pod in leaf.core)
+            taken = (*part.all_anchors(), *(placed[uid] for uid in core if uid in placed))
+            if not taken:
+                return {}
+            tree = part.levels.tree
+            node = tree.node_domain(taken[0])
+            if node is None:
+                return {}
+            domain = tree.ancestor(node, part.levels.required)
+            scope = scope.narrowed(Candidate(tree=tree, domain=domain), self._tools.cluster.capacity)
+        return {
+            name: inner for child in part.children for name, inner in self._required(child, scope).items()
+        }
+
+    def _place_extras(
+        self, search: Search, minimum: Part, required: Mapping[str, Scope] = {}
+    ) -> tuple[tuple[Pod, Reason, str], ...]:
+        """Members beyond the minimum: near their subgroup, and in its domain where one is required.
+
+        ``required``: where those of a leaf may go that find no room in the domains chosen for the minimum.
+        """
         placed = {pod.uid: slot for pod, slot in self._state.placed}
         leftover: list[tuple[Pod, Reason, str]] = []
         for leaf in minimum.leaves():
@@ -296,6 +326,9 @@ class _GangCycle:
                 continue
             for share in self._filler.in_turn(waiting):
                 left = self._grow(search, leaf, chosen[1], share, anchors)
+                if left and leaf.name in required:
+                    rest = Share(share.pod_class, tuple(left))
+                    left = self._grow(search, leaf, required[leaf.name], rest, anchors)
                 leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
         return tuple(leftover)
 
