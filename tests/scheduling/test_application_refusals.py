@@ -2,9 +2,18 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.events import PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    Event,
+    NetworkTopologyChanged,
+    PodAdded,
+    PodRemoved,
+    Tick,
+    Unheard,
+)
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.outcomes import Bind, Report
 from tests.applications.calls import app
@@ -36,14 +45,29 @@ def test_a_pod_finds_no_node_exactly_if_each_lacks_room_or_is_too_far(case: Case
 
 
 @given(cases(most=6), st.data())
-def test_pods_end_where_they_would_if_all_were_tried_whenever_one_leaves(
+def test_pods_end_where_they_would_if_all_were_tried_whenever_anything_happens(
     case: Case, data: st.DataObject
 ) -> None:
+    """Pods leave, the network gets nearer or farther, limits go."""
     quick, thorough = case.place(), case.place()
-    pods = [*case.running, *case.new]
-    for pod in data.draw(st.permutations(pods))[:3]:
-        quick.tell(PodRemoved(pod.uid)).run()
-        thorough.tell(PodRemoved(pod.uid), Unheard()).run()
+    unlimited = replace(
+        case.group,
+        workloads=tuple(
+            replace(
+                one, dependencies=tuple(replace(need, max_network_cost=None) for need in one.dependencies)
+            )
+            for one in case.group.workloads
+        ),
+    )
+    events: list[Event] = [
+        *(PodRemoved(pod.uid) for pod in (*case.running, *case.new)),
+        NetworkTopologyChanged(network("n0 n1 1\nn1 n2 1\nn2 n3 1")),
+        NetworkTopologyChanged(network("n0 n1 9")),
+        AppGroupChanged(unlimited),
+    ]
+    for event in data.draw(st.permutations(events))[:4]:
+        quick.tell(event).run()
+        thorough.tell(event, Unheard()).run()
         assert quick.where == thorough.where
 
 

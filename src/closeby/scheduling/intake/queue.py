@@ -15,6 +15,8 @@ FIRST_REST: Final = 1.0
 LONGEST_REST: Final = 10.0
 #: What can be seen in what the nodes have room for. What else happens is not measured against a need.
 _SEEN: Final = Stir.ROOM | Stir.MEASURED
+#: The same of items that need a place for any of their pods, for which limits by the network count too.
+_SEEN_BY_POD: Final = _SEEN | Stir.NETWORK
 
 
 class WorkQueue:
@@ -90,11 +92,11 @@ class WorkQueue:
 
     def stir(self, stir: Stir, now: float | None) -> None:
         """Make ready what this may help; what still rests becomes so when its rest is over."""
-        seen = not stir & ~_SEEN
         for shape in list(self._shapes.values()):
             if not shape.cure & stir:
                 continue
-            if not seen:
+            by_pod = shape.need is not None and shape.need.some
+            if stir & ~(_SEEN_BY_POD if by_pod else _SEEN):
                 shape.all_due = True
             elif shape.due or shape.tried is not None or self._in_vain(shape):
                 continue

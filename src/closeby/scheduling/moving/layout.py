@@ -50,6 +50,8 @@ class Layout:
         self._between = traffic.between
         self._unknown = traffic.unknown
         self._weights = traffic.weights
+        #: What a pod of each kind says to all kinds, (K, K, 1).
+        self._columns = traffic.weights.T[:, :, None].copy()
         self._limits = traffic.limits
         self._pairwise = len(self.locations) <= PAIRWISE_UP_TO
         if self._pairwise:
@@ -97,14 +99,33 @@ class Layout:
 
     def move(self, pod: int, site: int) -> None:
         """Put a pod on another site."""
-        self.lift(pod)
-        self.place(pod, site)
+        before, kind, needs = int(self.at[pod]), int(self.kinds[pod]), self.needs[pod]
+        self.at[pod] = site
+        self.left[:, before] += needs
+        self.left[:, site] -= needs
+        if not self._pairwise:
+            self._spread(kind, before, -1)
+            self._spread(kind, site, 1)
+        elif self._talkative[kind]:
+            self.costs += self._columns[kind] * (self.apart[site] - self.apart[before])
+            for limit, others in self._bounds.get(kind, ()):
+                beyond = self._over(limit)
+                self.broken[others] += beyond[site] - beyond[before]
 
     def swap(self, pod: int, other: int) -> None:
         """Let two pods change places."""
-        site, far = self.lift(pod), self.lift(other)
-        self.place(pod, far)
-        self.place(other, site)
+        site, far = int(self.at[pod]), int(self.at[other])
+        self.move(pod, far)
+        self.move(other, site)
+
+    def clear(self, pods: Sequence[int]) -> None:
+        """Take pods from their sites, as far as they have one."""
+        if len(pods) < len(self.pods):
+            for pod in pods:
+                if self.at[pod] >= 0:
+                    self.lift(pod)
+            return
+        self.at[:], self.left[:], self.costs[:], self.broken[:] = -1, self.sites.free, self._standing, 0
 
     def snapshot(self) -> Snapshot:
         """The present state."""
@@ -175,9 +196,11 @@ class Layout:
         found: Costs = (self.needs / offered).max(axis=1)
         return found
 
-    def tie(self, pod: int, others: Sequence[int]) -> float:
-        """How much a pod says to some others."""
-        return float(self._weights[self.kinds[pod], self.kinds[list(others)]].sum()) if others else 0.0
+    def ties(self, pods: Sequence[int]) -> Costs:
+        """How much each pod says to all of some, itself counted if it is one of them; shape (P,)."""
+        there = np.bincount(self.kinds[list(pods)], minlength=len(self._weights)).astype(np.float64)
+        found: Costs = (self._weights @ there)[self.kinds]
+        return found
 
     def row(self, pod: int) -> Costs:
         """What a pod that is nowhere would cost on each site; shape (S,)."""
@@ -201,7 +224,7 @@ class Layout:
         if not self._talkative[kind]:
             return
         cost, unknown = self._from(site)
-        self.costs += (sign * self._weights[:, kind])[:, None] * cost
+        self.costs += self._columns[kind] * (cost if sign > 0 else -cost)
         for limit, others in self._bounds.get(kind, ()):
             if self._pairwise:
                 self.broken[others] += sign * self._over(limit)[site]

@@ -192,18 +192,19 @@ class _Search:
         ``largest_first`` takes them by what they need instead, so that the last ones fit into small gaps.
         """
         layout = self._layout
-        for pod in self._movable:
-            if layout.at[pod] >= 0:
-                layout.lift(pod)
-        waiting = list(self._movable)
-        placed = [pod for pod in range(len(layout.pods)) if layout.at[pod] >= 0]
-        ties = {pod: layout.tie(pod, placed) for pod in waiting}
-        everyone = {pod: layout.tie(pod, waiting) for pod in waiting}
-        sizes = layout.sizes() if largest_first else np.zeros(len(layout.pods))
+        layout.clear(self._movable)
+        waiting = np.asarray(self._movable, dtype=np.intp)
+        ties = layout.ties(np.flatnonzero(layout.at >= 0).tolist())
+        everyone = layout.ties(self._movable)
+        sizes = layout.sizes() if largest_first else None
         first = True
-        while waiting:
-            pod = max(waiting, key=lambda one: (sizes[one], ties[one], everyone[one], -one))
-            waiting.remove(pod)
+        while len(waiting):
+            equal = waiting
+            for figures in (ties, everyone) if sizes is None else (sizes, ties, everyone):
+                own = figures[equal]
+                equal = equal[own == own.max()]
+            pod = int(equal[0])
+            waiting = waiting[waiting != pod]
             room = layout.room(pod)
             layout.evaluated += len(room)
             if not room.any():
@@ -211,8 +212,7 @@ class _Search:
             costs = np.where(room, layout.row(pod), np.inf)
             layout.place(pod, site if first and room[site] else int(np.argmin(costs)))
             first = False
-            for other in waiting:
-                ties[other] += layout.tie(other, [pod])
+            ties += layout.ties([pod])
         return True
 
     def _shake(self) -> None:
