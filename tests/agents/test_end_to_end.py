@@ -26,6 +26,7 @@ from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.controllers.at_work import GROUP, WORKLOAD, Site, site
+from tests.controllers.networks import costs
 from tests.kube.live import eventually, unique
 from tests.measurements.real_prometheus import Prometheus, running
 
@@ -94,19 +95,6 @@ def pod(name: str, workload: str, scheduler: str, **more: Any) -> Object:
         "metadata": {"name": name, "labels": {GROUP: "a1", WORKLOAD: workload}},
         "spec": {"schedulerName": scheduler, "containers": [container], **more},
     }
-
-
-def costs(status: Object) -> dict[tuple[str, str], int]:
-    """Between zones and between nodes."""
-    found = {}
-    for weights in status.get("weights", ()):
-        for one in weights.get("costList", ()):
-            found[one["origin"], one["destination"]] = one["cost"]
-        for area in weights.get("topologyList", ()):
-            for origin in area["originList"]:
-                for one in origin["costList"]:
-                    found[origin["origin"], one["destination"]] = one["networkCost"]
-    return found
 
 
 @contextlib.asynccontextmanager

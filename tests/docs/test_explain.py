@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from closeby.objects.dialects.keys import EXPECTED_END
-from closeby.report.counterfactuals import anew, app_ending
+from closeby.report.counterfactuals.applications import anew, ending
 from closeby.report.counterfactuals.gathering import ITEMS, TOGETHER
 from closeby.report.counterfactuals.records import Kind
 from closeby.simulator.trials import DECISIONS, MOVES_A_DECISION
@@ -36,7 +36,7 @@ def test_it_names_every_kind_and_every_bound() -> None:
     assert f"{DECISIONS:,} decisions" in PAGE
     assert f"{MOVES_A_DECISION:,} moves" in PAGE
     assert f"all together {TOGETHER:,}," in PAGE
-    assert f"ends of {app_ending.JOBS} jobs" in PAGE
+    assert f"ends of {ending.JOBS} jobs" in PAGE
     assert f"first {anew.JOBS} jobs" in PAGE
     assert PAGE.count(f"{ITEMS} ") == 3
     assert EXPECTED_END in PAGE

@@ -4,13 +4,16 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from closeby.objects.reasons import Reason
-from closeby.report.counterfactuals.applications import of_placed_application, of_waiting_application
-from closeby.report.counterfactuals.elsewhere import runner_up
-from closeby.report.counterfactuals.ending import ended
-from closeby.report.counterfactuals.lacking import short
+from closeby.report.counterfactuals.applications.gathering import (
+    of_placed_application,
+    of_waiting_application,
+)
+from closeby.report.counterfactuals.gangs.elsewhere import runner_up
+from closeby.report.counterfactuals.gangs.ending import ended
+from closeby.report.counterfactuals.gangs.lacking import short
+from closeby.report.counterfactuals.gangs.relaxing import relaxed
 from closeby.report.counterfactuals.questions import Question
 from closeby.report.counterfactuals.records import Counterfactual
-from closeby.report.counterfactuals.relaxing import relaxed
 from closeby.report.counterfactuals.rooms import Rooms
 from closeby.scheduling.intake.books import APPLICATION, PLAIN
 from closeby.scheduling.outcomes import ItemKind, Outcome

@@ -1,16 +1,21 @@
 """What runs and may come to its end: gangs, Jobs and single pods."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
-from closeby.report.counterfactuals.questions import Question, time_text
+from closeby.report.counterfactuals.questions import Question, joined, time_text
 from closeby.report.counterfactuals.records import JobEntry
-from closeby.report.words import plural
+from closeby.report.words import names_text, plural
 from closeby.scheduling.intake.books import FOR_EVER
 from closeby.topology.natural import natural_key
 
+#: Jobs of which one is enough that are named, and so many may end together.
+NAMED = 3
+TOGETHER = 8
+#: Gangs, Jobs and pods in the way that are named.
+OWNERS_NAMED = 4
 #: Kinds of owners whose pods are made anew on the same node as soon as they are gone.
 _STAY = frozenset({"DaemonSet", "Node"})
 
@@ -111,3 +116,25 @@ def shares(pods: Iterable[Pod]) -> tuple[JobEntry, ...]:
         Job(name=name, reference=reference, pods=tuple(members)).entry
         for (reference, name), members in sorted(together.items(), key=lambda one: natural_key(one[0][0]))
     )
+
+
+def owners_of(pods: Iterable[Pod]) -> Iterator[str]:
+    """``default/train (train-0..3)`` for each gang or Job, ``pod default/p`` for the others."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        together.setdefault(job_of(pod), []).append(pod.name)
+    for (reference, name), names in sorted(together.items(), key=lambda one: natural_key(one[0][0])):
+        yield name if reference.startswith("pod/") else f"{name} ({names_text(names)})"
+
+
+def soonest(job: Job) -> tuple[object, ...]:
+    """What is being deleted, then the first to end, then the smallest."""
+    return bool(job.reference), job.ends is None, job.ends or 0.0, len(job.held)
+
+
+def when(jobs: Sequence[Job]) -> str:
+    """``when default/train (8 pods) ends``."""
+    names = joined([job.text for job in jobs])
+    if not jobs[0].reference:
+        return f"once {names} is gone"
+    return f"when {names} {'ends' if len(jobs) == 1 else 'end'}"

@@ -1,6 +1,6 @@
 """How short the domain is that comes closest, and which pods stand in the way there."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,19 +8,17 @@ from numpy.typing import NDArray
 from closeby.cluster.resources import COMMON
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
-from closeby.report.counterfactuals.jobs import job_of, shares, stays
+from closeby.report.counterfactuals.fewest import fewest
+from closeby.report.counterfactuals.jobs import OWNERS_NAMED, owners_of, shares, stays
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry
 from closeby.report.counterfactuals.rooms import Rooms
-from closeby.report.words import names_text, path_text, plural
-from closeby.simulator.trials import Change
+from closeby.report.words import path_text, plural
+from closeby.simulator.trials import Change, Result
 from closeby.topology.natural import natural_key
 from closeby.topology.tree import ROOT_LEVEL, Domain
 
 Counts = NDArray[np.int64]
-
-#: Gangs and pods that are named.
-NAMED = 4
 
 
 def short(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
@@ -58,8 +56,8 @@ def _told(
     each = rooms.most_on_a_node(domain)
     nodes = -(-missing // each) if each else None
     named = list(owners_of(way or ()))
-    if len(named) > NAMED:
-        named = [*named[:NAMED], plural(len(named) - NAMED, "other")]
+    if len(named) > OWNERS_NAMED:
+        named = [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
     if question.group is None:
         sentence = _on_a_node(way or (), named)
     else:
@@ -129,6 +127,10 @@ def _in_the_way(question: Question, rooms: Rooms, domain: int, fits: Counts) -> 
         if gain > 0:
             gains.append((len(on[slot]) / gain, -gain, natural_key(cluster.names[slot] or ""), slot))
     missing = rooms.needed - int(fits[rooms.slots(domain)].sum())
+
+    def fits_without(pods: Sequence[Pod]) -> Result | None:
+        return question.tried(Change(gone=tuple(pods))) if rooms.may_hold(pods) else None
+
     chosen: list[Pod] = []
     beyond, next_try = 0, 0
     for number, (_, gain, _, slot) in enumerate(sorted(gains), start=1):
@@ -137,27 +139,9 @@ def _in_the_way(question: Question, rooms: Rooms, domain: int, fits: Counts) -> 
         if missing > 0 or (beyond < next_try and number < len(gains)):
             beyond += missing <= 0
             continue
-        if question.tried(Change(gone=tuple(chosen))) is not None:
-            return _fewest(question, rooms, chosen)
+        result = question.tried(Change(gone=tuple(chosen)))
+        if result is not None:
+            return tuple(fewest(chosen, result, fits_without)[0])
         # Filters, or who waits before it, want more: twice as many beyond what should do, and so on.
         beyond, next_try = beyond + 1, 2 * next_try + 1
     return None
-
-
-def _fewest(question: Question, rooms: Rooms, pods: Sequence[Pod]) -> tuple[Pod, ...]:
-    """The same without those that may stay, one after another, as long as trials are left."""
-    left = list(pods)
-    for pod in reversed(pods):
-        fewer = [one for one in left if one is not pod]
-        if rooms.may_hold(fewer) and question.tried(Change(gone=tuple(fewer))) is not None:
-            left = fewer
-    return tuple(left)
-
-
-def owners_of(pods: Iterable[Pod]) -> Iterator[str]:
-    """``default/train (train-0..3)`` for each gang or Job, ``pod default/p`` for the others."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for pod in pods:
-        together.setdefault(job_of(pod), []).append(pod.name)
-    for (reference, name), names in sorted(together.items(), key=lambda one: natural_key(one[0][0])):
-        yield name if reference.startswith("pod/") else f"{name} ({names_text(names)})"

@@ -1,17 +1,27 @@
 """What would have to come to its end so that the pods of an application fit, and who stands in their way."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.report.counterfactuals.answers import Answers
-from closeby.report.counterfactuals.ending import NAMED, TOGETHER, soonest, when
-from closeby.report.counterfactuals.jobs import Job, jobs_beside, shares, stays
-from closeby.report.counterfactuals.lacking import NAMED as OWNERS
-from closeby.report.counterfactuals.lacking import owners_of
+from closeby.report.counterfactuals.applications.answers import Answers
+from closeby.report.counterfactuals.applications.reach import Kin, Reach
+from closeby.report.counterfactuals.fewest import fewest
+from closeby.report.counterfactuals.jobs import (
+    NAMED,
+    OWNERS_NAMED,
+    TOGETHER,
+    Job,
+    jobs_beside,
+    owners_of,
+    shares,
+    soonest,
+    stays,
+    when,
+)
 from closeby.report.counterfactuals.questions import Question, joined
-from closeby.report.counterfactuals.reach import Kin, Reach
 from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry
 from closeby.report.words import names_text, plural
 from closeby.simulator.trials import Change, Result
@@ -68,22 +78,18 @@ def _told(answers: Answers, jobs: Sequence[Job], result: Result, *, complete: bo
 def _together(question: Question, reach: Reach, jobs: Sequence[Job]) -> tuple[list[Job], Result] | None:
     """The roomiest jobs that are enough together, and none of which could stay."""
     ordered = sorted(jobs, key=lambda job: (-reach.gain(job.pods), len(job.held)))[:TOGETHER]
+
+    def fit_without(ended: Sequence[Job]) -> Result | None:
+        return _all_fit(question, [pod for job in ended for pod in job.pods])
+
     chosen: list[Job] = []
     result: Result | None = None
     for job in ordered:
         chosen.append(job)
-        if len(chosen) > 1:
-            result = _all_fit(question, [pod for one in chosen for pod in one.pods])
+        result = fit_without(chosen) if len(chosen) > 1 else None
         if result is not None:
             break
-    if result is None:
-        return None
-    for job in reversed(tuple(chosen)):
-        fewer = [one for one in chosen if one is not job]
-        less = _all_fit(question, [pod for one in fewer for pod in one.pods])
-        if less is not None:
-            chosen, result = fewer, less
-    return chosen, result
+    return None if result is None else fewest(chosen, result, fit_without)
 
 
 def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[Counterfactual]:
@@ -100,8 +106,8 @@ def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[C
         return
     way, result = found
     named = list(owners_of(way))
-    if len(named) > OWNERS:
-        named = [*named[:OWNERS], plural(len(named) - OWNERS, "other")]
+    if len(named) > OWNERS_NAMED:
+        named = [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
     nodes = sorted({pod.node_name or "" for pod in way}, key=natural_key)
     verb = "stands" if len(named) == 1 else "stand"
     change = Change(gone=tuple(way))
@@ -186,19 +192,16 @@ def _room(kin: Kin, slot: int, pods: Sequence[Pod]) -> int:
 
 def _fewest(question: Question, pods: Sequence[Pod], result: Result) -> tuple[list[Pod], Result]:
     """Without those that may stay: first node by node, then one after another, as long as trials are left."""
-    left = list(pods)
-    nodes = [pod.node_name for pod in pods]
-    for node in reversed(list(dict.fromkeys(nodes))):
-        fewer = [one for one in left if one.node_name != node]
-        found = _all_fit(question, fewer)
-        if found is not None:
-            left, result = fewer, found
-    for pod in reversed(tuple(left)):
-        fewer = [one for one in left if one is not pod]
-        found = _all_fit(question, fewer)
-        if found is not None:
-            left, result = fewer, found
-    return left, result
+    on: dict[str | None, list[Pod]] = {}
+    for pod in pods:
+        on.setdefault(pod.node_name, []).append(pod)
+
+    def fit_without(nodes: Sequence[str | None]) -> Result | None:
+        return _all_fit(question, [pod for node in nodes for pod in on[node]])
+
+    nodes, result = fewest(list(on), result, fit_without)
+    left = [pod for node in nodes for pod in on[node]]
+    return fewest(left, result, partial(_all_fit, question))
 
 
 def _all_fit(question: Question, gone: Sequence[Pod]) -> Result | None:

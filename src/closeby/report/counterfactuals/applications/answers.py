@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from closeby.report.counterfactuals.applications.talking import Talk
 from closeby.report.counterfactuals.questions import Question, where_entry, where_text
 from closeby.report.counterfactuals.records import Counterfactual, Kind
-from closeby.report.counterfactuals.talking import Talk
 from closeby.simulator.trials import Change, Result
 
 

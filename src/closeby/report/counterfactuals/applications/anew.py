@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from closeby.objects.applications import WORKLOAD_LABEL
 from closeby.objects.pods import Pod
-from closeby.report.counterfactuals.answers import Answers
-from closeby.report.counterfactuals.ending import soonest, when
-from closeby.report.counterfactuals.jobs import Job, jobs_beside, stays
+from closeby.report.counterfactuals.applications.answers import Answers
+from closeby.report.counterfactuals.applications.reach import Reach
+from closeby.report.counterfactuals.applications.talking import ROUNDING, Cost
+from closeby.report.counterfactuals.jobs import Job, jobs_beside, soonest, stays, when
 from closeby.report.counterfactuals.questions import Question, where_entry
-from closeby.report.counterfactuals.reach import Reach
 from closeby.report.counterfactuals.records import Counterfactual, Kind
-from closeby.report.counterfactuals.talking import ROUNDING, Cost
 from closeby.report.words import names_text, plural
 from closeby.simulator.runs import DEFAULT_SCHEDULER
 from closeby.simulator.trials import Change, Result

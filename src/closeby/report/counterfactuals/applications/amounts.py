@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.quantities import format_amount
-from closeby.report.counterfactuals.answers import Answers
+from closeby.report.counterfactuals.applications.answers import Answers
 from closeby.report.counterfactuals.questions import Question
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.report.words import names_text

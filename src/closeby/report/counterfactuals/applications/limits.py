@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
 from closeby.plugins.network_min_cost import NetworkMinCost
-from closeby.report.counterfactuals.answers import Answers
+from closeby.report.counterfactuals.applications.answers import Answers
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.scheduling.state import CycleState

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from closeby.report.counterfactuals.jobs import Job, jobs_beside
-from closeby.report.counterfactuals.questions import Question, joined, where_entry, where_text
+from closeby.report.counterfactuals.fewest import fewest
+from closeby.report.counterfactuals.jobs import NAMED, TOGETHER, Job, jobs_beside, soonest, when
+from closeby.report.counterfactuals.questions import Question, where_entry, where_text
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.report.counterfactuals.rooms import Rooms
 from closeby.report.words import plural
 from closeby.simulator.trials import Change, Result
 
-#: Jobs of which one is enough that are named.
-NAMED = 3
-#: Jobs that may end together, and domains in which that is tried.
-TOGETHER = 8
+#: Domains in which it is tried whether jobs are enough together.
 DOMAINS = 3
 
 
@@ -68,11 +66,6 @@ def _others(question: Question) -> str:
     )
 
 
-def soonest(job: Job) -> tuple[object, ...]:
-    """What is being deleted, then the first to end, then the smallest."""
-    return bool(job.reference), job.ends is None, job.ends or 0.0, len(job.held)
-
-
 def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[tuple[Job, ...], Result] | None:
     """Jobs that are enough together, and none of which could stay; greedily, in the roomiest domains."""
     found: list[tuple[tuple[Job, ...], Result]] = []
@@ -94,25 +87,22 @@ def _in_domain(
         inside = rooms.owners(slots) == domain
         gain = int((room - rooms.at[slots])[inside].sum())
         gains.append((-gain, len(job.held), number))
+
+    def fits_without(ended: Sequence[Job]) -> Result | None:
+        pods = tuple(pod for job in ended for pod in job.pods)
+        return question.tried(Change(gone=pods)) if rooms.may_hold(pods) else None
+
     chosen: list[Job] = []
     result: Result | None = None
     for _, _, number in sorted(gains)[:TOGETHER]:
         chosen.append(jobs[number])
-        pods = [pod for job in chosen for pod in job.pods]
-        if len(chosen) < 2 or not rooms.may_hold(pods):
-            continue
-        result = question.tried(Change(gone=tuple(pods)))
+        result = fits_without(chosen) if len(chosen) > 1 else None
         if result is not None:
             break
     if result is None:
         return None
-    for job in tuple(reversed(chosen)):
-        fewer = [one for one in chosen if one is not job]
-        pods = [pod for one in fewer for pod in one.pods]
-        less = question.tried(Change(gone=tuple(pods))) if rooms.may_hold(pods) else None
-        if less is not None:
-            chosen, result = fewer, less
-    return tuple(chosen), result
+    left, fits = fewest(chosen, result, fits_without)
+    return tuple(left), fits
 
 
 def _fits(
@@ -126,11 +116,3 @@ def _fits(
         complete=complete,
         where=where_entry(result),
     )
-
-
-def when(jobs: Sequence[Job]) -> str:
-    """``when default/train (8 pods) ends``."""
-    names = joined([job.text for job in jobs])
-    if not jobs[0].reference:
-        return f"once {names} is gone"
-    return f"when {names} {'ends' if len(jobs) == 1 else 'end'}"

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from closeby.report.counterfactuals.amounts import smaller
-from closeby.report.counterfactuals.anew import Anew
-from closeby.report.counterfactuals.answers import Answers
-from closeby.report.counterfactuals.app_ending import ended_for_all, in_the_way
-from closeby.report.counterfactuals.limits import farther
+from closeby.report.counterfactuals.applications.amounts import smaller
+from closeby.report.counterfactuals.applications.anew import Anew
+from closeby.report.counterfactuals.applications.answers import Answers
+from closeby.report.counterfactuals.applications.ending import ended_for_all, in_the_way
+from closeby.report.counterfactuals.applications.limits import farther
+from closeby.report.counterfactuals.applications.reach import Reach
+from closeby.report.counterfactuals.applications.talking import Talk
+from closeby.report.counterfactuals.choosing_nodes import other_nodes
 from closeby.report.counterfactuals.questions import Question
-from closeby.report.counterfactuals.reach import Reach
 from closeby.report.counterfactuals.records import Counterfactual, Kind
-from closeby.report.counterfactuals.relaxing import other_nodes
-from closeby.report.counterfactuals.talking import Talk
 from closeby.scheduling.intake.books import APPLICATION
 from closeby.simulator.trials import Trials
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
-from closeby.objects.pods import Pod, Toleration
+from closeby.report.counterfactuals.choosing_nodes import other_nodes
 from closeby.report.counterfactuals.questions import Question, where_entry, where_text
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.simulator.trials import Change, Result
@@ -100,60 +100,12 @@ def _members(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     yield _fits(sentence, {"minMember": number}, result)
 
 
-def other_nodes(question: Question) -> Iterator[Counterfactual]:
-    """Without its choice of nodes, and if it tolerated all taints."""
-    specs = {pod.spec for pod in question.waiting}
-    if any(spec.node_selector or spec.required_affinity is not None for spec in specs):
-        anywhere = tuple(_anywhere(pod) for pod in question.waiting)
-        result = question.tried(Change(waiting=anywhere))
-        if result is not None:
-            change = {"nodeSelector": None, "affinity.nodeAffinity": None}
-            yield _of_any(question, "without its node selector and affinity", change, result)
-    nodes = question.trials.engine.cluster.nodes
-    if any(node is not None and (node.taints or node.unschedulable) for node in nodes):
-        result = question.tried(Change(waiting=tuple(_tolerant(pod) for pod in question.waiting)))
-        if result is not None:
-            used = {one.node for one in result.assigned}
-            taints = sorted(
-                {
-                    taint.key
-                    for node in nodes
-                    if node is not None and node.name in used
-                    for taint in node.taints
-                    if taint.effect != "PreferNoSchedule"
-                }
-            )
-            of = f" ({', '.join(taints)})" if taints else " or cordoned nodes"
-            yield _of_any(question, f"if it tolerates taints{of}", {"tolerations": "all"}, result)
-
-
-def _anywhere(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_selector=(), required_affinity=None))
-
-
-def _tolerant(pod: Pod) -> Pod:
-    return replace(
-        pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, Toleration(operator="Exists")))
-    )
-
-
 def _constrained(group: PodGroup, constraint: TopologyConstraint) -> Change:
     return Change(groups=(replace(group, constraint=constraint),))
 
 
 def _where(result: Result) -> str:
     return f"{where_text(result)}."
-
-
-def _of_any(
-    question: Question, condition: str, change: Mapping[str, str | int | None], result: Result
-) -> Counterfactual:
-    """Also of an application, which may get nodes for some of its pods only."""
-    told = _fits(f"{question.fits(result)} now {condition}: {_where(result)}", change, result)
-    if question.application is None:
-        return told
-    pods = tuple(pod.key for pod in question.got(result))
-    return replace(told, fits=question.whole(result), pods=pods)
 
 
 def _fits(sentence: str, change: Mapping[str, str | int | None], result: Result) -> Counterfactual:

@@ -1,0 +1,1 @@
+"""What would let a gang or a plain pod fit, or lie closer."""
