@@ -171,6 +171,27 @@ def test_what_nobody_expected_is_told_and_tried_again_and_ends_nothing(
     asyncio.run(run())
 
 
+def test_users_of_a_new_object_of_the_same_name_are_told_too(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def told(it: Site) -> bool:
+        found: Object = await it.api.get(it.path("networktopologies", "bad"))
+        uid = found["metadata"]["uid"]
+        return any(event["regarding"]["uid"] == uid for event in await it.events("NotReconciled"))
+
+    async def run() -> None:
+        async with (
+            site(control_plane, namespace, *HOSTS) as it,
+            it.running(controller(it, acquaintance=Faulty())),
+        ):
+            for _ in range(2):
+                await it.create("networktopologies", "bad", spec("http://faulty"))
+                await eventually(lambda: told(it))
+                await it.api.delete(it.path("networktopologies", "bad"))
+
+    asyncio.run(run())
+
+
 async def tells_once(it: Site, name: str) -> None:
     (event,) = await it.events("NotReconciled")
     assert (event["type"], event["action"]) == ("Warning", "Reconciling")

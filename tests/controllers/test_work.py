@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from closeby.controllers.work import AFTER_CRASHES, Places, Work
 from closeby.kube.client.backoff import Pace
 
@@ -115,6 +117,29 @@ def test_what_fails_waits_longer_each_time_whatever_happens() -> None:
     assert work.failed("a", at_least=30.0) >= 30.0
     work.forget("a")
     assert work.wait() is None
+
+
+def test_what_fails_is_not_put_off_until_it_is_due_otherwise() -> None:
+    work, clock = made()
+    work.add("a")
+    assert taken(work) == ["a"]
+    work.add("a", after=1800.0)
+    wait = work.failed("a")
+    work.ended("a")
+    assert work.wait() == pytest.approx(wait)
+    clock.now += wait
+    assert taken(work) == ["a"]
+    work.add("a", after=1800.0)
+    assert work.crashed("a") == pytest.approx(work.wait())
+
+
+def test_of_two_pauses_the_longer_counts() -> None:
+    work, _ = made()
+    work.add("a")
+    assert taken(work) == ["a"]
+    wait = work.failed("a", at_least=30.0)
+    assert work.crashed("a") < wait
+    assert work.wait() == pytest.approx(wait)
 
 
 def test_success_forgives() -> None:

@@ -66,10 +66,7 @@ class Work(Generic[Key]):
 
     def add(self, key: Key, after: float = 0.0) -> None:
         """There is something new about it, now or in so many seconds; a key that failed keeps its pause."""
-        due = self._clock() + after
-        for pauses in (self._failing, self._crashing):
-            if key in pauses:
-                due = max(due, pauses[key][1])
+        due = max(self._clock() + after, self._paused_until(key))
         self._is_due(key, min(due, self._due.get(key, due)))
 
     def forget(self, key: Key) -> None:
@@ -148,8 +145,12 @@ class Work(Generic[Key]):
         wait = backoff.next(at_least)
         until = self._clock() + wait
         pauses[key] = backoff, until
-        self._is_due(key, max(until, self._due.get(key, until)))
+        # Not later, whatever it is due for otherwise: what failed is not put off until then.
+        self._is_due(key, max(self._paused_until(key), until))
         return wait
+
+    def _paused_until(self, key: Key) -> float:
+        return max((kept[key][1] for kept in (self._failing, self._crashing) if key in kept), default=0.0)
 
     def _is_due(self, key: Key, due: float) -> None:
         if self._due.get(key) == due:

@@ -53,8 +53,8 @@ class Workers(Generic[Key]):
         self._reconciler = reconciler
         self._say = say
         self._meters = meters
-        #: The unexpected error that users were told of, by key, as long as it stands.
-        self._told: dict[Key, str] = {}
+        #: Of which object users were told which unexpected error, by key, as long as it stands.
+        self._told: dict[Key, tuple[str, str]] = {}
         meters.works(reconciler.name, reconciler.work)
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -68,8 +68,13 @@ class Workers(Generic[Key]):
                 await unless(stopping, work.news.wait, work.wait())
 
     async def _look_at(self, key: Key) -> None:
-        with Contained() as attempt:
-            await self._reconciler.reconcile(key)
+        try:
+            with Contained() as attempt:
+                await self._reconciler.reconcile(key)
+        except asyncio.CancelledError:
+            # Of this attempt alone perhaps: then somebody may take the key again.
+            self._reconciler.work.crashed(key)
+            raise
         if attempt.error is not None:
             await self._unexpected(key, attempt.error)
         else:
@@ -96,9 +101,11 @@ class Workers(Generic[Key]):
     async def _tell(self, key: Key, error: Exception) -> Reference | None:
         """An Event on the object, once; returns what it is about."""
         about, text = self._reconciler.regarding(key), brief(error)
-        if about is not None and self._told.get(key) != text:
-            self._told[key] = text
+        if about is None:
+            self._told.pop(key, None)
+        elif self._told.get(key) != (about.uid, text):
             said = f"{self._reconciler.name} failed unexpectedly, which is a fault of closeby: {text}"
             note = Note(reason=NOT_RECONCILED, action="Reconciling", text=said, warning=True)
             await self._reconciler.events.post(about, note, time.time())
+            self._told[key] = about.uid, text
         return about
