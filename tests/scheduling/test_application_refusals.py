@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from closeby.objects.applications import WORKLOAD_LABEL
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -88,3 +89,12 @@ def test_only_what_may_help_makes_an_application_be_looked_at_again() -> None:
 
     assert not [one for one in away if isinstance(one, Report)]
     assert [one.node for one in beside if isinstance(one, Bind)] == ["n1"]
+
+
+def test_a_running_replica_that_becomes_one_of_another_workload_makes_room_near_it() -> None:
+    [a] = replicas("a", on="n1")
+    members = [a, *replicas("b")]
+    drawn = place(rooms(n1=1, n2=1), app("a > b<=1\nb\nc"), network("n1 n2 5"), members=members)
+    assert drawn.where == {}
+    relabelled = replace(a, labels={**a.labels, WORKLOAD_LABEL: "c"})
+    assert drawn.tell(PodAdded(relabelled)).run().where == {"b-0": "n2"}

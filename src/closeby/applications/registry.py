@@ -94,6 +94,12 @@ def app_group_key(pod: Pod) -> str | None:
     return None if name is None else f"{pod.namespace}/{name}"
 
 
+def replica_of(pod: Pod) -> tuple[str, str] | None:
+    """The AppGroup (``namespace/name``) and the workload that a pod names; None when it names no AppGroup."""
+    key = app_group_key(pod)
+    return None if key is None else (key, pod.labels.get(WORKLOAD_LABEL, pod.name))
+
+
 class Applications:
     """Owner of the AppGroups and NetworkTopologies. Unusable ones are kept, so that they can be reported."""
 

@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.applications.registry import Application, Pull, app_group_key
+from closeby.applications.registry import Application, Pull, replica_of
 from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs, network_of
-from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
+from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
@@ -303,10 +303,9 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     def _note(self, pod: Pod, slot: int, change: int) -> Undo | None:
         if APP_GROUP_LABEL not in pod.labels:  # Nearly all pods of most clusters, so that is asked first.
             return None
-        app_key = app_group_key(pod)
-        if app_key is None:
+        key = replica_of(pod)
+        if key is None:
             return None
-        key = (app_key, pod.labels.get(WORKLOAD_LABEL, pod.name))
         self._count(key, slot, change)
         return lambda: self._count(key, slot, -change)
 

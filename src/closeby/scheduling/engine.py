@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from closeby.applications.registry import Applications
+from closeby.applications.registry import Applications, replica_of
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
@@ -206,7 +206,9 @@ class Engine:
             self._rounds.forget(key)
         elif was_on != on or leaves:
             self._rounds.consider(key)
-        if before is not None and was_on is not None and (was_on != on or before.spec != pod.spec):
+        # Limits that it set as a replica of one workload are gone when it is one of another.
+        changed = before is not None and (before.spec != pod.spec or replica_of(before) != replica_of(pod))
+        if was_on is not None and (was_on != on or changed):
             self._rounds.wake(Stir.ROOM)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
