@@ -49,7 +49,7 @@ class Application(Struct, frozen=True, kw_only=True, eq=False):
 
     def workload_of(self, pod: Pod) -> str | None:
         """The workload a pod belongs to, by its label, else by its own name; None for one nobody declares."""
-        name = pod.labels.get(WORKLOAD_LABEL, pod.name)
+        name = workload_name(pod)
         return name if name in self.index else None
 
 
@@ -94,10 +94,15 @@ def app_group_key(pod: Pod) -> str | None:
     return None if name is None else f"{pod.namespace}/{name}"
 
 
+def workload_name(pod: Pod) -> str:
+    """What a pod calls its workload: a label, else its own name."""
+    return pod.labels.get(WORKLOAD_LABEL, pod.name)
+
+
 def replica_of(pod: Pod) -> tuple[str, str] | None:
     """The AppGroup (``namespace/name``) and the workload that a pod names; None when it names no AppGroup."""
     key = app_group_key(pod)
-    return None if key is None else (key, pod.labels.get(WORKLOAD_LABEL, pod.name))
+    return None if key is None else (key, workload_name(pod))
 
 
 class Applications:

@@ -206,9 +206,7 @@ class Engine:
             self._rounds.forget(key)
         elif was_on != on or leaves:
             self._rounds.consider(key)
-        # Limits that it set as a replica of one workload are gone when it is one of another.
-        changed = before is not None and (before.spec != pod.spec or replica_of(before) != replica_of(pod))
-        if was_on is not None and (was_on != on or changed):
+        if before is not None and was_on is not None and (was_on != on or _weighs_otherwise(before, pod)):
             self._rounds.wake(Stir.ROOM)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
@@ -364,6 +362,11 @@ class Engine:
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))
+
+
+def _weighs_otherwise(before: Pod, pod: Pod) -> bool:
+    """Whether a pod that stays on its node takes other room, or other limits go with it, than before."""
+    return before.spec != pod.spec or replica_of(before) != replica_of(pod)
 
 
 def _stimulus(entry: StoryEntry) -> int:

@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.applications.registry import workload_name
 from closeby.applications.sorts import TopologyOrder, topology_order
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
 from closeby.kube.writing.writer import StatusCondition, rfc3339
-from closeby.objects.applications import WORKLOAD_LABEL, AppGroup
+from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 
@@ -49,7 +50,7 @@ def member(pod: Pod) -> Member:
     """What there is to tell of a pod. One that is about to end still has its node, but runs no more."""
     return Member(
         name=pod.name,
-        workload=pod.labels.get(WORKLOAD_LABEL, pod.name),
+        workload=workload_name(pod),
         node=None if pod.finished else pod.node_name,
         running=pod.phase == "Running" and not pod.terminating,
         created=pod.created,

@@ -1,14 +1,17 @@
 """What runs and may come to its end: gangs, Jobs and single pods."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
+from closeby.report.counterfactuals.fewest import fewest
 from closeby.report.counterfactuals.questions import Question, joined, time_text
-from closeby.report.counterfactuals.records import JobEntry
+from closeby.report.counterfactuals.records import Counterfactual, JobEntry, Kind
 from closeby.report.words import names_text, plural
 from closeby.scheduling.intake.books import FOR_EVER
+from closeby.simulator.trials import Result
 from closeby.topology.natural import natural_key
 
 #: Jobs of which one is enough that are named, and so many may end together.
@@ -67,7 +70,7 @@ def jobs_beside(question: Question) -> tuple[Job, ...]:
     """
     own = {pod.uid for pod in question.waiting}
     leaving: list[Pod] = []
-    together: dict[tuple[str, str], list[Pod]] = {}
+    others: list[Pod] = []
     for pod in question.trials.pods:
         if pod.uid in own or stays(pod):
             continue
@@ -76,13 +79,8 @@ def jobs_beside(question: Question) -> tuple[Job, ...]:
         elif pod.group is None and (_kind(pod) in FOR_EVER or question.owns(pod)):
             continue
         elif question.group is None or pod.group is None or f"{pod.namespace}/{pod.group}" != question.key:
-            together.setdefault(job_of(pod), []).append(pod)
-    jobs = [
-        Job(name=name, reference=reference, pods=tuple(pods))
-        for (reference, name), pods in together.items()
-        if any(pod.node_name is not None for pod in pods)
-    ]
-    jobs.sort(key=lambda job: natural_key(job.reference))
+            others.append(pod)
+    jobs = [job for job in _jobs_of(others) if job.held]
     if leaving:
         jobs.insert(0, Job(name="what is being deleted", reference="", pods=tuple(leaving)))
     return tuple(jobs)
@@ -107,24 +105,55 @@ def job_of(pod: Pod) -> tuple[str, str]:
     return f"pod/{pod.key}", f"pod {pod.key}"
 
 
-def shares(pods: Iterable[Pod]) -> tuple[JobEntry, ...]:
-    """Which of whose pods: one entry for each job."""
+def _jobs_of(pods: Iterable[Pod]) -> list[Job]:
+    """Pods by what they belong to, in natural order."""
     together: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
         together.setdefault(job_of(pod), []).append(pod)
-    return tuple(
-        Job(name=name, reference=reference, pods=tuple(members)).entry
-        for (reference, name), members in sorted(together.items(), key=lambda one: natural_key(one[0][0]))
+    jobs = [Job(name=name, reference=of, pods=tuple(members)) for (of, name), members in together.items()]
+    return sorted(jobs, key=lambda job: natural_key(job.reference))
+
+
+def shares(pods: Iterable[Pod]) -> tuple[JobEntry, ...]:
+    """Which of whose pods: one entry for each job."""
+    return tuple(job.entry for job in _jobs_of(pods))
+
+
+def named_owners(pods: Iterable[Pod]) -> list[str]:
+    """``default/train (train-0..3)``, ``pod default/p`` and so on; ``3 others`` after the first few."""
+    named = [
+        job.name
+        if job.reference.startswith("pod/")
+        else f"{job.name} ({names_text([pod.name for pod in job.pods])})"
+        for job in _jobs_of(pods)
+    ]
+    if len(named) <= OWNERS_NAMED:
+        return named
+    return [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
+
+
+def enough_together(
+    jobs: Iterable[Job], tried: Callable[[Sequence[Job]], Result | None]
+) -> tuple[list[Job], Result] | None:
+    """The first jobs whose ends are enough together (``tried`` says so), without those that may stay.
+
+    One alone is not tried: that was done before.
+    """
+    chosen: list[Job] = []
+    for job in islice(jobs, TOGETHER):
+        chosen.append(job)
+        result = tried(chosen) if len(chosen) > 1 else None
+        if result is not None:
+            return fewest(chosen, result, tried)
+    return None
+
+
+def no_end_helps(whom: str, *, complete: bool) -> Counterfactual:
+    """No end of a single job makes room; not ``complete``: none of those that were tried."""
+    tried = "No single job's end" if complete else "None of the ends of single jobs that were tried"
+    return Counterfactual(
+        kind=Kind.ENDED, fits=False, sentence=f"{tried} makes room for {whom}.", jobs=(), complete=complete
     )
-
-
-def owners_of(pods: Iterable[Pod]) -> Iterator[str]:
-    """``default/train (train-0..3)`` for each gang or Job, ``pod default/p`` for the others."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for pod in pods:
-        together.setdefault(job_of(pod), []).append(pod.name)
-    for (reference, name), names in sorted(together.items(), key=lambda one: natural_key(one[0][0])):
-        yield name if reference.startswith("pod/") else f"{name} ({names_text(names)})"
 
 
 def soonest(job: Job) -> tuple[object, ...]:

@@ -44,6 +44,11 @@ class WhereEntry(Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
+def lack_entry(lack: Mapping[str, int]) -> dict[str, float]:
+    """Amounts that are missing as ``ShortEntry.resources`` has them: cpu in cores, not thousandths."""
+    return {name: amount / 1000 if name == "cpu" else amount for name, amount in lack.items()}
+
+
 class ShortEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """How short the domain is that comes closest."""
 

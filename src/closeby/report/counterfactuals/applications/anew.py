@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from closeby.objects.applications import WORKLOAD_LABEL
+from closeby.applications.registry import workload_name
 from closeby.objects.pods import Pod
 from closeby.report.counterfactuals.applications.answers import Answers
 from closeby.report.counterfactuals.applications.reach import Reach
@@ -187,7 +187,7 @@ def _moved(pods: Sequence[Pod], result: Result) -> tuple[Pod, ...]:
 
 
 def _alike(pod: Pod) -> Hashable:
-    return pod.spec, pod.labels.get(WORKLOAD_LABEL, pod.name)
+    return pod.spec, workload_name(pod)
 
 
 def _waiting(pod: Pod) -> Pod:

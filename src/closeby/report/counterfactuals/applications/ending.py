@@ -11,19 +11,19 @@ from closeby.report.counterfactuals.applications.reach import Kin, Reach
 from closeby.report.counterfactuals.fewest import fewest
 from closeby.report.counterfactuals.jobs import (
     NAMED,
-    OWNERS_NAMED,
-    TOGETHER,
     Job,
+    enough_together,
     jobs_beside,
-    owners_of,
+    named_owners,
+    no_end_helps,
     shares,
     soonest,
     stays,
     when,
 )
 from closeby.report.counterfactuals.questions import Question, joined
-from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry
-from closeby.report.words import names_text, plural
+from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry, lack_entry
+from closeby.report.words import names_text
 from closeby.simulator.trials import Change, Result
 from closeby.topology.natural import natural_key
 
@@ -59,14 +59,7 @@ def ended_for_all(question: Question, answers: Answers, reach: Reach) -> Iterato
     elif best is not None:
         yield _told(answers, (best[0],), best[1], complete=complete)
     elif jobs_beside(question):
-        tried = "No single job's end" if complete else "None of the ends of single jobs that were tried"
-        yield Counterfactual(
-            kind=Kind.ENDED,
-            fits=False,
-            sentence=f"{tried} makes room for {_names(question.waiting)}.",
-            jobs=(),
-            complete=complete,
-        )
+        yield no_end_helps(_names(question.waiting), complete=complete)
 
 
 def _told(answers: Answers, jobs: Sequence[Job], result: Result, *, complete: bool) -> Counterfactual:
@@ -77,19 +70,12 @@ def _told(answers: Answers, jobs: Sequence[Job], result: Result, *, complete: bo
 
 def _together(question: Question, reach: Reach, jobs: Sequence[Job]) -> tuple[list[Job], Result] | None:
     """The roomiest jobs that are enough together, and none of which could stay."""
-    ordered = sorted(jobs, key=lambda job: (-reach.gain(job.pods), len(job.held)))[:TOGETHER]
+    ordered = sorted(jobs, key=lambda job: (-reach.gain(job.pods), len(job.held)))
 
     def fit_without(ended: Sequence[Job]) -> Result | None:
         return _all_fit(question, [pod for job in ended for pod in job.pods])
 
-    chosen: list[Job] = []
-    result: Result | None = None
-    for job in ordered:
-        chosen.append(job)
-        result = fit_without(chosen) if len(chosen) > 1 else None
-        if result is not None:
-            break
-    return None if result is None else fewest(chosen, result, fit_without)
+    return enough_together(ordered, fit_without)
 
 
 def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[Counterfactual]:
@@ -105,9 +91,7 @@ def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[C
     if found is None:
         return
     way, result = found
-    named = list(owners_of(way))
-    if len(named) > OWNERS_NAMED:
-        named = [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
+    named = named_owners(way)
     nodes = sorted({pod.node_name or "" for pod in way}, key=natural_key)
     verb = "stands" if len(named) == 1 else "stand"
     change = Change(gone=tuple(way))
@@ -145,7 +129,7 @@ def _entry(question: Question, way: tuple[str, ...]) -> ShortEntry:
         needed=len(question.waiting),
         pods=len(question.waiting),
         nodes=None,
-        resources={name: amount / 1000 if name == "cpu" else amount for name, amount in lack.items()},
+        resources=lack_entry(lack),
         in_the_way=way,
     )
 

@@ -2,8 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from closeby.report.counterfactuals.fewest import fewest
-from closeby.report.counterfactuals.jobs import NAMED, TOGETHER, Job, jobs_beside, soonest, when
+from closeby.report.counterfactuals.jobs import (
+    NAMED,
+    Job,
+    enough_together,
+    jobs_beside,
+    no_end_helps,
+    soonest,
+    when,
+)
 from closeby.report.counterfactuals.questions import Question, where_entry, where_text
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.report.counterfactuals.rooms import Rooms
@@ -46,14 +53,7 @@ def ended(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
     if together is not None:
         yield _fits(question, *together, complete)
         return
-    tried = "No single job's end" if complete else "None of the ends of single jobs that were tried"
-    yield Counterfactual(
-        kind=Kind.ENDED,
-        fits=False,
-        sentence=f"{tried} makes room for it{question.at_its_level}{_others(question)}.",
-        jobs=(),
-        complete=complete,
-    )
+    yield no_end_helps(f"it{question.at_its_level}{_others(question)}", complete=complete)
 
 
 def _others(question: Question) -> str:
@@ -66,9 +66,9 @@ def _others(question: Question) -> str:
     )
 
 
-def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[tuple[Job, ...], Result] | None:
+def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[list[Job], Result] | None:
     """Jobs that are enough together, and none of which could stay; greedily, in the roomiest domains."""
-    found: list[tuple[tuple[Job, ...], Result]] = []
+    found: list[tuple[list[Job], Result]] = []
     for domain in rooms.best()[:DOMAINS].tolist():
         chosen = _in_domain(question, rooms, jobs, domain)
         if chosen is not None:
@@ -78,7 +78,7 @@ def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[tu
 
 def _in_domain(
     question: Question, rooms: Rooms, jobs: Sequence[Job], domain: int
-) -> tuple[tuple[Job, ...], Result] | None:
+) -> tuple[list[Job], Result] | None:
     gains = []
     for number, job in enumerate(jobs):
         if not rooms.lie_in(job.pods, domain):
@@ -92,21 +92,11 @@ def _in_domain(
         pods = tuple(pod for job in ended for pod in job.pods)
         return question.tried(Change(gone=pods)) if rooms.may_hold(pods) else None
 
-    chosen: list[Job] = []
-    result: Result | None = None
-    for _, _, number in sorted(gains)[:TOGETHER]:
-        chosen.append(jobs[number])
-        result = fits_without(chosen) if len(chosen) > 1 else None
-        if result is not None:
-            break
-    if result is None:
-        return None
-    left, fits = fewest(chosen, result, fits_without)
-    return tuple(left), fits
+    return enough_together((jobs[number] for _, _, number in sorted(gains)), fits_without)
 
 
 def _fits(
-    question: Question, jobs: tuple[Job, ...], result: Result, complete: bool, more: str = ""
+    question: Question, jobs: Sequence[Job], result: Result, complete: bool, more: str = ""
 ) -> Counterfactual:
     return Counterfactual(
         kind=Kind.ENDED,

@@ -9,9 +9,9 @@ from closeby.cluster.resources import COMMON
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.report.counterfactuals.fewest import fewest
-from closeby.report.counterfactuals.jobs import OWNERS_NAMED, owners_of, shares, stays
+from closeby.report.counterfactuals.jobs import named_owners, shares, stays
 from closeby.report.counterfactuals.questions import Question, joined
-from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry
+from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry, lack_entry
 from closeby.report.counterfactuals.rooms import Rooms
 from closeby.report.words import path_text, plural
 from closeby.simulator.trials import Change, Result
@@ -55,9 +55,7 @@ def _told(
     lack = {resource: amount * missing for resource, amount in pod.spec.requests if amount}
     each = rooms.most_on_a_node(domain)
     nodes = -(-missing // each) if each else None
-    named = list(owners_of(way or ()))
-    if len(named) > OWNERS_NAMED:
-        named = [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
+    named = named_owners(way or ())
     if question.group is None:
         sentence = _on_a_node(way or (), named)
     else:
@@ -75,9 +73,7 @@ def _told(
             needed=rooms.needed,
             pods=missing,
             nodes=nodes,
-            resources={
-                resource: amount / 1000 if resource == "cpu" else amount for resource, amount in lack.items()
-            },
+            resources=lack_entry(lack),
             in_the_way=tuple(sorted((one.key for one in way or ()), key=natural_key)),
         ),
     )
