@@ -165,9 +165,12 @@ def test_a_node_that_goes_while_the_plan_can_not_be_written(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("missing", [0.0, 1.5])
 def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
-    control_plane: ControlPlane, namespace: str
+    missing: float, control_plane: ControlPlane, namespace: str
 ) -> None:
+    """At once, or so late (seconds) that starts were looked after meanwhile."""
+
     async def run() -> None:
         async with behind_proxy(control_plane, namespace, host("n", "r1", 8)) as (it, proxy), it.scheduling():
             for member in (2, 3):
@@ -175,6 +178,7 @@ def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
             await it.gang("g", 4, required="rack")
             await it.bound(2)
             await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g")
+            await asyncio.sleep(missing)
             await it.create_group("g", 4, required="rack")
             await until(lambda: _planned(it, 4))
             proxy.forgive()

@@ -75,9 +75,17 @@ class GangProgress:
         return key
 
     def settle(self, key: str) -> None:
-        """A start that has come to its end, or of which nothing is left, is no start any more."""
+        """A start that has come to its end, or of which nothing is left, is no start any more.
+
+        While the PodGroup is gone nobody can tell: somebody may be making it anew, and then its plan must
+        be written on the new one.
+        """
         standing = self.standing(key)
-        if standing is None or not standing.starting:
+        if standing is None:
+            over = key not in self._on_the_way and not self._engine.books.placed(key)
+        else:
+            over = not standing.starting
+        if over:
             self._begun.discard(key)
 
     def unfinished(self) -> Iterator[Standing]:

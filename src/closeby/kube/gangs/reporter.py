@@ -119,7 +119,7 @@ class GangReporter:
 
         CONFLICT when the object is not as we last heard of it: somebody else may have written a plan.
         """
-        return await self._write(key, planning=True)
+        return await self._write(key)
 
     async def reserved(self, change: Reserve | Release) -> None:
         """An Event on the gang: nodes are kept free for it, or are so no more; its condition follows."""
@@ -177,15 +177,15 @@ class GangReporter:
             self._say("PodGroup not written", warning=True, gang=key, **fields_of(writing.error))
         return Verdict.FATAL
 
-    async def _write(self, key: str, planning: bool = False) -> Written:
+    async def _write(self, key: str) -> Written:
         async with self._locks.setdefault(key, asyncio.Lock()):
             standing = self._standing_of(key)
             found = None if standing is None else self._objects.of(standing.group)
             if standing is None or found is None:
                 self.forget(key)
                 return Written(Verdict.GONE)
-            if planning and not self._made.get(key):
-                # A start that is planned anew began when it was planned first.
+            if standing.starting and not self._made.get(key):
+                # A start that is planned anew began when it was planned first, if its object still says so.
                 self._made[key] = found.plan_made or rfc3339(time.time())
             written = await self._write_on(key, standing, found)
         if written.verdict is Verdict.FATAL:
@@ -198,7 +198,7 @@ class GangReporter:
             return DONE  # Nothing was decided about it.
         said = self._said(key, standing, found)
         figures = standing.bound, domain(standing)
-        wire = plan(standing, self._made.get(key) or found.plan_made)
+        wire = plan(standing, self._made.get(key, ""))
         planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
         now = time.monotonic()
         if told is not None and told.uid == found.uid and not planned:
