@@ -3,8 +3,9 @@
 Agents on five nodes measure each other; a real Prometheus scrapes them; the NetworkTopology controller makes
 costs of that on a real API server; the scheduler puts the pod by NetworkMinCost where its caller is near.
 
-How the network is slowed down is in the name of each test: by the kernel (netem) where it can, else by the
-agents' own setting for trials, in namespaces, and over loopback where even those are not permitted.
+How the network is slowed down is in the name of each test: between namespaces by the kernel (netem) where it
+can, and by wires that take their time where it can not; over loopback, where namespaces are not permitted
+either, by the agents' own setting for trials.
 """
 
 import asyncio
@@ -189,7 +190,7 @@ def wanted(near: str, far: str) -> Callable[[Object], bool]:
     ("way", "fill"),
     [
         pytest.param("netem", 60.0, id="delayed by netem in namespaces"),
-        pytest.param("namespaces", 60.0, id="delayed by the agents in namespaces"),
+        pytest.param("wires", 60.0, id="delayed by slow wires in namespaces"),
         pytest.param("loopback", 0.0, id="delayed by the agents over loopback"),
     ],
 )
