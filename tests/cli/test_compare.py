@@ -91,6 +91,14 @@ def test_the_table_says_what_differs(trace: Path) -> None:
     assert "one run of each tells nothing of chance" in printed
 
 
+def test_sizes_of_jobs_without_gpus_are_told_in_pods(tmp_path: Path) -> None:
+    trace = tmp_path / "light.csv"
+    trace.write_text("name,submitted,duration,pods,gpus\na,0,10,12,0")
+    asked = ("--config", "closeby", "--config", "random", "--trace", trace, "--cluster", "small")
+    figures = {one["name"]: one["title"] for one in report("compare", *asked)["figures"]}
+    assert figures["delay.9-64"] == "mean, 9-64 pods"
+
+
 def test_jobs_that_are_too_large_are_told(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("name,submitted,duration,pods,gpus\nx,0,100,1,8\ny,10,50,9,8\n")

@@ -73,6 +73,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
             "message": "all nodes together take 3 pods of 8 GPUs when no other job runs",
             "jobs": 1,
             "largestGpus": 32,
+            "largestPods": 4,
             "example": "d",
         }
     ]
@@ -308,6 +309,29 @@ def test_jobs_without_gpus_need_none(tmp_path: Path) -> None:
     result = closeby("simulate", "-f", "-", "--trace", heavy, stdin=text(*racks({"a/r1": 2}, gpus=0)))
     assert result.exit_code == 2
     assert "no node offers nvidia.com/gpu" in result.stderr
+
+
+def test_the_size_of_jobs_without_gpus_is_told_in_pods_on_any_cluster(tmp_path: Path) -> None:
+    """Three jobs of 1, 3 and 12 pods on hosts that have GPUs; 24 pods of the fourth find no room."""
+    trace = tmp_path / "light.csv"
+    rows = ("a,0,10,1,0,0,", "b,0,10,3,0,0,", "c,0,10,12,0,0,", "d,0,10,400,0,0,")
+    trace.write_text("\n".join((HEADER, *rows)))
+    printed = closeby("simulate", "-f", "-", "--trace", trace, stdin=text(*CLUSTER)).stdout
+    sizes = printed.split("Waiting, by size of job\n")[1].split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in sizes if "─" not in line] == ["pods", "all", "1", "2-8", "9-64"]
+    assert "Use of the GPUs" not in printed
+    assert "✗ 1 job of 400 pods  d\n" in printed
+    found = small("--trace", trace)
+    assert found["measures"]["sizeUnit"] == "pod"
+    assert (found["refusals"][0]["largestGpus"], found["refusals"][0]["largestPods"]) == (0, 400)
+
+
+def test_one_job_with_gpus_is_enough_to_tell_sizes_in_them(tmp_path: Path) -> None:
+    trace = tmp_path / "mixed.csv"
+    trace.write_text(f"{HEADER}\na,0,10,1,0,0,\nb,0,10,3,8,0,")
+    found = small("--trace", trace)
+    assert found["measures"]["sizeUnit"] == "GPU"
+    assert [one["size"] for one in found["measures"]["delays"] if one["jobs"]] == ["all", "1", "9-64"]
 
 
 def test_nodes_that_take_no_jobs_do_not_count(trace: Path) -> None:

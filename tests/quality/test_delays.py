@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from closeby.quality.delays import delays, size_bucket, sizes, waits
+from closeby.quality.delays import SizeUnit, delays, size_bucket, size_unit, sizes, waits
 
 
 def test_a_job_waits_from_its_submission_to_its_start_or_to_the_end_of_the_run() -> None:
@@ -21,6 +21,11 @@ def test_sizes_fall_into_four_buckets() -> None:
         ">64",
         ">64",
     ]
+
+
+def test_sizes_are_gpus_if_any_job_asks_for_one_else_pods() -> None:
+    assert size_unit(np.asarray([0, 8])) is SizeUnit.GPU
+    assert size_unit(np.asarray([0, 0])) is SizeUnit.POD
 
 
 def test_delays_by_size() -> None:

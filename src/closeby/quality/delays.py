@@ -1,5 +1,6 @@
 """Queueing delay by the size of jobs, and how much of it the topology is to blame for."""
 
+from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from closeby.quality.placements import Bools, Counts, Floats
 
-#: Buckets of job sizes in GPUs: name and greatest size. A pod without GPUs counts as one.
+#: Buckets of job sizes (see ``sizes``): name and greatest size.
 SIZE_BUCKETS: Final[tuple[tuple[str, float], ...]] = (
     ("1", 1),
     ("2-8", 8),
@@ -19,10 +20,17 @@ SIZE_BUCKETS: Final[tuple[tuple[str, float], ...]] = (
 ALL: Final = "all"
 
 
+class SizeUnit(StrEnum):
+    """What the size of jobs is counted in."""
+
+    GPU = "GPU"
+    POD = "pod"
+
+
 class Delay(Struct, frozen=True, kw_only=True):
     """How long the jobs of one size waited. Seconds; None in a bucket without jobs."""
 
-    #: Name of the bucket, in GPUs; ``all`` for jobs of every size.
+    #: Name of the bucket, in the run's ``SizeUnit``; ``all`` for jobs of every size.
     size: str
     jobs: int
     #: Jobs among them that had not started when the run stopped: they count with what they had waited by
@@ -39,13 +47,18 @@ class Delay(Struct, frozen=True, kw_only=True):
 
 
 def sizes(pods: NDArray[Any], gpus: NDArray[Any]) -> Counts:
-    """GPUs of each job; a pod without any counts as one."""
+    """Size of each job: its GPUs, and a pod without any counts as one; ``size_unit`` says what that is."""
     found: Counts = (pods * np.maximum(gpus, 1)).astype(np.int64)
     return found
 
 
+def size_unit(gpus: NDArray[Any]) -> SizeUnit:
+    """What ``sizes`` counts for jobs whose pods have so many GPUs: their pods, if none asks for a GPU."""
+    return SizeUnit.GPU if gpus.any() or not len(gpus) else SizeUnit.POD
+
+
 def size_bucket(size: int) -> str:
-    """The bucket of a job of so many GPUs."""
+    """The bucket of a job of a size."""
     return next(name for name, most in SIZE_BUCKETS if size <= most)
 
 

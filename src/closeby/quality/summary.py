@@ -7,7 +7,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.quality.columns import RunColumns
-from closeby.quality.delays import Delay, delays, sizes, waits
+from closeby.quality.delays import Delay, SizeUnit, delays, size_unit, sizes, waits
 from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.moments import Fragmentation, Gaps, during_of, fragmentation, gaps
@@ -52,7 +52,9 @@ class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     jobs: int
     started: int
     ended: int
-    #: All jobs first, then by size in GPUs.
+    #: What the sizes of jobs are counted in: pods where no job asks for GPUs.
+    size_unit: SizeUnit
+    #: All jobs first, then by size.
     delays: tuple[Delay, ...]
     #: Coarse to fine, single nodes last.
     levels: tuple[LevelMeasures, ...]
@@ -110,6 +112,7 @@ def summarise(
         jobs=len(size),
         started=int(np.count_nonzero(~np.isnan(run.started))),
         ended=int(np.count_nonzero(~np.isnan(run.ended))),
+        size_unit=size_unit(run.gpus),
         delays=delays(size, waits_of(run), np.isnan(run.started), unconstrained),
         levels=_levels(run, found, least, weights, fragmentation(run, least, window), gap),
         window=window,

@@ -1,5 +1,6 @@
 """SVG and PNG files: they open, they show what they should, and the same run gives the same bytes."""
 
+import json
 import struct
 from pathlib import Path
 from xml.etree import ElementTree
@@ -33,6 +34,15 @@ def png_size(data: bytes) -> tuple[int, int]:
     assert data[12:16] == b"IHDR"
     width, height = struct.unpack(">II", data[16:24])
     return width, height
+
+
+def test_jobs_without_gpus_are_told_in_pods_on_nodes_that_have_some() -> None:
+    jobs = {"shop": Job(nodes=("n1", "n2"), gpus=0, start=0.0, end=9.0)}
+    pictures = {one.name: one for one in pictures_of_history(history(jobs, until=9.0), HEADING)}
+    assert "fabric" not in pictures
+    (note,) = pictures["rack-map"].notes
+    assert note == "A bar is a node; a full one has as many pods as any node ever has."
+    assert "2-8 pods (1 job)" in json.dumps(pictures["delay"].chart.to_dict())
 
 
 def some_run() -> Run:

@@ -23,11 +23,13 @@ def test_the_lines_are_the_samples() -> None:
     assert queued_gpus == [(0, 0), (5, 3), (10, 8), (15, 44), (20, 36), (30, 36), (40, 36), (40, 36)]
 
 
-@pytest.mark.parametrize("gpus", [0, 4])
-def test_without_gpus_only_the_queue_is_drawn(gpus: int) -> None:
-    past = history({"a": Job(nodes=("n1",), gpus=gpus, start=0.0, end=9.0)}, until=9.0, with_gpus=gpus > 0)
-    panels = timeline(past, moments_of(9.0)).to_dict()["vconcat"]
-    assert len(panels) == (3 if gpus else 1)
+@pytest.mark.parametrize(("gpus", "nodes_have_some", "panels"), [(0, False, 1), (0, True, 1), (4, True, 3)])
+def test_where_no_job_asks_for_gpus_only_the_queue_is_drawn(
+    gpus: int, nodes_have_some: bool, panels: int
+) -> None:
+    jobs = {"a": Job(nodes=("n1",), gpus=gpus, start=0.0, end=9.0)}
+    past = history(jobs, until=9.0, with_gpus=nodes_have_some)
+    assert len(timeline(past, moments_of(9.0)).to_dict()["vconcat"]) == panels
 
 
 def test_the_chosen_moment_is_a_line_in_each_panel() -> None:

@@ -96,8 +96,9 @@ class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
     message: str
     jobs: int
+    #: Of the job that asks for the most GPUs, among such for the most pods.
     largest_gpus: int
-    #: The job that asks for most.
+    largest_pods: int
     example: str
 
 
@@ -254,19 +255,20 @@ def _refusals(history: History) -> tuple[RefusalEntry, ...]:
     by_message: dict[str, list[int]] = {}
     for job, message in history.refusals.items():
         by_message.setdefault(message, []).append(job)
-    sizes = history.jobs.sizes
+    gpus, pods = history.jobs.sizes.tolist(), history.jobs.pods.tolist()
     entries = []
     for message, jobs in by_message.items():
-        largest = max(jobs, key=lambda job: int(sizes[job]))
+        largest = max(jobs, key=lambda job: (gpus[job], pods[job]))
         entries.append(
             RefusalEntry(
                 message=message,
                 jobs=len(jobs),
-                largest_gpus=int(sizes[largest]),
+                largest_gpus=gpus[largest],
+                largest_pods=pods[largest],
                 example=history.jobs.names[largest],
             )
         )
-    return tuple(sorted(entries, key=lambda one: (-one.largest_gpus, one.message)))
+    return tuple(sorted(entries, key=lambda one: (-one.largest_gpus, -one.largest_pods, one.message)))
 
 
 def _samples(history: History, full: bool) -> SamplesEntry:

@@ -6,6 +6,7 @@ import altair as alt
 import numpy as np
 from msgspec import Struct
 
+from closeby.quality.delays import SizeUnit, size_unit
 from closeby.report.pictures.distributions import (
     TALK,
     Distribution,
@@ -15,7 +16,7 @@ from closeby.report.pictures.distributions import (
 )
 from closeby.report.pictures.paper import PALE_INK
 from closeby.report.pictures.tables import data
-from closeby.report.words import plural
+from closeby.report.words import plural, plural_noun
 from closeby.simulator.replay.history import History
 
 WIDTH = 400.0
@@ -80,7 +81,7 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         groups="size of job",
         otherwise="there are no jobs",
     )
-    unit = "GPU" if any(run.node_gpus.any() for runs in histories.values() for run in runs) else "pod"
+    unit = size_unit(np.concatenate([run.jobs.gpus for runs in histories.values() for run in runs]))
     told = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
     return _panels(told, axis, "delay")
 
@@ -149,8 +150,8 @@ def _panel(told: Told, panel: str, axis: Axis, name: str) -> alt.Chart:
     return chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=name)
 
 
-def _size(bucket: str, unit: str) -> str:
-    return f"1 {unit}" if bucket == "1" else f"{bucket} {unit}s"
+def _size(bucket: str, unit: SizeUnit) -> str:
+    return f"1 {unit}" if bucket == "1" else f"{bucket} {plural_noun(unit)}"
 
 
 def _panels(told: Told, axis: Axis, name: str) -> Panels:

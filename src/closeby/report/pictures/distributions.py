@@ -31,13 +31,13 @@ class Distribution(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def delay_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]:
-    """By bucket of sizes in GPUs: the share of jobs that waited at most so many seconds.
+    """By bucket of sizes: the share of jobs that waited at most so many seconds.
 
     A job that never started counts with what it had waited when the run stopped. Empty buckets are left out.
     """
     waited = np.concatenate([waits(one.jobs.submitted, one.started, one.until) for one in histories])
     size = np.concatenate([sizes(one.jobs.pods, one.jobs.gpus) for one in histories])
-    buckets = np.asarray([size_bucket(gpus) for gpus in size.tolist()], dtype=np.str_)
+    buckets = np.asarray([size_bucket(one) for one in size.tolist()], dtype=np.str_)
     chosen = [(name, waited[buckets == name]) for name, _ in SIZE_BUCKETS]
     return tuple(_distribution(name, values, np.ones(len(values))) for name, values in chosen if len(values))
 

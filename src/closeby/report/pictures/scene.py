@@ -149,7 +149,7 @@ def _scene(
     pods = np.diff(history.offsets)[jobs]
     offsets = np.concatenate(([0], np.cumsum(pods))).astype(np.intp)
     rows = np.repeat(history.offsets[jobs] - offsets[:-1], pods) + np.arange(offsets[-1])
-    with_gpus = bool(history.node_gpus.any())
+    with_gpus = history.told_in_gpus
     amounts = history.jobs.gpus[jobs] if with_gpus else np.ones(len(jobs))
     return Scene(
         tree=history.tree,
@@ -172,7 +172,7 @@ def _scene(
         links_of_nodes=history.node_gpus.astype(np.intp),
         moments=moments,
         keepings=keepings,
-        coloured="gangs" if with_gpus else "applications",
+        coloured="applications" if history.jobs.graphs else "gangs",
         left_out=_left_out(history, moments, len(jobs), len(keepings)),
     )
 

@@ -54,7 +54,7 @@ def _panels(
     samples = history.samples
     queued_gpus, queued = float(samples.queued_gpus.max(initial=1)), float(samples.queued.max(initial=1))
     series = [_Series(values=samples.queued, title="jobs queued", ink=JOBS, top=queued)]
-    if history.node_gpus.any():
+    if history.told_in_gpus:
         capacity = float(history.node_gpus.sum())
         series = [
             _Series(values=samples.busy, title="GPUs busy", ink=BUSY, top=capacity),
@@ -125,7 +125,7 @@ def _in_words(history: History, moments: Moments) -> alt.Chart:
     columns = [
         np.where(index >= 0, one[index], 0) for one in (samples.busy, samples.queued, samples.queued_gpus)
     ]
-    capacity = int(history.node_gpus.sum())
+    capacity = int(history.node_gpus.sum()) if history.told_in_gpus else 0
     texts = [
         f"At {stop:g} {moments.unit}: "
         + (f"{busy:,} of {plural(capacity, 'GPU')} busy, " if capacity else "")

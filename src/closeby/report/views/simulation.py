@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from closeby.quality.delays import SizeUnit
 from closeby.quality.summary import Measures
 from closeby.quality.utilisation import Window
 from closeby.report.documents.simulation import (
@@ -18,7 +19,7 @@ from closeby.report.documents.simulation import (
     SimulationReport,
 )
 from closeby.report.views.layout import plain_table, section
-from closeby.report.words import plural, time_text
+from closeby.report.words import plural, plural_noun, time_text
 
 #: Reasons that a table lists.
 _REASONS = 5
@@ -34,7 +35,7 @@ def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
     yield _what_ran(report)
     yield _what_came_of_it(report)
     yield section("Waiting, by size of job", _delays(report))
-    if report.cluster.gpus:
+    if report.cluster.gpus and report.measures.size_unit is SizeUnit.GPU:
         yield section("Use of the GPUs", _use(report))
     if isinstance(report.applications, ApplicationsEntry):
         yield section("How close applications lay", _applications(report.applications))
@@ -98,9 +99,8 @@ def _delays(report: SimulationReport) -> Table:
     measures = report.measures
     times = ("mean", "p50", "p95", "p99")
     compared = any(delay.topology is not None for delay in measures.delays)
-    size = "GPUs" if report.cluster.gpus else "pods"
     numbers = ("jobs", "not started", *times, *(("mean for topology",) if compared else ()))
-    table = plain_table(size, *numbers, right=numbers)
+    table = plain_table(plural_noun(measures.size_unit), *numbers, right=numbers)
     for delay in measures.delays:
         if delay.jobs:
             values = (time_text(time or 0.0) for time in (delay.mean, delay.p50, delay.p95, delay.p99))
@@ -241,12 +241,9 @@ def _reservations(report: SimulationReport) -> RenderableType:
 
 def _never(refusals: Sequence[RefusalEntry]) -> Iterator[RenderableType]:
     for refusal in refusals[:_REASONS]:
-        count = plural(refusal.jobs, "job")
-        size = (
-            f"of up to {plural(refusal.largest_gpus, 'GPU')}"
-            if refusal.jobs > 1
-            else (f"of {plural(refusal.largest_gpus, 'GPU')}")
-        )
+        count, gpus = plural(refusal.jobs, "job"), refusal.largest_gpus
+        largest = plural(gpus, SizeUnit.GPU) if gpus else plural(refusal.largest_pods, SizeUnit.POD)
+        size = f"of up to {largest}" if refusal.jobs > 1 else f"of {largest}"
         example = f"such as {refusal.example}" if refusal.jobs > 1 else refusal.example
         yield Text.assemble(("✗ ", "red"), (f"{count} {size}", "bold"), (f"  {example}", "dim"))
         yield Padding(Text(refusal.message), (0, 0, 0, 4))

@@ -71,11 +71,12 @@ def _talk(talk: RunTalk) -> Iterator[tuple[Figure, float | None]]:
 
 def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
     by_size = {delay.size: delay for delay in measures.delays}
+    unit = f"{measures.size_unit}s"
     told: tuple[tuple[str, str, str, Callable[[Delay], float | None]], ...] = (
         ("delay", "mean delay", "all", lambda delay: delay.mean),
         ("delay.p99", "99 % delay", "all", lambda delay: delay.p99),
-        ("delay.9-64", "mean, 9-64 GPUs", "9-64", lambda delay: delay.mean),
-        ("delay.>64", "mean, >64 GPUs", ">64", lambda delay: delay.mean),
+        ("delay.9-64", f"mean, 9-64 {unit}", "9-64", lambda delay: delay.mean),
+        ("delay.>64", f"mean, >64 {unit}", ">64", lambda delay: delay.mean),
     )
     for name, title, size, value in told:
         yield Figure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])

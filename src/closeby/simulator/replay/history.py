@@ -4,6 +4,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.quality.delays import SizeUnit, size_unit
 from closeby.quality.talk import TalkMeasures
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.topology.tree import Tree
@@ -83,6 +84,11 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     talk: dict[int, TalkMeasures] = {}
     #: Reservations in the order in which they were made.
     reservations: tuple[Kept, ...] = ()
+
+    @property
+    def told_in_gpus(self) -> bool:
+        """Whether use and queue are told in GPUs: not where no job asks for any."""
+        return bool(self.node_gpus.any()) and size_unit(self.jobs.gpus) is SizeUnit.GPU
 
     def slots_of(self, job: int) -> Ints:
         """Where the pods of a job lay, in the order of their ranks."""
