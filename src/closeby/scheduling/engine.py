@@ -60,6 +60,7 @@ class Engine:
         least_cost: LeastCost | None = None,
         rests: bool = True,
         reserve_after: float = 0.0,
+        contain_faults: bool = False,
     ) -> None:
         """``explain`` records candidates, scores and refusals with every outcome, at a cost.
 
@@ -67,6 +68,8 @@ class Engine:
         ``least_cost`` is asked how cheap each application could have been. ``rests``: what was refused rests
         before it is tried again, as far as ticks tell the time; whoever drives a virtual clock does without.
         ``reserve_after``: seconds after which the first gang that does not fit keeps nodes free; 0 for never.
+        ``contain_faults``: an exception while an item is decided refuses that item and no other; without it
+        is raised, and the state is then undefined, as it is in any case after one while events are taken in.
         """
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
@@ -90,7 +93,15 @@ class Engine:
         self._tools = tools
         self._stories = Stories()
         self._stimulus = 0
-        self._rounds = Rounds(tools, self.books, handle, self._tell, rests=rests, reserve_after=reserve_after)
+        self._rounds = Rounds(
+            tools,
+            self.books,
+            handle,
+            self._tell,
+            rests=rests,
+            reserve_after=reserve_after,
+            give_back=self._give_back if contain_faults else None,
+        )
 
     # The only mutator
 
@@ -359,6 +370,12 @@ class Engine:
                         self._rounds.wake(Stir.MEASURED)
             case Unheard():
                 self._rounds.wake(ANYTHING)
+
+    def _give_back(self, pods: tuple[Pod, ...]) -> None:
+        for pod in pods:
+            if self.cluster.placement(pod.uid) is not None:
+                self._release(pod.uid)
+                self.books.add(pod, placed=False)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))

@@ -223,4 +223,12 @@ class Release(Struct, frozen=True):
     why: str
 
 
-Decision = Bind | Report | Retry | Reserve | Release
+class Fault(Struct, frozen=True, eq=False):
+    """Deciding about an item ended in an exception, of closeby or of a plugin; a report follows."""
+
+    kind: ItemKind
+    key: str
+    error: Exception
+
+
+Decision = Bind | Report | Retry | Reserve | Release | Fault

@@ -4,15 +4,16 @@ from collections.abc import Callable
 from math import inf
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
+from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cures import NOTHING, Stir, cures
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Decision, Outcome, Release, Report, Retry
-from closeby.scheduling.placing.deciding import Decider
+from closeby.scheduling.outcomes import Decision, Fault, Outcome, Release, Report, Retry
+from closeby.scheduling.placing.deciding import Decided, Decider, kind_of, name_of
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.imagining import Imagination
@@ -20,19 +21,33 @@ from closeby.scheduling.reserving.reservations import Moment, Reservations
 
 #: Notes in an item's story what happened, with what was decided if something was.
 Tell = Callable[[str, str, Outcome | None], None]
+#: Frees what pods of an item hold that was not to be decided after all; they look for a node again.
+GiveBack = Callable[[tuple[Pod, ...]], None]
 
 
 class Rounds:
     """The owner of what is to be decided, and when."""
 
     def __init__(
-        self, tools: Tools, books: Books, handle: Handle, tell: Tell, *, rests: bool, reserve_after: float
+        self,
+        tools: Tools,
+        books: Books,
+        handle: Handle,
+        tell: Tell,
+        *,
+        rests: bool,
+        reserve_after: float,
+        give_back: GiveBack | None,
     ) -> None:
-        """``rests`` and ``reserve_after`` as the engine takes them."""
+        """``rests`` and ``reserve_after`` as the engine takes them.
+
+        With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
+        """
         self._tools = tools
         self._books = books
         self._tell = tell
         self._rests = rests
+        self._give_back = give_back
         self._decider = Decider(tools, books)
         self.queue = WorkQueue(tools.profile.queue_sort, self._lacks)
         chooser = Chooser(tools, Imagination(tools, books, handle))
@@ -89,7 +104,7 @@ class Rounds:
     def _decide_item(self, decisions: list[Decision], key: str, moment: Moment | None) -> None:
         bar = self._tools.bar
         bar.applies = self.reservations.bars(key)
-        outcome, bindings, need = self._decider.decide(key, self._books.waiting(key))
+        outcome, bindings, need = self._decided(decisions, key)
         bar.applies = False
         outcome = self.reservations.mentioned(key, outcome)
         decisions.extend(bindings)
@@ -105,6 +120,27 @@ class Rounds:
             self._drop(key)
         if outcome.is_gang:
             self._review(decisions, moment)
+
+    def _decided(self, decisions: list[Decision], key: str) -> Decided:
+        waiting = self._books.waiting(key)
+        if self._give_back is None:
+            return self._decider.decide(key, waiting)
+        with Contained() as deciding:
+            return self._decider.decide(key, waiting)
+        assert deciding.error is not None
+        self._give_back(waiting)
+        decisions.append(Fault(kind_of(key), name_of(key), deciding.error))
+        why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(deciding.error)}"
+        return Decided(
+            Outcome(
+                key=name_of(key),
+                kind=kind_of(key),
+                refused=waiting,
+                reason=Reason.SCHEDULER_ERROR,
+                message=f"{why}; the scheduler's log has more",
+            ),
+            [],
+        )
 
     def _queue_news(self, now: float | None) -> None:
         for key in self.news:

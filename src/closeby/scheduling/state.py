@@ -21,6 +21,6 @@ class CycleState:
         self.tree = tree
         #: Slots of the gang's members that already run.
         self.anchors = anchors
-        #: Members placed in this cycle so far, in order, with their slot.
+        #: Members placed in this cycle so far, in order, with their slot; the cycle's statement keeps it.
         self.placed: list[tuple[Pod, int]] = []
         self.data: dict[Hashable, object] = {}

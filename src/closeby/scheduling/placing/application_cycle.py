@@ -5,8 +5,6 @@ Not all or nothing: a pod without a place waits, the others are placed (network-
 
 from collections.abc import Hashable, Sequence
 
-import numpy as np
-
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Traffic
@@ -15,8 +13,6 @@ from closeby.scheduling.moving.layout import talk_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.moving.sites import Sites, sites_of
 from closeby.scheduling.outcomes import Improvement, PodExplanation
-from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
 from closeby.scheduling.state import CycleState
 
@@ -35,8 +31,8 @@ class _ApplicationCycle:
         self._tools = tools
         self._explain = tools.explains(key)
         self._state = CycleState()
-        self._statement: Statement = tools.statement()
-        self._filler: Filler = tools.filler(self._statement, self._state)
+        self._statement = tools.statement(self._state)
+        self._filler = tools.filler(self._statement)
         self._explanations: dict[str, PodExplanation] = {}
 
     def run(self, pods: tuple[Pod, ...]) -> Attempt:
@@ -101,7 +97,7 @@ class _ApplicationCycle:
             if slot is None or note:
                 self._note(pod)
             if slot is not None:
-                self._assume(pod, slot)
+                self._statement.assume_one(pod, slot)
                 kept_out.clear()
                 continue
             if kind not in kept_out:
@@ -113,7 +109,7 @@ class _ApplicationCycle:
         """Place everybody where some found no place after the others; None (nothing changed) if it fails."""
         tools = self._tools
         before = tuple(self._state.placed)
-        self._clear()
+        self._statement.discard()
         slots = [slot for _, slot in before]
         sites = sites_of(tools.cluster, tools.table, traffic, pods, slots, tools.topologies.flat())
         start = place_all(traffic, sites)
@@ -130,7 +126,7 @@ class _ApplicationCycle:
         tools = self._tools
         before = tuple(self._state.placed)
         home = {pod.uid: slot for pod, slot in before}
-        self._clear()
+        self._statement.discard()
         sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), tools.topologies.flat())
         found = improve(traffic, sites, [home.get(pod.uid) for pod in pods])
         wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
@@ -162,7 +158,7 @@ class _ApplicationCycle:
         A choice that a filter refuses now (the search cannot know all of them) is left to the best node, if
         there is one; then the answer is False.
         """
-        self._clear()
+        self._statement.discard()
         as_wanted = True
         for pod, slot in wanted:
             self._note(pod)
@@ -170,17 +166,9 @@ class _ApplicationCycle:
             as_wanted &= allowed
             chosen = slot if allowed else self._filler.best_node(pod, None)
             if chosen is not None:
-                self._assume(pod, chosen)
+                self._statement.assume_one(pod, chosen)
         return as_wanted
-
-    def _clear(self) -> None:
-        self._statement.rollback(0)
-        self._state.placed.clear()
 
     def _note(self, pod: Pod) -> None:
         if self._explain:
             self._explanations[pod.uid] = self._tools.explain_pod(self._state, pod)
-
-    def _assume(self, pod: Pod, slot: int) -> None:
-        self._statement.assume((pod,), np.asarray([slot], dtype=np.intp))
-        self._state.placed.append((pod, slot))

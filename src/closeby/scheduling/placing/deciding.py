@@ -175,7 +175,7 @@ class Decider:
         conditions: tuple[Condition, ...],
     ) -> Decided:
         """Write an attempt into the books and say it as one outcome."""
-        kind = _kind(key)
+        kind = kind_of(key)
         is_gang = kind is ItemKind.GANG
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
         reason, message = None, None
@@ -195,7 +195,7 @@ class Decider:
             numbers = ranks(tree, set(taken.values()), unknown, attempt.placed)
         assigned, bindings = self._assign(key, attempt.placed, numbers, () if place is None else place.path)
         outcome = Outcome(
-            key=key.removeprefix(PLAIN).removeprefix(APPLICATION),
+            key=name_of(key),
             kind=kind,
             assigned=assigned,
             refused=() if attempt.refusal is None else ready,
@@ -245,10 +245,16 @@ class Decider:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)
 
 
-def _kind(key: str) -> ItemKind:
+def kind_of(key: str) -> ItemKind:
+    """What a work item is, by its key."""
     if key.startswith(PLAIN):
         return ItemKind.POD
     return ItemKind.APPLICATION if key.startswith(APPLICATION) else ItemKind.GANG
+
+
+def name_of(key: str) -> str:
+    """``namespace/name`` of a work item, by its key."""
+    return key.removeprefix(PLAIN).removeprefix(APPLICATION)
 
 
 def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:

@@ -10,7 +10,6 @@ from closeby.scheduling.gangs.rosters import Constraints
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
 
@@ -22,13 +21,12 @@ class Explaining:
         tools: Tools,
         group: PodGroup,
         constraints: Constraints,
-        state: CycleState,
         statement: Statement,
     ) -> None:
         self._tools = tools
         self._group = group
         self._constraints = constraints
-        self._state = state
+        self._state = statement.state
         self._statement = statement
         self._wanted = tools.explains(group.key)
         self._recorded: dict[str, PodExplanation] = {}
@@ -59,9 +57,10 @@ class Explaining:
         if self._recorded:
             return tuple(self._recorded[pod.uid] for pod in waiting if pod.uid in self._recorded)
         batches = tuple(self._statement.since(0))
-        placed = list(self._state.placed)
+        first = self._state.placed[:1]
         self._statement.rollback(0)
-        self._state.placed[:] = placed[:1]
+        # Closeness is told as the first member sees it: before that has a place, all nodes are as close.
+        self._state.placed[:] = first
         explanations = []
         for share in self._tools.table.shares(waiting):
             shared = self._tools.explain_pod(self._state, share.pods[0])
@@ -75,9 +74,8 @@ class Explaining:
                 )
                 for pod in share.pods
             ]
-        for batch in batches:
-            self._statement.assume(batch.pods, batch.slots)
-        self._state.placed[:] = placed
+        self._state.placed.clear()
+        self._statement.assume_again(batches)
         return tuple(explanations)
 
     def _record(self, pod: Pod) -> None:

@@ -17,9 +17,8 @@ from closeby.scheduling.judging.scoring import Weighted, active_scorers, total_s
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.descent import MeanScores, descend
-from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
-from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Domain, Tree
 
 Bools = NDArray[np.bool_]
@@ -38,7 +37,6 @@ class Filler:
         table: ClassTable,
         scorers: Sequence[Weighted],
         statement: Statement,
-        state: CycleState,
         flat_tree: Tree,
         before_pod: Callable[[Pod], None] | None = None,
     ) -> None:
@@ -46,7 +44,7 @@ class Filler:
         self._table = table
         self._scorers = scorers
         self._statement = statement
-        self._state = state
+        self._state = statement.state
         #: The nodes where neither candidate nor scope names a tree.
         self._flat_tree = flat_tree
         self._before_pod = before_pod
@@ -63,11 +61,11 @@ class Filler:
         demand = self._table.shares(pods)
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree
-        mark = self._mark()
+        mark = self._statement.checkpoint()
         if any(self._must_go_pod_by_pod(share) for share in demand):
             if self._pod_by_pod(pods, candidate, inside, strategy, tree):
                 return True
-            self._back_to(mark)
+            self._statement.rollback(mark)
             if any(share.pod_class.blind_filters for share in demand):
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 return False
@@ -76,7 +74,7 @@ class Filler:
         else:
             done = self._by_trial(demand, candidate, inside, strategy, tree, budget)
         if not done:
-            self._back_to(mark)
+            self._statement.rollback(mark)
         return done
 
     def in_turn(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
@@ -127,7 +125,7 @@ class Filler:
             means = self._mean_scores(share.pod_class, tree)
             fill = descend(counts, domain, taken, strategy, means, fill_level)
             positions, takes = fill.in_topology_order()
-            self._assume(left[:taken], np.repeat(tree.slot_at[positions], takes))
+            self._statement.assume(left[:taken], np.repeat(tree.slot_at[positions], takes))
             steps += 1
             left = left[taken:]
             if not left:
@@ -158,10 +156,10 @@ class Filler:
         if any(rooms[id(share)] < len(share.pods) for share in demand):
             return False
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
-        mark = self._mark()
+        mark = self._statement.checkpoint()
         if all(self._by_descent(share, candidate, inside, strategy, tree) for share in hardest_first):
             return True
-        self._back_to(mark)
+        self._statement.rollback(mark)
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
 
     def _trial(self, inside: Confines, tree: Tree, budget: Budget) -> Trial:
@@ -169,7 +167,6 @@ class Filler:
             cluster=self._cluster,
             table=self._table,
             statement=self._statement,
-            state=self._state,
             tree=tree,
             inside=inside,
             budget=budget,
@@ -196,7 +193,7 @@ class Filler:
             slot = self.best_node(pod, allowed)
             if slot is None:
                 return False
-            self._assume([pod], np.asarray([slot], dtype=np.intp))
+            self._statement.assume_one(pod, slot)
         return True
 
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
@@ -289,23 +286,11 @@ class Filler:
 
         return means
 
-    def _mark(self) -> tuple[int, int]:
-        return self._statement.checkpoint(), len(self._state.placed)
-
-    def _back_to(self, mark: tuple[int, int]) -> None:
-        self._statement.rollback(mark[0])
-        del self._state.placed[mark[1] :]
-
-    def _assume(self, pods: Sequence[Pod], slots: Ints) -> None:
-        self._statement.assume(pods, slots)
-        self._state.placed.extend(zip(pods, slots.tolist(), strict=True))
-
-    def _in_topology_order(self, mark: int, pods: Sequence[Pod], tree: Tree) -> None:
+    def _in_topology_order(self, mark: Checkpoint, pods: Sequence[Pod], tree: Tree) -> None:
         """Give equal pods that were placed in several steps their slots in topology order."""
         slots = np.concatenate([batch.slots for batch in self._statement.since(mark)])
         self._statement.rollback(mark)
-        del self._state.placed[len(self._state.placed) - len(slots) :]
-        self._assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
+        self._statement.assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
 
 
 def _outward(

@@ -20,7 +20,7 @@ from closeby.scheduling.placing.budget import BACKTRACKS, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.together import Bools, move_together, used_domains
-from closeby.scheduling.placing.tools import Attempt, Placed, Tools
+from closeby.scheduling.placing.tools import Attempt, Tools
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 
@@ -37,7 +37,6 @@ class _Way(NamedTuple):
 
     cost: float
     batches: tuple[Batch, ...]
-    placed: tuple[Placed, ...]
     chosen: dict[str, tuple[Candidate | None, Scope]]
 
 
@@ -51,9 +50,9 @@ class _GangCycle:
         self._constraints = constraints
         anchors = tuple(slot for slots in members.running.values() for slot in slots)
         self._state = CycleState(group, tree_of(constraints), anchors)
-        self._statement = tools.statement()
-        self._explaining = Explaining(tools, group, constraints, self._state, self._statement)
-        self._filler = tools.filler(self._statement, self._state, self._explaining.record)
+        self._statement = tools.statement(self._state)
+        self._explaining = Explaining(tools, group, constraints, self._statement)
+        self._filler = tools.filler(self._statement, self._explaining.record)
         self._budget = Budget()
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
         self._most = 0
@@ -128,7 +127,6 @@ class _GangCycle:
         return move_together(
             self._tools,
             self._statement,
-            self._state,
             traffic,
             waiting,
             lambda pod: confines.get(pod.uid),
@@ -162,7 +160,7 @@ class _GangCycle:
 
     def _search(self, part: Part, budget: Budget, apart: Mapping[str, Sequence[Tree]] = {}) -> Search | None:
         """The first way to place the part, or the cheapest of some when a plugin compares placements."""
-        search = Search(self._tools, self._group, self._statement, self._state, self._filler, budget, apart)
+        search = Search(self._tools, self._group, self._statement, self._filler, budget, apart)
         judges = self._tools.profile.placement_scores
         compare = max((judge.placements_to_compare for judge in judges), default=1)
         best: _Way | None = None
@@ -176,20 +174,16 @@ class _GangCycle:
             if number == compare:
                 break
         self._statement.discard()
-        self._state.placed.clear()
         if best is None:
             return None
-        for batch in best.batches:
-            self._statement.assume(batch.pods, batch.slots)
-        self._state.placed.extend(best.placed)
+        self._statement.assume_again(best.batches)
         search.chosen = dict(best.chosen)
         return search
 
     def _grows_enough(self, search: Search, part: Part, budget: Budget) -> bool:
         """Whether the gang reaches its own minimum, which may be more than its subgroups' together."""
-        before = len(self._state.placed)
         missing = self._group.min_member - self._members.total_running - self._members.total_done
-        if before >= missing:
+        if len(self._state.placed) >= missing:
             return True
         if not budget.take_growth():
             return False
@@ -197,20 +191,18 @@ class _GangCycle:
         self._place_extras(search, part)
         reached = len(self._state.placed)
         self._statement.rollback(mark)
-        del self._state.placed[before:]
         self._most = max(self._most, reached + self._members.total_running)
         return reached >= missing
 
     def _way(self, search: Search) -> _Way:
         """The placement that is assumed right now, with its cost."""
         batches = tuple(self._statement.since(0))
-        placed = tuple(self._state.placed)
-        pods = tuple(pod for pod, _ in placed)
-        slots = np.asarray([slot for _, slot in placed], dtype=np.intp)
+        pods = tuple(pod for pod, _ in self._state.placed)
+        slots = np.asarray([slot for _, slot in self._state.placed], dtype=np.intp)
         placement = Placement(pods=pods, slots=slots, tree=self._state.tree)
         judges = self._tools.profile.placement_scores
         cost = sum(judge.placement_cost(self._state, placement) for judge in judges)
-        return _Way(cost, batches, placed, dict(search.chosen))
+        return _Way(cost, batches, dict(search.chosen))
 
     def _kept_out(self, need: Need | None) -> Condition | None:
         """The refusal of a gang that lacks nothing but the nodes which are reserved for another one."""
@@ -274,7 +266,6 @@ class _GangCycle:
         anywhere = parts(self._group, self._members, Constraints(levels={}), everyone=False)
         found = self._search(anywhere, budget)
         self._statement.discard()
-        self._state.placed.clear()
         return found is None and not budget.spent
 
     def _required(self, part: Part, scope: Scope) -> dict[str, Scope]:

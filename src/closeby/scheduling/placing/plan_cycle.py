@@ -33,12 +33,11 @@ def follow_plan(
     state = CycleState(group, tree_of(constraints), anchors)
     if tools.pre_filter(state, tuple(waiting)) is not None:
         return None
-    statement = tools.statement()
+    statement = tools.statement(state)
     for pod in waiting:
         slot = tools.cluster.slot(planned[pod.uid]) if pod.uid in planned else None
         if slot is not None and tools.allows(state, pod, slot):
-            statement.assume((pod,), np.asarray([slot], dtype=np.intp))
-            state.placed.append((pod, slot))
+            statement.assume_one(pod, slot)
     placed = tuple(state.placed)
     whole = len(placed) == len(group.plan)
     if placed and (whole or members.total_running):

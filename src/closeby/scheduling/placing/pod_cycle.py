@@ -1,7 +1,5 @@
 """One cycle for a plain pod: the best node, or the reason why there is none."""
 
-import numpy as np
-
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.judging.needs import need_of
@@ -16,15 +14,15 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
     if refusal is not None:
         return Attempt(refusal=refusal)
     explanations = (tools.explain_pod(state, pod),) if tools.explains(pod.key) else ()
-    statement = tools.statement()
-    slot = tools.filler(statement, state).best_node(pod, None)
+    statement = tools.statement(state)
+    slot = tools.filler(statement).best_node(pod, None)
     if slot is None:
         tools.post_filter(state, (pod,))
         reason, message = tools.diagnosis.why_no_node(state, pod)
         refusal = Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
         need = need_of(tools.table, tools.table.shares((pod,)))
         return Attempt(refusal=refusal, need=need, explanations=explanations)
-    statement.assume((pod,), np.asarray([slot], dtype=np.intp))
+    statement.assume_one(pod, slot)
     placed = ((pod, slot),)
     refusal = tools.permit(state, placed)
     if refusal is not None:

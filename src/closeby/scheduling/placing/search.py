@@ -16,7 +16,6 @@ from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 
 
@@ -28,7 +27,6 @@ class Search:
         tools: Tools,
         group: PodGroup,
         statement: Statement,
-        state: CycleState,
         filler: Filler,
         budget: Budget,
         apart: Mapping[str, Sequence[Tree]] = {},
@@ -39,7 +37,7 @@ class Search:
         self._generators = tools.profile.generators
         self._group = group
         self._statement = statement
-        self._state = state
+        self._state = statement.state
         self._filler = filler
         self._apart = apart
         self._shared: dict[str, tuple[Share, ...]] = {}
@@ -73,11 +71,9 @@ class Search:
                 return
             self.chosen[part.name] = (candidate, scope)
             mark = self._statement.checkpoint()
-            placed_before = len(self._state.placed)
             if self._filler.fill(part.core, candidate, scope, self._group.strategy, self.budget):
                 yield
             self._statement.rollback(mark)
-            del self._state.placed[placed_before:]
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
 

@@ -1,10 +1,11 @@
 """A statement: placements that are charged to the cluster at once and can be undone exactly.
 
 After KAI's and Volcano's statement: checkpoint, rollback, commit, discard. What plugins note about a
-placement lies in the same log and is undone in reverse order with it.
+placement lies in the same log and is undone in reverse order with it, and so is what the cycle's state tells
+them of the members placed so far: nobody else writes that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Batch, Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Reserve, Undo
+from closeby.scheduling.state import CycleState
 
 Ints = NDArray[np.intp]
 #: A point in the log to which ``rollback`` can return.
@@ -21,9 +23,11 @@ Checkpoint = int
 class Statement:
     """One attempt's placements, in order."""
 
-    def __init__(self, cluster: Cluster, listeners: Sequence[Reserve]) -> None:
+    def __init__(self, cluster: Cluster, listeners: Sequence[Reserve], state: CycleState) -> None:
         self._cluster = cluster
         self._listeners = listeners
+        #: The cycle that is placing; its ``placed`` follows this statement.
+        self.state = state
         self._log: list[tuple[Batch, list[Undo]]] = []
 
     def checkpoint(self) -> Checkpoint:
@@ -42,7 +46,17 @@ class Statement:
                 undo = listener.pod_assumed(pod, slot)
                 if undo is not None:
                     undos.append(undo)
+        self.state.placed.extend(zip(batch.pods, slots.tolist(), strict=True))
         self._log.append((batch, undos))
+
+    def assume_one(self, pod: Pod, slot: int) -> None:
+        """Place a single pod."""
+        self.assume((pod,), np.asarray([slot], dtype=np.intp))
+
+    def assume_again(self, batches: Iterable[Batch]) -> None:
+        """Place what was placed so before and has been undone."""
+        for batch in batches:
+            self.assume(batch.pods, batch.slots)
 
     def rollback(self, checkpoint: Checkpoint) -> None:
         """Undo everything after a checkpoint, newest first."""
@@ -51,20 +65,16 @@ class Statement:
             for undo in reversed(undos):
                 undo()
             self._cluster.forget(batch)
+            del self.state.placed[len(self.state.placed) - len(batch.pods) :]
 
     def discard(self) -> None:
         """Undo everything."""
         self.rollback(0)
 
-    def commit(self) -> tuple[Batch, ...]:
-        """Make the placements final; returns them and leaves an empty statement."""
-        batches = tuple(batch for batch, _ in self._log)
+    def commit(self) -> None:
+        """Make the placements final: they can't be undone any more."""
         self._log.clear()
-        return batches
 
     def since(self, checkpoint: Checkpoint) -> Iterator[Batch]:
         """The batches placed after a checkpoint, in order."""
         return (batch for batch, _ in self._log[checkpoint:])
-
-    def __len__(self) -> int:
-        return len(self._log)

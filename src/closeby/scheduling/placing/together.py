@@ -14,7 +14,6 @@ from closeby.scheduling.moving.sites import sites_of
 from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Domain
 
 Bools = NDArray[np.bool_]
@@ -46,7 +45,6 @@ def used_domains(candidate: Candidate | None, scope: Scope, slots: Ints, capacit
 def move_together(
     tools: Tools,
     statement: Statement,
-    state: CycleState,
     traffic: Traffic,
     pods: Sequence[Pod],
     confines: Callable[[Pod], Bools | None],
@@ -56,9 +54,8 @@ def move_together(
     ``traffic`` is that of ``pods`` before any was placed. ``confines`` says where each may go, None meaning
     anywhere.
     """
-    before = tuple(state.placed)
     batches = tuple(statement.since(0))
-    home = {pod.uid: slot for pod, slot in before}
+    home = {pod.uid: slot for pod, slot in statement.state.placed}
     statement.rollback(0)
     sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), tools.topologies.flat())
     allowed = sites.allowed[sites.class_of]
@@ -70,21 +67,17 @@ def move_together(
     found = improve(traffic, sites, [home.get(pod.uid) for pod in pods])
     wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
     final = found.cost
-    if found.cost >= found.cost_before or not _assume(tools, statement, state, wanted):
+    if found.cost >= found.cost_before or not _assume(tools, statement, wanted):
         statement.rollback(0)
-        for batch in batches:
-            statement.assume(batch.pods, batch.slots)
-        state.placed[:] = before
+        statement.assume_again(batches)
         final = found.cost_before
     return Improvement(greedy=found.cost_before, final=final, evaluated=found.evaluated, spent=found.spent)
 
 
-def _assume(tools: Tools, statement: Statement, state: CycleState, wanted: Sequence[Placed]) -> bool:
+def _assume(tools: Tools, statement: Statement, wanted: Sequence[Placed]) -> bool:
     """Place pods where they are wanted; False at the first one that a filter keeps out."""
-    state.placed.clear()
     for pod, slot in wanted:
-        if not tools.allows(state, pod, slot):
+        if not tools.allows(statement.state, pod, slot):
             return False
-        statement.assume((pod,), np.asarray([slot], dtype=np.intp))
-        state.placed.append((pod, slot))
+        statement.assume_one(pod, slot)
     return True

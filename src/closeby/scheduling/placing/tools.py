@@ -73,20 +73,17 @@ class Tools:
         #: Works out the least possible cost of an application's talk, where that is asked for.
         self.least_cost = least_cost
 
-    def statement(self) -> Statement:
-        """An empty statement that tells the plugins what it does."""
-        return Statement(self.cluster, self.profile.reserves)
+    def statement(self, state: CycleState) -> Statement:
+        """An empty statement that tells the plugins, and the cycle's state, what it does."""
+        return Statement(self.cluster, self.profile.reserves, state)
 
-    def filler(
-        self, statement: Statement, state: CycleState, before_pod: Callable[[Pod], None] | None = None
-    ) -> Filler:
+    def filler(self, statement: Statement, before_pod: Callable[[Pod], None] | None = None) -> Filler:
         """Places pods on a statement; ``before_pod`` is told of each pod that is placed on its own."""
         return Filler(
             cluster=self.cluster,
             table=self.table,
             scorers=self.profile.scores,
             statement=statement,
-            state=state,
             flat_tree=self.topologies.flat(),
             before_pod=before_pod,
         )

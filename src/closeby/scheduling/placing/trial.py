@@ -14,7 +14,6 @@ from closeby.scheduling.gangs.parts import Scope, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 
 Counts = NDArray[np.int64]
@@ -31,7 +30,6 @@ class Trial:
         cluster: Cluster,
         table: ClassTable,
         statement: Statement,
-        state: CycleState,
         tree: Tree,
         inside: Scope,
         budget: Budget,
@@ -39,7 +37,6 @@ class Trial:
         self._cluster = cluster
         self._table = table
         self._statement = statement
-        self._state = state
         self._tree = tree
         self._inside = inside
         self._budget = budget
@@ -76,8 +73,7 @@ class Trial:
                 continue
             pod = pods[len(way) - 1][1]
             slot = self._slots[option]
-            self._statement.assume([pod], np.asarray([slot], dtype=np.intp))
-            self._state.placed.append((pod, int(slot)))
+            self._statement.assume_one(pod, int(slot))
             visited.append(option)
             if len(way) == len(pods):
                 yield
@@ -91,7 +87,6 @@ class Trial:
 
     def _undo(self, visited: list[int]) -> None:
         self._statement.rollback(self._statement.checkpoint() - 1)
-        self._state.placed.pop()
         visited.pop()
 
     def _options(
