@@ -385,6 +385,28 @@ def test_without_a_topology_no_level_can_be_required(trace: Path) -> None:
     assert result.stderr == "error: there is no topology, and so no level rack; add a Topology to the files\n"
 
 
+def test_a_level_that_the_table_prints_can_be_asked_for(trace: Path) -> None:
+    cluster = text(*CLUSTER)
+    printed = closeby("simulate", "-f", "-", "--trace", trace, stdin=cluster).stdout
+    table = printed.split("Where jobs lay\n")[1].split("Means over jobs")[0].splitlines()
+    levels = [line.split()[0] for line in table[2:] if line.strip()]
+    assert levels == ["zone", "rack", "hostname"]
+    for level in levels:
+        assert small("--trace", trace, "--required", level)["policy"]["required"] == level
+        assert closeby("topology", "-f", "-", "--level", level, stdin=cluster).exit_code == 0
+
+
+def test_nodes_are_a_level_to_ask_for_only_where_they_are_declared_one(trace: Path) -> None:
+    zones = {"nodeLabel": "example.com/zone"}
+    topology = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Topology"}
+    zoned = {**topology, "metadata": {"name": "zones"}, "spec": {"levels": [zones]}}
+    asked = ("--trace", trace, "--required", "hostname", "--topology", "zones")
+    result = closeby("simulate", "-f", "-", *asked, stdin=text(*CLUSTER, zoned))
+    assert result.exit_code == 2
+    remedy = "there is zone; add kubernetes.io/hostname to its levels"
+    assert f"topology zones has no level hostname; {remedy}" in result.stderr
+
+
 def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(f"{HEADER}\na,0,10,1,8,0,\nb,0,long,1,8,0,\nc,0,10,none,8,0,\n")

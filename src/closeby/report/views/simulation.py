@@ -193,7 +193,7 @@ def _places(measures: Measures) -> RenderableType:
         )
         numbers = ["–" if value is None else f"{value:.2f}" for value in values]
         largest = "–" if level.largest_gang is None else f"{level.largest_gang:.0%} of free"
-        table.add_row("node" if level.level == "hostname" else level.level, *numbers, largest)
+        table.add_row(level.level, *numbers, largest)
     note = Text(
         "Means over jobs. Span: domains that a job lies in; excess: over the fewest that could hold it, 1 is "
         "ideal; of large jobs: those larger than a node, weighted by GPU-time; group spread: domains that a "

@@ -22,7 +22,7 @@ from closeby.simulator.replay.settings import Settings, engine_of
 from closeby.simulator.replay.submitting import Submitter, Wishes
 from closeby.simulator.workloads.generating import CPU
 from closeby.simulator.workloads.jobs import Jobs
-from closeby.topology.tree import Tree
+from closeby.topology.tree import HOSTNAME, Tree
 
 #: Moments between two reports of progress.
 _STRIDE = 256
@@ -179,14 +179,13 @@ def _tree(engine: Engine, wishes: Wishes) -> Tree:
         raise UnrunnableError(
             f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
         )
-    levels = tree.level_names
     for wish in (wishes.required, wishes.preferred):
         if wish is not None and tree.level_named(wish) is None:
             if not names:
                 raise UnrunnableError(
                     f"there is no topology, and so no level {wish}; add a Topology to the files"
                 )
-            raise UnrunnableError(f"topology {tree.name} has no level {wish}; there are {', '.join(levels)}")
+            raise UnrunnableError(_no_level(tree, wish))
     indices = [tree.level_named(wish) for wish in (wishes.required, wishes.preferred) if wish is not None]
     if len(indices) == 2 and (indices[1] or 0) < (indices[0] or 0):
         raise UnrunnableError(
@@ -194,6 +193,15 @@ def _tree(engine: Engine, wishes: Wishes) -> Tree:
             "prefer that one or a finer one"
         )
     return tree
+
+
+def _no_level(tree: Tree, wish: str) -> str:
+    """Single nodes are a level of every tree, but may be asked for only where they are declared one."""
+    single = tree.level_names[-1]
+    declared = tree.level_names if tree.host_level is not None else tree.level_names[:-1]
+    remedy = f"; add {HOSTNAME} to its levels" if wish in (single, HOSTNAME) else ""
+    known = f"there {'are' if len(declared) > 1 else 'is'} {', '.join(declared)}"
+    return f"topology {tree.name} has no level {wish}; {known}{remedy}"
 
 
 def _rank(assignment: Assignment) -> int:
