@@ -236,8 +236,7 @@ def _by_name(entry: Pod | PodGroup) -> tuple[object, ...]:
 
 
 def _tree_of(engine: Engine, group: PodGroup, subgroup: str = "") -> Tree | None:
-    close_by_default = any(plugin.close_by_default for plugin in engine.profile.generators)
-    levels = constraints_of(group, engine.topologies, close_by_default).levels
+    levels = constraints_of(group, engine.topologies, engine.profile.close_by_default).levels
     own = levels.get(subgroup) or levels.get("")
     if own is not None:
         return own.tree

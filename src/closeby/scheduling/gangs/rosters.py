@@ -47,6 +47,11 @@ class Roster(Struct, frozen=True, kw_only=True):
         """Members that already run."""
         return sum(len(slots) for slots in self.running.values())
 
+    @property
+    def anchors(self) -> tuple[int, ...]:
+        """Slots of all members that already run, leaf by leaf."""
+        return tuple(slot for slots in self.running.values() for slot in slots)
+
 
 class Constraints(Struct, frozen=True, kw_only=True, eq=False):
     """The resolved constraint of the gang (key "") and of each subgroup that has one."""

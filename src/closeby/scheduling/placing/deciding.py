@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
-from closeby.scheduling.gangs.rosters import constraints_of, missing, roster, unassigned
+from closeby.scheduling.gangs.rosters import missing, unassigned
 from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome
@@ -18,6 +17,12 @@ from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.plan_cycle import follow_plan, rest_of
 from closeby.scheduling.placing.pod_cycle import place_pod
 from closeby.scheduling.placing.tools import Attempt, Placed, Tools
+from closeby.scheduling.placing.waiting_gangs import (
+    WaitingGang,
+    gang_refusal,
+    running_members,
+    waiting_gang,
+)
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -37,7 +42,6 @@ class Decider:
     def __init__(self, tools: Tools, books: Books) -> None:
         self._tools = tools
         self._books = books
-        self._close_by_default = any(plugin.close_by_default for plugin in tools.profile.generators)
         self._order = 0
 
     def decide(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
@@ -75,40 +79,36 @@ class Decider:
         group, planned = self._books.groups.get(key), self._books.planned(key)
         if group is None or not planned:
             return None
-        members = roster(group, ready, self._running(key), self._books.done(key))
-        constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
-        if any(one.blocking for one in (*group.conditions, *constraints.conditions)):
+        gang = waiting_gang(self._tools, self._books, group, ready, in_order=False)
+        conditions = gang.constraints.conditions
+        if any(one.blocking for one in (*group.conditions, *conditions)):
             return None
-        attempt = follow_plan(self._tools, group, ready, members, constraints, planned)
-        return None if attempt is None else self._settle(key, ready, [], attempt, constraints.conditions)
+        attempt = follow_plan(self._tools, gang, planned)
+        return None if attempt is None else self._settle(key, ready, [], attempt, conditions)
 
     def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> Decided:
         group = self._books.groups.get(key)
-        running = self._running(key)
         refusal: Condition | None = None
         conditions: tuple[Condition, ...] = ()
         buckets: tuple[tuple[str, ...], ...] | None = None
         attempt = Attempt()
         if group is None:
-            refusal = _gang_refusal(
-                key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it"
-            )
+            refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it")
         else:
-            ready = self._in_order(group, ready, running)
-            members = roster(group, ready, running, self._books.done(key))
-            constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
-            conditions = (*group.conditions, *constraints.conditions, *unassigned(group, ready))
-            conditions += self._noticed(group, ready, running)
-            buckets = self._buckets(group, ready, running) if self._tools.explains(key) else None
+            gang = waiting_gang(self._tools, self._books, group, ready)
+            ready = gang.waiting
+            conditions = (*group.conditions, *gang.constraints.conditions, *unassigned(group, ready))
+            conditions += self._noticed(gang)
+            buckets = self._buckets(gang) if self._tools.explains(key) else None
             refusal = next((condition for condition in conditions if condition.blocking), None)
             unsupported = [entry for entry in refused if entry.reason is Reason.UNSUPPORTED]
             if refusal is None and unsupported:
-                refusal = _gang_refusal(key, Reason.UNSUPPORTED, unsupported[0].message)
-            lack = missing(group, members)
+                refusal = gang_refusal(key, Reason.UNSUPPORTED, unsupported[0].message)
+            lack = missing(group, gang.members)
             if refusal is None and lack is not None:
-                refusal = _gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
+                refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
             if refusal is None and ready:
-                attempt = place_gang(self._tools, group, ready, members, constraints)
+                attempt = place_gang(self._tools, gang)
         if refusal is not None:
             attempt = Attempt(refusal=refusal)
         decided = self._settle(key, ready, refused, attempt, conditions)
@@ -116,38 +116,19 @@ class Decider:
             return decided
         return decided._replace(outcome=replace(decided.outcome, buckets=buckets))
 
-    def _in_order(
-        self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
-    ) -> tuple[Pod, ...]:
-        """The members as the first plugin that knows better wants them placed."""
-        for plugin in self._tools.profile.member_sorts:
-            ordered = plugin.member_order(group, ready, running)
-            if ordered is not None:
-                return ordered
-        return ready
+    def _noticed(self, gang: WaitingGang) -> tuple[Condition, ...]:
+        return tuple(
+            one
+            for plugin in self._tools.profile.member_sorts
+            for one in plugin.gang_conditions(gang.group, gang.waiting, gang.running)
+        )
 
-    def _noticed(
-        self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
-    ) -> tuple[Condition, ...]:
-        plugins = self._tools.profile.member_sorts
-        return tuple(one for plugin in plugins for one in plugin.gang_conditions(group, ready, running))
-
-    def _buckets(
-        self, group: PodGroup, ready: tuple[Pod, ...], running: Sequence[Placed]
-    ) -> tuple[tuple[str, ...], ...] | None:
+    def _buckets(self, gang: WaitingGang) -> tuple[tuple[str, ...], ...] | None:
         for plugin in self._tools.profile.member_sorts:
-            found = plugin.buckets(group, ready, running)
+            found = plugin.buckets(gang.group, gang.waiting, gang.running)
             if found is not None:
                 return tuple(tuple(pod.name for pod in bucket) for bucket in found)
         return None
-
-    def _running(self, key: str) -> list[tuple[Pod, int]]:
-        running = []
-        for pod in self._books.placed(key):
-            slot = self._tools.cluster.placement(pod.uid)
-            if slot is not None:
-                running.append((pod, slot))
-        return running
 
     def kept_out(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -183,7 +164,7 @@ class Decider:
             reason, message = attempt.refusal.reason, attempt.refusal.sentence()
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, message = refused[0].reason, refused[0].message
-        running = self._running(key) if is_gang else []
+        running = running_members(self._tools, self._books, key) if is_gang else ()
         place = None
         if attempt.tree is not None and (running or attempt.placed):
             place = place_of(attempt.tree, [*running, *attempt.placed])
@@ -255,7 +236,3 @@ def kind_of(key: str) -> ItemKind:
 def name_of(key: str) -> str:
     """``namespace/name`` of a work item, by its key."""
     return key.removeprefix(PLAIN).removeprefix(APPLICATION)
-
-
-def _gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:
-    return Condition(reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True)

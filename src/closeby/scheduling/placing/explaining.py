@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.scheduling.gangs.rosters import Constraints
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools
+from closeby.scheduling.placing.waiting_gangs import WaitingGang
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
 
@@ -19,16 +18,14 @@ class Explaining:
     def __init__(
         self,
         tools: Tools,
-        group: PodGroup,
-        constraints: Constraints,
+        gang: WaitingGang,
         statement: Statement,
     ) -> None:
         self._tools = tools
-        self._group = group
-        self._constraints = constraints
+        self._gang = gang
         self._state = statement.state
         self._statement = statement
-        self._wanted = tools.explains(group.key)
+        self._wanted = tools.explains(gang.group.key)
         self._recorded: dict[str, PodExplanation] = {}
 
     @property
@@ -36,33 +33,34 @@ class Explaining:
         """To be called with each pod that is about to be placed by itself; None when nobody asked."""
         return self._record if self._wanted else None
 
-    def survey(self, waiting: tuple[Pod, ...]) -> tuple[DomainFit, ...]:
+    def survey(self) -> tuple[DomainFit, ...]:
         """How many of the pods each domain would take now, at the level that the gang asks for."""
         if not self._wanted:
             return ()
-        demand = self._tools.table.shares(waiting)
-        levels = self._constraints.levels.get("") or next(iter(self._constraints.levels.values()), None)
+        demand = self._tools.table.shares(self._gang.waiting)
+        asked = self._gang.constraints.levels
+        levels = asked.get("") or next(iter(asked.values()), None)
         if levels is None or not demand:
             return ()
         level = levels.required if levels.required is not None else levels.preferred
         if level is None or levels.by_default:
             level = max(levels.tree.node_level - 1, ROOT_LEVEL)
         limit = None if self._tools.explain_everything else 20
-        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._group.strategy)
+        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
 
-    def pods(self, waiting: tuple[Pod, ...]) -> tuple[PodExplanation, ...]:
+    def pods(self) -> tuple[PodExplanation, ...]:
         """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
         if not self._wanted:
             return ()
         if self._recorded:
-            return tuple(self._recorded[pod.uid] for pod in waiting if pod.uid in self._recorded)
+            return tuple(self._recorded[pod.uid] for pod in self._gang.waiting if pod.uid in self._recorded)
         batches = tuple(self._statement.since(0))
         first = self._state.placed[:1]
         self._statement.rollback(0)
         # Closeness is told as the first member sees it: before that has a place, all nodes are as close.
         self._state.placed[:] = first
         explanations = []
-        for share in self._tools.table.shares(waiting):
+        for share in self._tools.table.shares(self._gang.waiting):
             shared = self._tools.explain_pod(self._state, share.pods[0])
             explanations += [
                 PodExplanation(

@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from closeby.cluster.columns import Batch
-from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement, Traffic
 from closeby.scheduling.gangs.order import entangled, with_preferences_required
 from closeby.scheduling.gangs.parts import Part, Scope
-from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, tree_of
+from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.outcomes import Improvement
@@ -21,15 +20,14 @@ from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.together import Bools, move_together, used_domains
 from closeby.scheduling.placing.tools import Attempt, Tools
+from closeby.scheduling.placing.waiting_gangs import WaitingGang, gang_refusal
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 
 
-def place_gang(
-    tools: Tools, group: PodGroup, waiting: tuple[Pod, ...], members: Roster, constraints: Constraints
-) -> Attempt:
-    """Place a gang whose required members have all appeared. ``waiting`` are those without a node."""
-    return _GangCycle(tools, group, members, constraints).run(waiting)
+def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:
+    """Place a gang whose required members have all appeared."""
+    return _GangCycle(tools, gang).run()
 
 
 class _Way(NamedTuple):
@@ -43,15 +41,15 @@ class _Way(NamedTuple):
 class _GangCycle:
     """One attempt at one gang, with what it gathers on the way."""
 
-    def __init__(self, tools: Tools, group: PodGroup, members: Roster, constraints: Constraints) -> None:
+    def __init__(self, tools: Tools, gang: WaitingGang) -> None:
         self._tools = tools
-        self._group = group
-        self._members = members
-        self._constraints = constraints
-        anchors = tuple(slot for slots in members.running.values() for slot in slots)
-        self._state = CycleState(group, tree_of(constraints), anchors)
+        self._gang = gang
+        self._group = gang.group
+        self._members = gang.members
+        self._constraints = gang.constraints
+        self._state = CycleState(gang.group, tree_of(gang.constraints), gang.members.anchors)
         self._statement = tools.statement(self._state)
-        self._explaining = Explaining(tools, group, constraints, self._statement)
+        self._explaining = Explaining(tools, gang, self._statement)
         self._filler = tools.filler(self._statement, self._explaining.record)
         self._budget = Budget()
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
@@ -59,20 +57,20 @@ class _GangCycle:
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
         self._short: Share | None = None
 
-    def run(self, waiting: tuple[Pod, ...]) -> Attempt:
-        table = self._tools.table
+    def run(self) -> Attempt:
+        table, waiting = self._tools.table, self._gang.waiting
         refusal = self._tools.pre_filter(self._state, waiting)
         if refusal is not None:
             return Attempt(refusal=refusal, tree=self._state.tree)
         traffic = self._tools.traffic(self._state, waiting)
-        minimum = parts(self._group, self._members, self._constraints, everyone=False)
+        minimum = self._gang.parts(everyone=False)
         demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
-        domains = self._explaining.survey(waiting)
+        domains = self._explaining.survey()
         search = self._find(minimum, demand)
         if search is None:
             need = self._need(minimum, demand)
             refusal = self._kept_out(need) or self._failure(demand)
-            explanations = self._explaining.pods(waiting)
+            explanations = self._explaining.pods()
             self._tools.post_filter(self._state, waiting)
             return Attempt(
                 refusal=refusal,
@@ -86,13 +84,13 @@ class _GangCycle:
             leftover = self._place_extras(search, minimum, self._required(minimum, Scope()))
         improvement = None
         if traffic is not None and self._state.placed:
-            improvement = self._move_together(traffic, waiting, search, minimum)
+            improvement = self._move_together(traffic, search, minimum)
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed)
         if refusal is not None:
             self._statement.discard()
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
-        explanations = self._explaining.pods(waiting)
+        explanations = self._explaining.pods()
         self._statement.commit()
         return Attempt(
             placed=placed,
@@ -110,9 +108,7 @@ class _GangCycle:
         alone = bool(self._state.anchors)
         return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
 
-    def _move_together(
-        self, traffic: Traffic, waiting: tuple[Pod, ...], search: Search, minimum: Part
-    ) -> Improvement:
+    def _move_together(self, traffic: Traffic, search: Search, minimum: Part) -> Improvement:
         """Lower the cost of talk without leaving the domains that the search chose."""
         slots = {pod.uid: slot for pod, slot in self._state.placed}
         capacity = self._tools.cluster.capacity
@@ -128,7 +124,7 @@ class _GangCycle:
             self._tools,
             self._statement,
             traffic,
-            waiting,
+            self._gang.waiting,
             lambda pod: confines.get(pod.uid),
         )
 
@@ -139,7 +135,7 @@ class _GangCycle:
         if self._short is not None and not optional:
             return None
         if optional or any(leaf.extra for leaf in minimum.leaves()):
-            whole = parts(self._group, self._members, self._constraints, everyone=True)
+            whole = self._gang.parts(everyone=True)
             everybody = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
             if _short_of_room(everybody) is None:
                 search = self._close_or_any(whole, Budget())
@@ -211,7 +207,7 @@ class _GangCycle:
             return None
         count = 0 if bar.mask is None else int(bar.mask.sum())
         message = f"it lacks the room on {count} node{'s' if count > 1 else ''} {bar.text}"
-        return self._condition(Reason.NODE_RESERVED, message)
+        return self._refusal(Reason.NODE_RESERVED, message)
 
     def _failure(self, demand: Sequence[Share]) -> Condition:
         short = self._short
@@ -225,23 +221,23 @@ class _GangCycle:
                 message = "the cluster has no nodes"
             elif nodes:
                 message += f" ({nodes})"
-            return self._condition(Reason.GANG_DOES_NOT_FIT, message)
+            return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
         if self._budget.spent:
-            return self._condition(
+            return self._refusal(
                 Reason.SEARCH_BUDGET_EXHAUSTED,
                 "no place was found before the search budget was spent; there may be one",
                 "ask for fewer subgroups, equal pods or a coarser level",
             )
         if self._most:
             message = f"{self._most} of at least {self._group.min_member} members find a place"
-            return self._condition(Reason.GANG_DOES_NOT_FIT, message)
+            return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
         if not self._constraints.required or (len(demand) > 1 and self._fits_nowhere()):
-            return self._condition(
+            return self._refusal(
                 Reason.GANG_DOES_NOT_FIT, "the pods fit one by one, but not all beside each other"
             )
         levels = self._constraints.levels.get("")
         if levels is None or levels.required is None or self._group.subgroups:
-            return self._condition(
+            return self._refusal(
                 Reason.TOPOLOGY_PLACEMENT_FAILED,
                 "there is room in the cluster, but no choice of domains holds all subgroups as they require",
             )
@@ -257,7 +253,7 @@ class _GangCycle:
             domain, room, lack = best
             path = "/".join(value or "-" for value in levels.tree.path(domain))
             message += f": the roomiest, {path}, takes {room}" + (f" ({lack})" if lack else "")
-        return self._condition(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
+        return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
 
     def _fits_nowhere(self) -> bool:
         """Whether unequal pods are known not to fit beside each other even without any topology."""
@@ -365,10 +361,8 @@ class _GangCycle:
             return Reason.TOPOLOGY_PLACEMENT_FAILED, "the gang's domain has no room for this member"
         return Reason.GANG_DOES_NOT_FIT, "no allowed node has room for this member"
 
-    def _condition(self, reason: Reason, message: str, remedy: str = "") -> Condition:
-        return Condition(
-            reason=reason, object=f"PodGroup/{self._group.key}", message=message, remedy=remedy, blocking=True
-        )
+    def _refusal(self, reason: Reason, message: str, remedy: str = "") -> Condition:
+        return gang_refusal(self._group.key, reason, message, remedy)
 
 
 def _short_of_room(demand: Sequence[Share]) -> Share | None:

@@ -9,41 +9,32 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import Part
-from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, tree_of
+from closeby.scheduling.gangs.rosters import tree_of
 from closeby.scheduling.placing.tools import Attempt, Tools
+from closeby.scheduling.placing.waiting_gangs import WaitingGang
 from closeby.scheduling.state import CycleState
 
 
-def follow_plan(
-    tools: Tools,
-    group: PodGroup,
-    waiting: Sequence[Pod],
-    members: Roster,
-    constraints: Constraints,
-    planned: Mapping[str, str],
-) -> Attempt | None:
+def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> Attempt | None:
     """Place members where ``planned`` (uid -> node) puts them; None when the plan helps nobody.
 
     While nothing is bound the plan counts as a whole or not at all, as a better place costs nothing then.
     """
-    anchors = tuple(slot for slots in members.running.values() for slot in slots)
-    state = CycleState(group, tree_of(constraints), anchors)
-    if tools.pre_filter(state, tuple(waiting)) is not None:
+    state = CycleState(gang.group, tree_of(gang.constraints), gang.members.anchors)
+    if tools.pre_filter(state, gang.waiting) is not None:
         return None
     statement = tools.statement(state)
-    for pod in waiting:
+    for pod in gang.waiting:
         slot = tools.cluster.slot(planned[pod.uid]) if pod.uid in planned else None
         if slot is not None and tools.allows(state, pod, slot):
             statement.assume_one(pod, slot)
     placed = tuple(state.placed)
-    whole = len(placed) == len(group.plan)
-    if placed and (whole or members.total_running):
+    whole = len(placed) == len(gang.group.plan)
+    if placed and (whole or gang.members.total_running):
         where = {pod.uid: slot for pod, slot in placed}
-        everyone = parts(group, members, constraints, everyone=True)
-        if _confined(everyone, where) and tools.permit(state, placed) is None:
+        if _confined(gang.parts(everyone=True), where) and tools.permit(state, placed) is None:
             statement.commit()
             return Attempt(placed=placed, tree=state.tree)
     statement.discard()

@@ -81,6 +81,11 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     post_binds: tuple[PostBind, ...] = ()
     measured: tuple[Measured, ...] = ()
 
+    @property
+    def close_by_default(self) -> bool:
+        """Whether gangs that ask for no level are kept close all the same."""
+        return any(plugin.close_by_default for plugin in self.generators)
+
 
 class _Chosen(NamedTuple):
     """A plugin that takes part, and what the configuration says about it (if it does)."""

@@ -8,13 +8,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.pods import Pod
+from closeby.objects.groups import Strategy
 from closeby.scheduling.gangs.parts import Part
-from closeby.scheduling.gangs.rosters import Constraints, Roster, parts, roster
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.counts import DomainCounts
-from closeby.scheduling.placing.tools import Placed, Tools
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.waiting_gangs import WaitingGang
 from closeby.scheduling.reserving.imagining import Imagination
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
@@ -24,22 +23,6 @@ Shares = NDArray[np.float64]
 
 #: Domains of one level in which a gang of unequal pods, or with subgroups, is tried.
 REHEARSALS: Final = 8
-
-
-class Hopeful(Struct, frozen=True, kw_only=True, eq=False):
-    """A gang that waits, as ``choose`` has to know it."""
-
-    group: PodGroup
-    waiting: tuple[Pod, ...]
-    running: tuple[Placed, ...]
-    #: Subgroups of the members that have done their work.
-    done: tuple[str | None, ...]
-    constraints: Constraints
-
-    @property
-    def members(self) -> Roster:
-        """Its members by leaf."""
-        return roster(self.group, self.waiting, self.running, self.done)
 
 
 class Choice(Struct, frozen=True, kw_only=True, eq=False):
@@ -59,9 +42,9 @@ class Chooser:
         self._tools = tools
         self._imagination = imagination
 
-    def choose(self, gang: Hopeful) -> Choice | None:
+    def choose(self, gang: WaitingGang) -> Choice | None:
         """The best nodes to keep; None when the gang would not even find a place in an empty cluster."""
-        minimum = parts(gang.group, gang.members, gang.constraints, everyone=False)
+        minimum = gang.parts(everyone=False)
         demand = self._tools.table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         if not demand:
             return None
@@ -83,33 +66,28 @@ class Chooser:
                     return Choice(slots=slots, tree=tree, domain=domain, missing=missing)
         return None
 
-    def suffices(self, gang: Hopeful, slots: Ints) -> bool:
+    def suffices(self, gang: WaitingGang, slots: Ints) -> bool:
         """Whether the gang would still find its place on these nodes if they were empty."""
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[slots] = True
         inside[[slot for _, slot in gang.running]] = True
-        found = self._imagination.rehearse(
-            gang.group, gang.waiting, gang.members, gang.constraints, gang.running, inside
-        )
-        return found is not None
+        return self._imagination.rehearse(gang, inside) is not None
 
-    def missing(self, gang: Hopeful, slots: Ints) -> int:
+    def missing(self, gang: WaitingGang, slots: Ints) -> int:
         """Pods of the gang's minimum without room on these slots now."""
         table = self._tools.table
-        minimum = parts(gang.group, gang.members, gang.constraints, everyone=False)
+        minimum = gang.parts(everyone=False)
         demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         return sum(max(len(share.pods) - int(share.pod_class.fits[slots].sum()), 0) for share in demand)
 
-    def _rehearsed(self, gang: Hopeful, tree: Tree, domain: Domain) -> Ints | None:
+    def _rehearsed(self, gang: WaitingGang, tree: Tree, domain: Domain) -> Ints | None:
         first, end = tree.span(domain)
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[tree.slot_at[first:end]] = True
-        return self._imagination.rehearse(
-            gang.group, gang.waiting, gang.members, gang.constraints, gang.running, inside
-        )
+        return self._imagination.rehearse(gang, inside)
 
 
-def _levels(gang: Hopeful, tree: Tree) -> range:
+def _levels(gang: WaitingGang, tree: Tree) -> range:
     """The levels at which the gang may have its domain, the tightest first."""
     levels = gang.constraints.levels.get("")
     if levels is None:
@@ -120,7 +98,7 @@ def _levels(gang: Hopeful, tree: Tree) -> range:
 
 
 def _best_first(
-    tree: Tree, level: int, weighed: Sequence["_Weighed"], gang: Hopeful, minimum: Part
+    tree: Tree, level: int, weighed: Sequence["_Weighed"], gang: WaitingGang, minimum: Part
 ) -> Iterator[Domain]:
     """Domains of a level that could hold the gang: least to wait for, then by the strategy."""
     usable = tree.labelled[level].copy() if level > ROOT_LEVEL else np.ones(1, dtype=np.bool_)

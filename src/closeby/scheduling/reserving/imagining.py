@@ -12,15 +12,14 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Handle, NoArguments, Permit
-from closeby.scheduling.gangs.rosters import Constraints, Roster
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.tools import Placed, Tools
+from closeby.scheduling.placing.waiting_gangs import WaitingGang
 
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
@@ -49,23 +48,15 @@ class Imagination:
             table = ClassTable(tools.cluster, tools.profile.filters, ())
             return [table.of(pod).fits.copy() for pod in pods]
 
-    def rehearse(
-        self,
-        group: PodGroup,
-        waiting: tuple[Pod, ...],
-        members: Roster,
-        constraints: Constraints,
-        own: Iterable[Placed],
-        inside: Bools,
-    ) -> Ints | None:
+    def rehearse(self, gang: WaitingGang, inside: Bools) -> Ints | None:
         """The slots on which a gang would find its place on nodes of ``inside``; None if it would not."""
         tools, probe = self._tools, _Probe(self._handle)
         profile = replace(tools.profile, permits=(probe,), post_filters=(), placement_scores=())
-        with self._emptied(own, inside):
+        with self._emptied(gang.running, inside):
             imagined = Tools(
                 tools.cluster, tools.topologies, profile, explain=False, explain_everything=False
             )
-            place_gang(imagined, group, waiting, members, constraints)
+            place_gang(imagined, gang)
         return probe.slots
 
     @contextmanager

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
-from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.intake.shapes import Place
 from closeby.scheduling.outcomes import Outcome, Release, Reservation, Reserve
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.reserving.choosing import Choice, Chooser, Hopeful
+from closeby.scheduling.placing.waiting_gangs import WaitingGang, waiting_gang
+from closeby.scheduling.reserving.choosing import Choice, Chooser
 from closeby.topology.tree import ROOT_LEVEL
 
 Ints = NDArray[np.intp]
@@ -93,7 +93,6 @@ class Reservations:
         self._books = books
         self._queue = queue
         self._chooser = chooser
-        self._close_by_default = any(plugin.close_by_default for plugin in tools.profile.generators)
         self._waiters: dict[str, _Waiter] = {}
         #: The same, by place.
         self._line: list[tuple[Place, str]] = []
@@ -181,7 +180,7 @@ class Reservations:
             held, first = self._held, self._first(moment.now)
             if held is not None and first == held.key and self._suffices(held, moment):
                 return [*changes, *self._moved(moment)]
-            choice = None if first is None else self._chooser.choose(self._hopeful(first))
+            choice = None if first is None else self._chooser.choose(self._gang(first))
             if held is not None and first == held.key:
                 if choice is not None and self._is_held(choice):
                     # Where parts of a gang may be left out, the search can find more among more nodes.
@@ -242,7 +241,7 @@ class Reservations:
             self._held = replace(held, nodes=log.cursor)
             return True
         slots = np.sort(self._slots_of(held.names))
-        if len(slots) < len(held.names) or not self._chooser.suffices(self._hopeful(held.key), slots):
+        if len(slots) < len(held.names) or not self._chooser.suffices(self._gang(held.key), slots):
             return False
         self._stands(held, slots)
         return True
@@ -261,25 +260,17 @@ class Reservations:
         if held is None or moment.now < self._next_look:
             return []
         self._next_look = moment.now + self._after / LOOKS
-        gang = self._hopeful(held.key)
+        gang = self._gang(held.key)
         better = self._chooser.choose(gang)
         if better is None or 2 * better.missing >= self._chooser.missing(gang, held.slots):
             return []
         return [self._take(held.key, better, moment, held.shown.since)]
 
-    def _hopeful(self, key: str) -> Hopeful:
+    def _gang(self, key: str) -> WaitingGang:
         """A gang that lacks room, as it stands now."""
-        books, cluster = self._books, self._tools.cluster
-        group = books.groups[key]
-        waiting = tuple(pod for pod in books.waiting(key) if pod.uid not in books.held)
-        placed = ((pod, cluster.placement(pod.uid)) for pod in books.placed(key))
-        running = tuple((pod, slot) for pod, slot in placed if slot is not None)
-        for plugin in self._tools.profile.member_sorts:
-            waiting = plugin.member_order(group, waiting, running) or waiting
-        constraints = constraints_of(group, self._tools.topologies, self._close_by_default)
-        return Hopeful(
-            group=group, waiting=waiting, running=running, done=books.done(key), constraints=constraints
-        )
+        books = self._books
+        ready = tuple(pod for pod in books.waiting(key) if pod.uid not in books.held)
+        return waiting_gang(self._tools, books, books.groups[key], ready)
 
     def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserve:
         cluster, tree, domain = self._tools.cluster, choice.tree, choice.domain
