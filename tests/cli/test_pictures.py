@@ -1,6 +1,7 @@
 """`closeby simulate --plot` and `--html`."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,27 @@ def test_the_moment_is_chosen(tmp_path: Path) -> None:
     assert closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "0s").exit_code == 2
     assert closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").exit_code == 0
     assert "Rack map at" in (tmp_path / "rack-map.svg").read_text(encoding="utf-8")
+
+
+def test_a_moment_past_the_end_of_the_run_shows_the_end_and_says_so(tmp_path: Path) -> None:
+    """The run is as long as its jobs, which nobody knows before; its report is not lost for that."""
+    result = closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "21600h")
+    assert result.exit_code == 0
+    (note,) = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    end = re.search(r"Ended .* in (.+) of virtual time", result.stdout)
+    assert end is not None
+    assert note == (
+        "note: --plot-at 900 d lies past the end of the run, so that maps show the end, "
+        f"{end[1]}; name an earlier moment"
+    )
+    assert "lies past" not in closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").stderr
+
+
+def test_a_moment_past_the_end_that_is_asked_for_is_refused_before_the_run(tmp_path: Path) -> None:
+    result = closeby(*OVER_TIME, "--until", "2h", "--plot", tmp_path / "pictures", "--plot-at", "3h")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--plot-at 3 h lies past --until 2 h, when the run stops" in result.stderr
+    assert not (tmp_path / "pictures").exists()
 
 
 @pytest.mark.parametrize(

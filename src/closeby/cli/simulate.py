@@ -63,7 +63,7 @@ def command(
         {"--write-trace": over_time.write_trace, "--html": pictures.page},
         (*sources.paths, sources.config_path, over_time.trace),
     )
-    pictures.check(over_time=over_time.wanted)
+    pictures.check(over_time=over_time.wanted, until=over_time.until)
     if over_time.wanted:
         for option, given in (
             ("--explain", explain),

@@ -40,8 +40,10 @@ class Pictures(NamedTuple):
         """Whether there is anything to draw."""
         return self.folder is not None or self.page is not None
 
-    def check(self, *, over_time: bool) -> None:
+    def check(self, *, over_time: bool, until: float | None = None) -> None:
         """Says at once what would keep the files from being written after a long run.
+
+        ``until`` is when a run over time stops, as far as that is known; seconds.
 
         Raises:
             Unusable: what draws is not installed, or a path can't be written to.
@@ -50,6 +52,13 @@ class Pictures(NamedTuple):
 
         if self.at is not None and not (over_time and self.folder is not None):
             raise click.UsageError("--plot-at is the moment of a run over time that --plot shows: add both")
+        if self.at is not None and until is not None and self.at > until:
+            from closeby.report.words import time_text
+
+            raise click.UsageError(
+                f"--plot-at {time_text(self.at)} lies past --until {time_text(until)}, when the run stops: "
+                "name an earlier moment or a later end"
+            )
         if not self.wanted:
             return
         if any(find_spec(name) is None for name in LIBRARIES):
@@ -95,6 +104,15 @@ class Pictures(NamedTuple):
         from closeby.report.pictures.headings import heading_of_simulation
         from closeby.report.pictures.page import page_of_history
 
+        if self.at is not None and self.at > history.until:
+            from closeby.report.words import time_text
+
+            asked, end = time_text(self.at), time_text(history.until)
+            click.echo(
+                f"note: --plot-at {asked} lies past the end of the run, so that maps show the end, {end}; "
+                "name an earlier moment",
+                err=True,
+            )
         heading = heading_of_simulation(report)
         self._write(
             lambda: pictures_of_history(history, heading, self.at),
@@ -172,7 +190,8 @@ def draws(command: Command) -> Command:
         "--plot-at",
         "at",
         type=Seconds(),
-        help="The moment of a run over time that --plot's maps show.  [default: the busiest]",
+        help="The moment of a run over time that --plot's maps show, such as 36h or 7200; past its end "
+        "they show the end.  [default: the busiest]",
     )
     @_HTML
     @wraps(command)
