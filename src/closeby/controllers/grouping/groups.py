@@ -1,7 +1,8 @@
 """The PodGroups there are, and those that the pod-grouper made; what it wrote counts before it is heard."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from closeby.controllers.grouping.objects import (
     POD_GROUPS,
@@ -20,6 +21,9 @@ from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition
 
+#: What was written and is not heard of is believed to stand for so many seconds.
+_BELIEVED: Final = 10.0
+
 
 class Key(NamedTuple):
     """A PodGroup's place."""
@@ -31,7 +35,9 @@ class Key(NamedTuple):
 class Groups:
     """PodGroups of all dialects: they share their names, as whoever names one does not say the dialect."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` counts seconds and never goes back."""
+        self._clock = clock
         #: By API group: who bears a name.
         self._seen: dict[Key, dict[str, SeenGroup]] = {}
         #: Names that were given away, with the owner that has them.
@@ -39,8 +45,10 @@ class Groups:
         #: By uid of an owner: those of ours that stand.
         self._standing: dict[str, set[Key]] = {}
         self._claimed: dict[Ref, frozenset[Key]] = {}
-        #: What was written last, with the uid that it got.
-        self._written: dict[Key, tuple[Object, str]] = {}
+        #: What was written last, with the uid that it got, and when.
+        self._written: dict[Key, tuple[Object, str, float]] = {}
+        #: Uids of those that were gone before anybody knew that they were ours.
+        self._ended: dict[Key, str] = {}
         self._valid: dict[Key, StatusCondition | None] = {}
 
     def heard(self, resource: Resource, change: Upserted | Deleted) -> Ref | None:
@@ -62,15 +70,23 @@ class Groups:
             del self._seen[key]
         if resource != POD_GROUPS:
             return None
-        self._written.pop(key, None)
         self._valid.pop(key, None)
+        if not self.lost(key, change.uid) and key in self._claims:
+            self._ended[key] = change.uid
         return self._claims.get(key)
 
+    def lost(self, key: Key, uid: str) -> bool:
+        """What was written there is there no more; whether that was known as ours."""
+        if key not in self._written or self._written[key][1] != uid:
+            return False
+        del self._written[key]
+        self._valid.pop(key, None)
+        return True
+
     def ours(self, namespace: str, name: str) -> bool:
-        """Whether the pod-grouper made this PodGroup."""
+        """Whether the pod-grouper made this PodGroup, or is about to."""
         key = Key(namespace, name)
-        seen = self._seen.get(key, {}).get(POD_GROUPS.group)
-        return key in self._claims or (seen is not None and seen.managed)
+        return self._stands_there(key) or (key in self._claims and key not in self._seen)
 
     def of(self, owner: Ref) -> frozenset[Key]:
         """The PodGroups that an owner has."""
@@ -84,6 +100,9 @@ class Groups:
         for name in names_for(group, owner.kind, owner.uid or owner.name):
             key = last = Key(group.namespace, name)
             found = self._seen.get(key, {}).get(POD_GROUPS.group)
+            if self._claims.get(key) == owner and not self.ours(*key):
+                # Somebody else was faster, or has made one of that name since ours is gone.
+                self._give_up(key)
             claim = self._claims.get(key)
             if claim == owner or (claim is None and found and found.managed and found.owners & uids):
                 free = key
@@ -97,8 +116,16 @@ class Groups:
 
     def disclaim(self, key: Key) -> None:
         """Nothing was made there, or nobody needs it any more."""
-        if key in self._written or key in self._seen:
-            return
+        if not self._stands_there(key):
+            self._give_up(key)
+
+    def _stands_there(self, key: Key) -> bool:
+        """Whether one of ours does, as far as is known."""
+        found = self._seen.get(key, {}).get(POD_GROUPS.group)
+        return key in self._written or (found is not None and found.managed)
+
+    def _give_up(self, key: Key) -> None:
+        self._ended.pop(key, None)
         owner = self._claims.pop(key, None)
         if owner is None:
             return
@@ -124,11 +151,15 @@ class Groups:
         if written is None or written[0] != wanted:
             return False
         found = self._seen.get(key, {}).get(POD_GROUPS.group)
-        return found is None or stands(found, wanted)
+        if found is None:
+            # It may have gone before anybody could hear of it.
+            return self._clock() < written[2] + _BELIEVED
+        return found.uid == written[1] and stands(found, wanted)
 
     def wrote(self, key: Key, wanted: Object, uid: str) -> None:
-        """The PodGroup was written."""
-        self._written[key] = wanted, uid
+        """The PodGroup was written; that it is gone again may have been heard before."""
+        if self._ended.pop(key, None) != uid:
+            self._written[key] = wanted, uid, self._clock()
 
     def verdict(self, key: Key, conditions: Sequence[Condition]) -> StatusCondition | None:
         """The condition ``WorkloadValid`` that is to be written, None if it stands."""

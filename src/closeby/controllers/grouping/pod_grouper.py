@@ -42,6 +42,8 @@ _QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
 _KINDS: Final = _QUEUES | {"PodGroup"}
 #: Seconds in which a workload's controller has counted a pod that ended.
 _COUNTED: Final = 1.0
+#: What the server says where there is no object of that uid, or another one of its name.
+_NOT_THAT_ONE: Final = (404, 409)
 #: Things that were told once, and are not told again.
 _REMEMBERED: Final = 10_000
 
@@ -79,7 +81,10 @@ class PodGrouper:
         self._queues = Queues(self._local, self._cluster, self._flavors)
         #: By the owner that counts: the owners that its pods name.
         self._families: dict[Ref, set[Ref]] = {}
+        #: Those of them that were named since the last attempt at the owner began.
+        self._named: dict[Ref, set[Ref]] = {}
         self._groups = Groups()
+        #: Of whom (a pod where nobody owns it) which text was told.
         self._told: set[tuple[Ref, str]] = set()
 
     # What happens
@@ -146,7 +151,8 @@ class PodGrouper:
             self._say("owner not known", warning=True, owner=key, error=lineage, retry_in=f"{wait:.1f}s")
             return
         owner = top if lineage is None else lineage.owner
-        self._families.setdefault(owner, set()).add(key)
+        for kept in (self._families, self._named):
+            kept.setdefault(owner, set()).add(key)
         if lineage is not None and owner == key:
             await self._family(lineage)
             return
@@ -164,7 +170,7 @@ class PodGrouper:
 
     async def _family(self, lineage: Lineage) -> None:
         owner = lineage.owner
-        named = frozenset(self._families[owner])
+        self._named.pop(owner, None)
         pods = self._pods_of(owner)
         plan = plan_of(lineage, list(pods.values()), self._queues)
         waiting = [pod for pod in pods.values() if undecided(pod)]
@@ -189,17 +195,20 @@ class PodGrouper:
             self._say("not grouped", warning=True, owner=owner, error=failed[0], retry_in=f"{wait:.1f}s")
         else:
             self.work.done(owner)
-            self._schedule(owner, plan, named, bool(waiting))
+            self._schedule(owner, plan, bool(waiting))
 
-    def _schedule(self, owner: Ref, plan: Plan, named: frozenset[Ref], waiting: bool) -> None:
-        """When the owner is looked at again; ``named`` are the owners whose pods were looked at."""
+    def _schedule(self, owner: Ref, plan: Plan, waiting: bool) -> None:
+        """When the owner is looked at again."""
         if waiting and (plan.waiting or any(gang.blocked for gang in plan.gangs)):
             self.work.add(owner, after=self._grouping.refresh_blocked)
         elif any(self._pods.naming(*key) for key in self._groups.of(owner)) or (plan.gangs and waiting):
             self.work.add(owner, after=self._grouping.refresh)
         elif not plan.gangs or not any(self._pods.owns(one) for one in self._families[owner]):
-            self._families[owner] -= named
-            if not self._families[owner]:
+            # Whoever was named meanwhile has pods that nobody has looked at.
+            left = self._named.pop(owner, None)
+            if left:
+                self._families[owner] = left
+            else:
                 del self._families[owner]
                 self._groups.release(owner)
 
@@ -227,7 +236,7 @@ class PodGrouper:
         if uid is None or not self._groups.stands(key, wanted):
             answer = await self._writes.apply(wanted, *key, uid)
             if isinstance(answer, ApiError):
-                self._groups.disclaim(key)
+                self._not_written(key, uid, answer)
                 return answer
             uid = answer
             self._groups.wrote(key, wanted, uid)
@@ -255,11 +264,18 @@ class PodGrouper:
                 continue
             answer = await self._writes.apply(wanted, *key, uid)
             if isinstance(answer, ApiError):
+                self._not_written(key, uid, answer)
                 errors.append(answer)
             else:
                 self._groups.wrote(key, wanted, answer)
                 self._say("pod group relaxed", owner=owner, group="/".join(key))
         return errors
+
+    def _not_written(self, key: Key, uid: str | None, error: ApiError) -> None:
+        """A PodGroup that is not there, or another one in its place, need not have been heard of."""
+        if uid is not None and error.code in _NOT_THAT_ONE:
+            self._groups.lost(key, uid)
+        self._groups.disclaim(key)
 
     async def _judge(
         self, lineage: Lineage, gang: Gang, key: Key, uid: str, waiting: Sequence[Pod]
@@ -284,12 +300,13 @@ class PodGrouper:
             await self._tell(lineage.owner, about, "OwnerNotReadable", lineage.problem)
 
     async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
-        """A warning in the log and as Events, once."""
-        if (owner, text) in self._told:
+        """A warning in the log and as Events, once; a pod that is made anew under its name is another one."""
+        told = owner if owner.uid or not about else about[0], text
+        if told in self._told:
             return
         if len(self._told) >= _REMEMBERED:
             self._told.clear()
-        self._told.add((owner, text))
+        self._told.add(told)
         self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
         note = Note(reason=reason, action="Grouping", text=text, warning=True)
         for one in about:
