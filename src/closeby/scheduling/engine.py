@@ -110,35 +110,37 @@ class Engine:
         decisions: list[Decision] = []
         for event in events:
             self._stimulus += 1
-            match event:
-                case PodAdded(pod):
-                    self._pod_added(pod)
-                case NodeAdded(node):
-                    self._node_added(node)
-                case NodeRemoved(name):
-                    self._node_removed(name)
-                case PodRemoved(uid):
-                    self._pod_removed(uid, "deleted")
-                case GroupChanged() | GroupRemoved():
-                    self._group_event(event)
-                case TopologyChanged() | TopologyRemoved():
-                    self._topology_event(event)
-                case (
-                    AppGroupChanged()
-                    | AppGroupRemoved()
-                    | NetworkTopologyChanged()
-                    | NetworkTopologyRemoved()
-                ):
-                    self._application_event(event)
-                case PriorityClassChanged() | PriorityClassRemoved():
-                    self._priority_event(event)
-                case MeasurementsChanged() | Unheard():
-                    self._outer_event(event)
-                case BindFailed():
-                    self._bind_failed(event)
-                case Tick():
-                    self._rounds.decide(decisions, event)
+            try:
+                self._take(event, decisions)
+            except Exception as error:
+                error.add_note(f"This came of {event!r:.500}")
+                raise
         return decisions
+
+    def _take(self, event: Event, decisions: list[Decision]) -> None:
+        match event:
+            case PodAdded(pod):
+                self._pod_added(pod)
+            case NodeAdded(node):
+                self._node_added(node)
+            case NodeRemoved(name):
+                self._node_removed(name)
+            case PodRemoved(uid):
+                self._pod_removed(uid, "deleted")
+            case GroupChanged() | GroupRemoved():
+                self._group_event(event)
+            case TopologyChanged() | TopologyRemoved():
+                self._topology_event(event)
+            case AppGroupChanged() | AppGroupRemoved() | NetworkTopologyChanged() | NetworkTopologyRemoved():
+                self._application_event(event)
+            case PriorityClassChanged() | PriorityClassRemoved():
+                self._priority_event(event)
+            case MeasurementsChanged() | Unheard():
+                self._outer_event(event)
+            case BindFailed():
+                self._bind_failed(event)
+            case Tick():
+                self._rounds.decide(decisions, event)
 
     # Reading
 

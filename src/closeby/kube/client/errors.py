@@ -17,6 +17,8 @@ NO_CREDENTIALS: Final = "NoCredentials"
 INVALID: Final = "Invalid"
 #: The answer makes no sense.
 UNREADABLE: Final = "UnreadableAnswer"
+#: A fault of ours, be it before the request was sent or after.
+FAULT: Final = "SchedulerError"
 
 #: Of the body, for messages, where the answer is no Status (a proxy's page, say).
 _SHOWN: Final = 300

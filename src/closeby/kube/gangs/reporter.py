@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import SCHEDULED, VALID, Said, Standing, domain, plan, scheduled, valid
@@ -28,7 +29,7 @@ from closeby.kube.writing.writer import (
 )
 from closeby.objects.dialects.keys import PLAN
 from closeby.objects.dialects.plans import PlanWire, compact
-from closeby.objects.unexpected import Contained, fields_of
+from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.outcomes import Release, Reserve
 
 #: Upstream's name of the condition that we call Scheduled.
@@ -119,7 +120,7 @@ class GangReporter:
 
         CONFLICT when the object is not as we last heard of it: somebody else may have written a plan.
         """
-        return await self._write(key)
+        return await self._written(key)
 
     async def reserved(self, change: Reserve | Release) -> None:
         """An Event on the gang: nodes are kept free for it, or are so no more; its condition follows."""
@@ -162,20 +163,20 @@ class GangReporter:
     async def _tell(self, key: str, slots: asyncio.Semaphore) -> None:
         try:
             async with slots:
-                verdict = await self._written(key)
+                verdict = (await self._written(key)).verdict
         except asyncio.CancelledError:
             self.review(key)  # The end is near: `finish` writes what must be.
             raise
         if verdict in _AGAIN:
             self.review(key, _AGAIN[verdict])
 
-    async def _written(self, key: str) -> Verdict:
+    async def _written(self, key: str) -> Written:
         """What came of writing; a fault of ours with one gang does not keep us from all the others."""
         with Contained() as writing:
-            return (await self._write(key)).verdict
-        if writing.error is not None:
-            self._say("PodGroup not written", warning=True, gang=key, **fields_of(writing.error))
-        return Verdict.FATAL
+            return await self._write(key)
+        assert writing.error is not None
+        self._say("PodGroup not written", warning=True, gang=key, **fields_of(writing.error))
+        return Written(Verdict.FATAL, ApiError(None, FAULT, brief(writing.error)))
 
     async def _write(self, key: str) -> Written:
         async with self._locks.setdefault(key, asyncio.Lock()):

@@ -30,11 +30,12 @@ from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
 from closeby.kube.writing.writer import Writer
 from closeby.objects.configuration import Configuration
+from closeby.objects.unexpected import fields_of
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.intake.books import gang_key
-from closeby.scheduling.outcomes import Bind, Decision, Outcome, Release, Report, Reserve
+from closeby.scheduling.outcomes import Bind, Decision, Fault, Outcome, Release, Report, Reserve
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
@@ -87,7 +88,9 @@ class LiveScheduler:
             ConfigurationError: the configuration names what no plugin knows.
         """
         self.engine = Engine(
-            lambda handle: profile_for(configuration, handle), reserve_after=configuration.reserve_after
+            lambda handle: profile_for(configuration, handle),
+            reserve_after=configuration.reserve_after,
+            contain_faults=True,
         )
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._meters.shows(self.engine)
@@ -127,6 +130,8 @@ class LiveScheduler:
         self.ready = asyncio.Event()
         #: By work item: what was last said about it.
         self._said: dict[str, str] = {}
+        #: By work item: the fault in deciding about it that was told last.
+        self._faults: dict[str, str] = {}
 
     @property
     def leading(self) -> bool:
@@ -285,6 +290,8 @@ class LiveScheduler:
                     binds = []
                 case Reserve() | Release():
                     self._reserved(decision)
+                case Fault():
+                    self._at_fault(decision)
 
     def _reserved(self, change: Reserve | Release) -> None:
         """One line when nodes are kept free for a gang, and one when they are so no more."""
@@ -301,6 +308,16 @@ class LiveScheduler:
             self._meters.reserved()
         if not self._settings.dry_run:
             self._hands.reserved(change)
+
+    def _at_fault(self, fault: Fault) -> None:
+        """One line with the traceback, as long as the fault stays the same."""
+        item, told = f"{fault.kind.value}/{fault.key}", fields_of(fault.error)
+        if self._faults.get(item) == told["error"]:
+            return
+        if len(self._faults) >= _REMEMBERED:
+            self._faults.clear()
+        self._faults[item] = told["error"]
+        self._say("not decided", warning=True, item=item, **told)
 
     def _report(self, outcome: Outcome) -> None:
         """One line when pods of an item were placed, and one when it waits for another reason than before."""

@@ -19,6 +19,7 @@ from closeby.kube.scheduler.gang_meters import GangMeters
 from closeby.kube.scheduler.use import Use
 from closeby.kube.scheduler.waits import GATED, Wait, pods_by_queue, pods_by_reason, sizes
 from closeby.measurements.ageing import Known
+from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodAdded, PodRemoved
 from closeby.scheduling.intake.books import APPLICATION, PLAIN
@@ -77,7 +78,7 @@ class SchedulerMeters(Meters):
         attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be "
-            "scheduled, while 'error' means that its binding failed.",
+            "scheduled, while 'error' means that its binding failed, or a fault of the scheduler.",
             ("result", "profile"),
             registry=self.registry,
         )
@@ -114,8 +115,9 @@ class SchedulerMeters(Meters):
             ("result", "profile"),
             registry=self.registry,
         )
-        self._gang_scheduled = attempts.labels("scheduled", profile)
-        self._gang_unschedulable = attempts.labels("unschedulable", profile)
+        self._gang_scheduled, self._gang_unschedulable, self._gang_error = (
+            attempts.labels(result, profile) for result in ("scheduled", "unschedulable", "error")
+        )
         self._spans = self._histogram(
             "closeby_gang_span",
             "Domains of a level that a gang lies in once it is placed: the fewer, the closer.",
@@ -169,7 +171,8 @@ class SchedulerMeters(Meters):
             if wait is not None:
                 wait.attempts += 1
                 wait.spent, wait.reason, wait.item, wait.gang = seconds, None, item, gang
-        attempts, durations = self._unschedulable
+        fault = outcome.reason is Reason.SCHEDULER_ERROR
+        attempts, durations = self._error if fault else self._unschedulable
         refused = 0
         for left in outcome.leftover:
             wait = self.waits.get(left.pod.uid)
@@ -187,7 +190,7 @@ class SchedulerMeters(Meters):
                 self._spread(outcome.place)
             self.gangs.decided(outcome, self.waits.get)
         elif gang and refused:
-            self._gang_unschedulable.inc()
+            (self._gang_error if fault else self._gang_unschedulable).inc()
 
     def _spread(self, place: Place) -> None:
         levels = (*tuple(place.span)[:-1], _NODE)

@@ -8,9 +8,11 @@ import asyncio
 from typing import Final, Protocol
 
 from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import Stopping
 from closeby.kube.writing.writer import Verdict, Writer, Written
+from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.events import BindFailed
 from closeby.scheduling.outcomes import Bind
 
@@ -73,6 +75,16 @@ class Binder:
             await asyncio.wait(self._on_the_way)
 
     async def _bind(self, bind: Bind) -> None:
+        """A fault of ours with one pod does not keep us from all the others: it is placed anew."""
+        with Contained() as binding:
+            await self._carry_out(bind)
+        if binding.error is not None:
+            self._say(
+                "binding failed", warning=True, pod=bind.pod.key, node=bind.node, **fields_of(binding.error)
+            )
+            await self._refused(bind, Written(Verdict.FATAL, ApiError(None, FAULT, brief(binding.error))))
+
+    async def _carry_out(self, bind: Bind) -> None:
         uid = bind.pod.uid
         await self._owner.quiet(uid)
         attempts = Backoff(ATTEMPTS)

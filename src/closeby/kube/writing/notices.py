@@ -22,7 +22,7 @@ from closeby.objects.reasons import Reason
 from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.outcomes import Bind, Leftover
 
-#: Reason of the condition; upstream's word, whatever ours is.
+#: Reason of the condition; upstream's word, whatever ours is. An autoscaler has no cure for a fault of ours.
 UNSCHEDULABLE: Final = "Unschedulable"
 #: What kube-apiserver itself writes for a pod with scheduling gates.
 _TOLD_BY_OTHERS: Final = frozenset({Reason.SCHEDULING_GATED})
@@ -149,7 +149,7 @@ class Notices:
         condition = StatusCondition(
             type="PodScheduled",
             status="False",
-            reason=UNSCHEDULABLE,
+            reason=refusal.reason if refusal.reason is Reason.SCHEDULER_ERROR else UNSCHEDULABLE,
             message=refusal.text,
             last_transition_time=rfc3339(now),
         )

@@ -35,17 +35,16 @@ class Statement:
         return len(self._log)
 
     def assume(self, pods: Sequence[Pod], slots: Ints) -> None:
-        """Place pods of one spec; ``slots`` has shape (len(pods),)."""
+        """Place pods of one spec; ``slots`` has shape (len(pods),). Nothing is placed if a plugin raises."""
         batch = Batch(pods[0].spec, tuple(pods), slots)
         self._cluster.assume(batch)
         undos: list[Undo] = []
-        for listener in self._listeners:
-            if listener.idle:
-                continue
-            for pod, slot in zip(batch.pods, slots.tolist(), strict=True):
-                undo = listener.pod_assumed(pod, slot)
-                if undo is not None:
-                    undos.append(undo)
+        try:
+            self._announce(batch, undos)
+        except Exception:
+            _undo(undos)
+            self._cluster.forget(batch)
+            raise
         self.state.placed.extend(zip(batch.pods, slots.tolist(), strict=True))
         self._log.append((batch, undos))
 
@@ -62,8 +61,7 @@ class Statement:
         """Undo everything after a checkpoint, newest first."""
         while len(self._log) > checkpoint:
             batch, undos = self._log.pop()
-            for undo in reversed(undos):
-                undo()
+            _undo(undos)
             self._cluster.forget(batch)
             del self.state.placed[len(self.state.placed) - len(batch.pods) :]
 
@@ -78,3 +76,18 @@ class Statement:
     def since(self, checkpoint: Checkpoint) -> Iterator[Batch]:
         """The batches placed after a checkpoint, in order."""
         return (batch for batch, _ in self._log[checkpoint:])
+
+    def _announce(self, batch: Batch, undos: list[Undo]) -> None:
+        """Tells the plugins; what they note is added to ``undos`` at once."""
+        for listener in self._listeners:
+            if listener.idle:
+                continue
+            for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
+                undo = listener.pod_assumed(pod, slot)
+                if undo is not None:
+                    undos.append(undo)
+
+
+def _undo(undos: Sequence[Undo]) -> None:
+    for undo in reversed(undos):
+        undo()

@@ -1,0 +1,196 @@
+"""A fault while one item is decided: it is refused, nothing of it is left behind, and all others go on."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    Event,
+    GroupChanged,
+    NetworkTopologyChanged,
+    NodeAdded,
+    PodAdded,
+    Tick,
+    TopologyChanged,
+)
+from closeby.scheduling.extension import (
+    Bind,
+    Bools,
+    Filter,
+    Permit,
+    PostFilter,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Scope,
+    Score,
+    Scores,
+    Undo,
+)
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.outcomes import Bind as Binding
+from closeby.scheduling.outcomes import Decision, Fault, Report
+from closeby.scheduling.state import CycleState
+from tests.applications.networks import network, replicas
+from tests.talking import PAIRS
+from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+
+TWO_RACKS = """
+zone-a rack-1 : a1=2 a2=2
+zone-a rack-2 : b1=4 b2=4
+"""
+
+
+class Stumbling(PreFilter, Filter, Score, Reserve, Permit, PostFilter, PreBind, Bind):
+    """Is asked at every point, and stumbles over pods called odd-... when asked for the ``at``-th time."""
+
+    name: ClassVar[str] = "Stumbling"
+    filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    at: ClassVar[int] = 1
+    asked: ClassVar[int] = 0
+    #: uids of the pods that hold a node.
+    holding: ClassVar[set[str]] = set()
+
+    def _step(self, pod: Pod) -> None:
+        if pod.name.startswith("odd"):
+            cls = type(self)
+            cls.asked += 1
+            if cls.asked == cls.at:
+                raise KeyError(f"asked for the {cls.at}th time")
+
+    def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
+        self._step(pods[0])
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        self._step(pod)
+        return np.ones(len(nodes), dtype=np.bool_)
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        self._step(pod)
+        return np.zeros(len(nodes))
+
+    def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
+        self._step(pod)
+        self.holding.add(pod.uid)
+        return lambda: self.holding.remove(pod.uid)
+
+    def pod_forgotten(self, pod: Pod, slot: int) -> None:
+        self.holding.remove(pod.uid)
+
+    def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
+        self._step(placements[0][0])
+        return None
+
+    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
+        self._step(pods[0])
+
+    def pre_bind(self, pod: Pod, slot: int) -> dict[str, str]:
+        self._step(pod)
+        return {}
+
+    def bind(self, pod: Pod, node_name: str) -> bool:
+        self._step(pod)
+        return False
+
+
+def engine(at: int, *, contain: bool = True) -> Engine:
+    """With two racks; the plugin stumbles when it is asked for the ``at``-th time."""
+    Stumbling.at, Stumbling.asked = at, 0
+    Stumbling.holding.clear()
+    entry = PluginEntry(name=f"{__name__}:Stumbling")
+    made = Engine(lambda handle: profile_for(Configuration(plugins=(entry,)), handle), contain_faults=contain)
+    made.handle(*map(NodeAdded, draw(TWO_RACKS)), TopologyChanged(fabric("zone", "rack", HOSTNAME)))
+    return made
+
+
+def odd(kind: str, members: int, gpus: int) -> list[Event]:
+    group = None if kind == "pod" else "odd"
+    if kind == "application":
+        talk = (AppWorkload(name="a", dependencies=(Dependency(workload="b"),)), AppWorkload(name="b"))
+        callers = replicas("a", members, app="odd", prefix="odd-a", gpus=gpus)
+        called = replicas("b", 1, app="odd", prefix="odd-b", gpus=gpus)
+        declared = (
+            AppGroupChanged(AppGroup(namespace="default", name="odd", workloads=talk)),
+            NetworkTopologyChanged(network(PAIRS)),
+        )
+        return [*declared, *map(PodAdded, (*callers, *called))]
+    events: list[Event] = [PodAdded(one) for one in pods(group, members, spec(gpu=gpus), prefix="odd")]
+    if kind == "gang":
+        events.insert(0, GroupChanged(gang("odd", min_member=members, required="rack")))
+    return events
+
+
+def bound(decisions: list[Decision]) -> dict[str, str]:
+    return {one.pod.name: one.node for one in decisions if isinstance(one, Binding)}
+
+
+@given(
+    at=st.integers(1, 60),
+    kind=st.sampled_from(["pod", "gang", "application"]),
+    members=st.integers(1, 5),
+    gpus=st.integers(1, 3),
+    before=st.integers(0, 3),
+)
+def test_wherever_it_happens_nothing_is_left_behind(**case: Any) -> None:
+    kind = case["kind"]
+    members = 1 if kind == "pod" else case["members"]
+    it = engine(case["at"])
+    it.handle(*map(PodAdded, pods(None, case["before"], prefix="sound")), Tick())
+    held, requested = set(Stumbling.holding), it.cluster.requested.copy()
+    decisions = it.handle(*odd(kind, members, case["gpus"]), Tick())
+    it.validate_state()
+    faults = [one for one in decisions if isinstance(one, Fault)]
+    if Stumbling.asked < case["at"]:
+        assert not faults
+        return
+    assert [one.key for one in faults] == ["default/odd-0" if kind == "pod" else "default/odd"]
+    assert bound(decisions) == {}
+    assert Stumbling.holding == held
+    assert (it.cluster.requested[: len(requested)] == requested).all()
+    assert not it.cluster.requested[len(requested) :].any()
+    (told,) = (one.outcome for one in decisions if isinstance(one, Report))
+    assert told.reason is Reason.SCHEDULER_ERROR
+    assert len(told.refused) == members + (kind == "application")
+    assert "KeyError" in (told.message or "") and "(test_faults.py:" in (told.message or "")
+
+    # Others go on; whom it befell is looked at again as soon as anything happens, and then the same comes
+    # out as if nothing had been.
+    later = it.handle(*map(PodAdded, pods(None, 1, prefix="later")), Tick())
+    assert set(bound(later)) == {"later-0"}
+    again = it.handle(NodeAdded(draw("zone-b rack-3 : c1=8")[0]), Tick())
+    it.validate_state()
+    afresh = engine(0)
+    afresh.handle(*map(PodAdded, pods(None, case["before"], prefix="sound")), Tick())
+    afresh.handle(*map(PodAdded, pods(None, 1, prefix="later")), Tick())
+    afresh.handle(NodeAdded(draw("zone-b rack-3 : c1=8")[0]))
+    assert bound(again) == bound(afresh.handle(*odd(kind, members, case["gpus"]), Tick()))
+
+
+def test_what_is_not_to_be_contained_is_raised_with_what_it_came_of() -> None:
+    it = engine(1, contain=False)
+    it.handle(*odd("pod", 1, 1))
+    with pytest.raises(KeyError, match="asked for the 1th time") as raised:
+        it.handle(Tick())
+    assert raised.value.__notes__ == ["This came of Tick(now=None, limit=None, wall=None)"]
+
+
+def test_a_fault_outside_of_decisions_is_raised_with_what_it_came_of() -> None:
+    it = engine(1)
+    (pod,) = pods(None, 1, prefix="odd", on="a1")
+    with pytest.raises(KeyError) as raised:
+        it.handle(PodAdded(pod))
+    assert raised.value.__notes__[0].startswith(
+        "This came of PodAdded(pod=Pod(namespace='default', name='odd-0'"
+    )
