@@ -71,6 +71,23 @@ def test_the_slice_of_a_domain_holds_exactly_the_nodes_of_its_path(
 
 
 @given(slots_and_nodes())
+def test_every_slot_knows_its_domains_and_a_free_one_has_none(
+    drawn: tuple[Slots, dict[str, Labels]],
+) -> None:
+    slots, present = drawn
+    tree = slots.tree(*KEYS)
+    free = [slot for slot, name in enumerate(slots.names) if name not in present]
+
+    for domain in domains(tree):
+        inside = tree.slots_in(domain)
+        assert {slots.names[slot] for slot in inside.tolist()} <= present.keys()
+        owners = tree.owners(tree.position_of[inside], domain.level)
+        assert owners.tolist() == [domain.index] * len(inside)
+        assert tree.owners_of_slots(inside, domain.level).tolist() == owners.tolist()
+        assert tree.owners_of_slots(free, domain.level).tolist() == [-1] * len(free)
+
+
+@given(slots_and_nodes())
 def test_positions_and_slots_are_inverse(drawn: tuple[Slots, dict[str, Labels]]) -> None:
     slots, present = drawn
     tree = slots.tree(*KEYS)

@@ -119,10 +119,9 @@ def _in_order(
     if levels.required is not None and not tree.labelled[levels.required].all():
         # A rack may carry its label though its nodes lack that of the required zone.
         at = np.arange(first, end) if level == tree.node_level else tree.bounds[level][first:end]
-        owners = at if levels.required == tree.node_level else tree.domain_at[levels.required][at]
-        usable &= tree.labelled[levels.required][owners]
+        usable &= tree.labelled[levels.required][tree.owners(at, levels.required)]
     if len(anchors):
-        owners = anchors if level == tree.node_level else tree.domain_at[level][anchors]
+        owners = tree.owners(anchors, level)
         inside = owners[(owners >= first) & (owners < end)]
         members = np.bincount(inside - first, minlength=end - first)
         usable &= members > 0
@@ -168,7 +167,7 @@ def _start(tree: Tree, anchors: Ints, inside: Domain, preferred: int | None) -> 
     if not len(anchors):
         return None
     level = preferred if preferred is not None and preferred > inside.level else tree.node_level
-    owners = anchors if level == tree.node_level else tree.domain_at[level][anchors]
+    owners = tree.owners(anchors, level)
     start, end = tree.within(inside, level)
     owners = owners[(owners >= start) & (owners < end)]
     if not len(owners) or level <= inside.level:

@@ -1,12 +1,9 @@
 """Where a part of a gang must stay: what every PlacementGenerate plugin has to keep to."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.scheduling.extension import Candidate, PartView
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
-
-Ints = NDArray[np.intp]
 
 
 def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
@@ -24,7 +21,7 @@ def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
     room = part.room(tree, level)[first:end]
     usable = (room >= part.needed) & tree.labelled[level][first:end]
     if part.anchors:
-        owners = _owners(tree, level, part.anchors)
+        owners = tree.owners_of_slots(part.anchors, level)
         usable &= (owners == owners[0]).all() & (np.arange(first, end) == owners[0])
     found = np.flatnonzero(usable)
     order = found[np.argsort(room[found], kind="stable")]
@@ -36,21 +33,8 @@ def wherever_allowed(part: PartView) -> list[Candidate] | None:
     if part.levels is None or part.levels.required is None:
         return None
     tree = part.levels.tree
-    return [Candidate(slots=slots_of(tree, domain)) for domain in confines(part, tree)]
-
-
-def slots_of(tree: Tree, domain: Domain) -> Ints:
-    """The slots of a domain, in the order of the tree."""
-    first, end = tree.span(domain)
-    return tree.slot_at[first:end]
+    return [Candidate(slots=tree.slots_in(domain)) for domain in confines(part, tree)]
 
 
 def _room(part: PartView, tree: Tree, domain: Domain) -> int:
     return int(part.room(tree, domain.level)[0 if domain.level == ROOT_LEVEL else domain.index])
-
-
-def _owners(tree: Tree, level: int, slots: tuple[int, ...]) -> Ints:
-    """The domain of each slot at a level; -1 outside the tree."""
-    positions = tree.position_of[np.asarray(slots, dtype=np.intp)]
-    at = np.arange(tree.size) if level == tree.node_level else tree.domain_at[level]
-    return np.append(at, -1)[positions]

@@ -103,6 +103,25 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         bounds = self.bounds[domain.level]
         return int(bounds[domain.index]), int(bounds[domain.index + 1])
 
+    def slots_in(self, domain: Domain) -> Ints:
+        """The slots of a domain's nodes, by position."""
+        first, end = self.span(domain)
+        return self.slot_at[first:end]
+
+    def owners(self, positions: Ints, level: int) -> Ints:
+        """Which domain of a level holds each node, given by its position: the domains' indices."""
+        if level == ROOT_LEVEL:
+            return np.zeros(len(positions), dtype=np.intp)
+        return positions if level == self.node_level else self.domain_at[level][positions]
+
+    def owners_of_slots(self, slots: Sequence[int] | Ints, level: int) -> Ints:
+        """The same for slots; -1 for those without a node of this tree."""
+        positions = self.position_of[np.asarray(slots, dtype=np.intp)]
+        inside = positions < self.size
+        owners = np.full(len(positions), -1, dtype=np.intp)
+        owners[inside] = self.owners(positions[inside], level)
+        return owners
+
     def within(self, domain: Domain, level: int) -> tuple[int, int]:
         """Domains [first, end) of a level at or below ``domain``'s that lie inside it."""
         if domain.level == ROOT_LEVEL:
@@ -157,7 +176,7 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         """
         finest = self.node_level if self.host_level is not None else self.node_level - 1
         for level in range(finest, ROOT_LEVEL, -1):
-            owners = positions if level == self.node_level else self.domain_at[level][positions]
+            owners = self.owners(positions, level)
             candidate = Domain(level, int(owners[0]))
             if bool((owners == owners[0]).all()) and self.is_labelled(candidate):
                 return candidate

@@ -131,8 +131,7 @@ def way(tree: Tree, positions: NDArray[np.intp], level: int) -> Costs:
     depth = tree.depths[tree.node_level][positions]
     if level == ROOT_LEVEL:
         return depth
-    owners = positions if level == tree.node_level else tree.domain_at[level][positions]
-    return depth - tree.depths[level][owners]
+    return depth - tree.depths[level][tree.owners(positions, level)]
 
 
 def link_distances(tree: Tree, origin: Domain) -> Costs:

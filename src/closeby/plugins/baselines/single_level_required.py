@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.confines import confines, slots_of
+from closeby.scheduling.confines import confines
 from closeby.scheduling.extension import (
     Candidate,
     Counts,
@@ -98,7 +98,7 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
         domains = [domain for outer in confines(part, tree) for domain in _holding(part, tree, level, outer)]
         fullness = [self._fullness(tree, domain, asked[: part.needed]) for domain in domains]
         order = sorted(range(len(domains)), key=lambda index: (-fullness[index], domains[index]))
-        return [Candidate(slots=slots_of(tree, domains[index])) for index in order]
+        return [Candidate(slots=tree.slots_in(domains[index])) for index in order]
 
     def _finest(self, tree: Tree, pod: Pod, needed: int) -> int:
         """The finest level of which an empty domain holds so many such pods; the whole cluster if none."""
@@ -139,7 +139,7 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
 
     def _fullness(self, tree: Tree, domain: Domain, pods: tuple[Pod, ...]) -> float:
         """Used part of a domain's resources once the pods are there, in percent."""
-        nodes = Nodes(self.handle.cluster, slots_of(tree, domain))
+        nodes = Nodes(self.handle.cluster, tree.slots_in(domain))
         shares = []
         for resource in self._resources:
             offered = int(nodes.allocatable(resource).sum())

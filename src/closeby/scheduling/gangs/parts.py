@@ -79,9 +79,8 @@ class Scope(Struct, frozen=True, eq=False):
         """(slots,) True where the part may go; None when that is everywhere."""
         if self.tree is None or self.domain == ROOT:
             return self.mask
-        first, end = self.tree.span(self.domain)
         allowed = np.zeros(capacity, dtype=np.bool_)
-        allowed[self.tree.slot_at[first:end]] = True
+        allowed[self.tree.slots_in(self.domain)] = True
         return allowed if self.mask is None else allowed & self.mask
 
     def domain_in(self, tree: Tree) -> Domain:

@@ -251,8 +251,7 @@ class Filler:
             for owner in {
                 tree.ancestor(Domain(tree.node_level, int(at)), level) for at in positions.tolist()
             }:
-                first, end = tree.span(owner)
-                allowed[tree.slot_at[first:end]] = True
+                allowed[tree.slots_in(owner)] = True
         mask = inside.allowed(self._cluster.capacity)
         return allowed if mask is None else allowed & mask
 
@@ -274,8 +273,7 @@ class Filler:
             return None
 
         def means(level: int, domains: Ints) -> NDArray[np.float64]:
-            spans = [tree.span(Domain(level, index)) for index in domains.tolist()]
-            slots = [tree.slot_at[first:end] for first, end in spans]
+            slots = [tree.slots_in(Domain(level, index)) for index in domains.tolist()]
             usable = [members[pod_class.fits[members] > 0] for members in slots]
             sizes = np.asarray([len(members) for members in usable])
             scores = self._table.scores(pod_class, np.concatenate(usable))

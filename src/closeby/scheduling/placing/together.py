@@ -37,8 +37,7 @@ def used_domains(candidate: Candidate | None, scope: Scope, slots: Ints, capacit
     level = candidate.domain.level + 1 if candidate.fill_level is None else candidate.fill_level
     used = np.zeros(capacity, dtype=np.bool_)
     for position in tree.position_of[slots].tolist():
-        first, end = tree.span(tree.ancestor(Domain(tree.node_level, position), min(level, finest)))
-        used[tree.slot_at[first:end]] = True
+        used[tree.slots_in(tree.ancestor(Domain(tree.node_level, position), min(level, finest)))] = True
     return used if allowed is None else used & allowed
 
 

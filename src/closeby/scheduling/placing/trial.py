@@ -55,7 +55,9 @@ class Trial:
 
         Nodes in different domains of the trees in ``apart`` are never of one kind.
         """
-        self._owners = [at[tree.position_of[self._slots]] for tree in apart for at in _owners(tree)]
+        self._owners = [
+            tree.owners_of_slots(self._slots, level) for tree in apart for level in range(tree.node_level)
+        ]
         pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
         self._owing = [(share.pod_class, len(share.pods)) for share in demand]
         self._ranks = [np.zeros(0, dtype=np.intp)] * len(pods)
@@ -147,8 +149,3 @@ class Trial:
 
     def _free(self) -> list[Counts]:
         return [self._cluster.free(row, self._slots) for row in range(len(self._cluster.row_of))]
-
-
-def _owners(tree: Tree) -> list[Ints]:
-    """Per level, coarse to fine: the domain of each position; ``-1`` stands for a slot outside the tree."""
-    return [np.append(at, -1) for at in tree.domain_at]

@@ -81,9 +81,8 @@ class Chooser:
         return sum(max(len(share.pods) - int(share.pod_class.fits[slots].sum()), 0) for share in demand)
 
     def _rehearsed(self, gang: WaitingGang, tree: Tree, domain: Domain) -> Ints | None:
-        first, end = tree.span(domain)
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
-        inside[tree.slot_at[first:end]] = True
+        inside[tree.slots_in(domain)] = True
         return self._imagination.rehearse(gang, inside)
 
 
@@ -108,10 +107,9 @@ def _best_first(
         missing += np.maximum(one.wanted - one.can_in(level), 0)
     anchors = minimum.all_anchors()
     if anchors and level > ROOT_LEVEL:
-        positions = tree.position_of[np.asarray(anchors, dtype=np.intp)]
-        owners = positions if level == tree.node_level else np.append(tree.domain_at[level], -1)[positions]
+        owners = tree.owners_of_slots(anchors, level)
         beside = np.zeros(len(usable), dtype=np.bool_)
-        beside[owners[(owners >= 0) & (owners < len(usable))]] = True
+        beside[owners[owners >= 0]] = True
         usable &= beside
     found = np.flatnonzero(usable)
     size = weighed[0].could_in(level)[found]
