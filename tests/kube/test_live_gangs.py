@@ -17,7 +17,7 @@ from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Proxy, Refuse
-from tests.kube.live import through_proxy, unique
+from tests.kube.live import through_proxy
 from tests.kube.live_world import (
     behind_proxy,
     condition,
@@ -152,53 +152,6 @@ class TestConditions:
                 await it.bound(2)
                 await until_said(it, "g", "Placed")
                 assert (await condition(it, "g", "Mine"))["message"] == "m"
-
-        asyncio.run(run())
-
-
-class TestEviction:
-    def test_only_who_asked_for_it_and_only_what_comes_back(
-        self, control_plane: ControlPlane, namespace: str
-    ) -> None:
-        """The last member of two gangs is refused for ever; the one that asks for it gives its nodes back."""
-        hosts = [host("n1", "r1", 4), host("n2", "r2", 4)]
-
-        async def run() -> None:
-            async with behind_proxy(control_plane, namespace, *hosts) as (it, proxy), it.scheduling():
-                for name in ("keeps", "leaves"):
-                    proxy.inject("POST", f"/pods/{name}-3/binding", Refuse(403), times=1000)
-                    await it.create_group(name, 4, required="rack")
-                path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/leaves"
-                patient = {"onPartial": "Evict", "completionTimeout": "3s"}
-                await it.api.patch(path, {"spec": {"placement": patient}}, kind="merge")
-                owner = await it.api.create(
-                    f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": unique("owner")}}
-                )
-                for name in ("keeps", "leaves"):
-                    pods = [it.pod(f"{name}-{i}", gang=name) for i in range(4)]
-                    for pod in pods[1:]:
-                        pod["metadata"]["ownerReferences"] = [
-                            {
-                                "apiVersion": "v1",
-                                "kind": "ConfigMap",
-                                "name": owner["metadata"]["name"],
-                                "uid": owner["metadata"]["uid"],
-                                "controller": True,
-                            }
-                        ]
-                    await it.create(*pods)
-                await it.bound(6)
-
-                async def gone() -> bool:
-                    return not {"leaves-1", "leaves-2"} & (await it.pods()).keys()
-
-                await until(gone)
-                pods_left = await it.placed()
-                # Nobody would make leaves-0 anew, and the other gang did not ask for anything.
-                assert set(pods_left) == {"keeps-0", "keeps-1", "keeps-2", "leaves-0"}
-                events = await it.events("Evicted")
-                assert [one["regarding"]["name"] for one in events] == ["leaves"]
-                assert planned(await group_of(it, "keeps")).keys() == {f"keeps-{i}" for i in range(4)}
 
         asyncio.run(run())
 

@@ -23,13 +23,15 @@ from closeby.kube.gangs.status import Standing
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Verdict, Writer
-from closeby.objects.groups import OnPartial
+from closeby.objects.groups import OnPartial, PodGroup
+from closeby.objects.pods import Pod
 from closeby.objects.unexpected import Contained, fields_of
 
 #: How often is looked (seconds).
 _EVERY: Final = 1.0
 #: Between attempts to evict one pod (seconds).
 _PACE: Final = Pace(2.0, 60.0)
+_GONE: Final = 404
 
 
 class _Owner(Struct):
@@ -85,16 +87,16 @@ class Evictor:
             keys = {standing.group.key for standing in unfinished}
             self._faulty = {key: told for key, told in self._faulty.items() if key in keys}
             self._refused = {uid: kept for uid, kept in self._refused.items() if uid in held}
-            for standing in unfinished:
-                if self._overdue(standing):
-                    await self._look_at(standing)
+            for key in keys:
+                await self._look_at(key)
             await asyncio.sleep(_EVERY)
 
-    async def _look_at(self, standing: Standing) -> None:
+    async def _look_at(self, key: str) -> None:
         """A fault of ours with one gang does not keep us from all the others."""
-        key = standing.group.key
         with Contained() as evicting:
-            await self._evict(standing)
+            standing = self._overdue(key)
+            if standing is not None:
+                await self._evict(standing)
             self._faulty.pop(key, None)
         if evicting.error is not None:
             told = fields_of(evicting.error)
@@ -102,15 +104,18 @@ class Evictor:
                 self._say("not evicted", warning=True, gang=key, **told)
             self._faulty[key] = told["error"]
 
-    def _overdue(self, standing: Standing) -> bool:
-        made = self._reporter.made(standing.group.key)
-        if standing.group.on_partial is not OnPartial.EVICT or not made:
-            return False
+    def _overdue(self, key: str) -> Standing | None:
+        """The gang as it stands now, if its start is to be ended; to be asked again after each ``await``."""
+        standing, made = self._progress.standing(key), self._reporter.made(key)
+        if standing is None or not standing.unfinished or not made:
+            return None
+        if standing.group.on_partial is not OnPartial.EVICT:
+            return None
         try:
             began = datetime.fromisoformat(made).timestamp()
         except ValueError:  # Somebody wrote what is no moment.
-            return False
-        return time.time() - began > standing.group.completion_timeout
+            return None
+        return standing if time.time() - began > standing.group.completion_timeout else None
 
     async def _evict(self, standing: Standing) -> None:
         group, leaving = standing.group, []
@@ -120,18 +125,21 @@ class Evictor:
                 continue
             if pod.uid in self._refused and now < self._refused[pod.uid][1]:
                 continue
-            if not await self._has_controller(pod.namespace, pod.name, pod.uid):
+            made_anew = await self._has_controller(pod)
+            if isinstance(made_anew, ApiError):
+                self._not_now(group, pod, made_anew)
+                continue
+            if not made_anew:
                 self._settled.add(pod.uid)
                 continue
+            if self._overdue(group.key) is None:
+                break  # It has come to its end meanwhile, or its owner wants something else.
             written = await self._writer.evict(pod.namespace, pod.name, pod.uid)
             if written.ok or written.verdict is Verdict.GONE:
                 self._settled.add(pod.uid)
                 leaving += [pod.name] if written.ok else []
                 continue
-            backoff = self._refused[pod.uid][0] if pod.uid in self._refused else Backoff(_PACE)
-            wait = backoff.next(written.error.retry_after if written.error else None)
-            self._refused[pod.uid] = backoff, now + wait
-            self._say("not evicted", warning=True, gang=group.key, pod=pod.key, error=written.error)
+            self._not_now(group, pod, written.error)
         if not leaving:
             return
         self._say("evicted", warning=True, gang=group.key, pods=len(leaving))
@@ -145,13 +153,20 @@ class Evictor:
         note = Note(reason="Evicted", action="Evicting", text=text, warning=True)
         await self._events.post(found.reference, note, time.time())
 
-    async def _has_controller(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether somebody will make the pod anew."""
-        body = await self._transport.get(PODS.item(namespace, name))
+    def _not_now(self, group: PodGroup, pod: Pod, error: ApiError | None) -> None:
+        """The pod is asked again later."""
+        backoff = self._refused[pod.uid][0] if pod.uid in self._refused else Backoff(_PACE)
+        wait = backoff.next(error.retry_after if error else None)
+        self._refused[pod.uid] = backoff, time.monotonic() + wait
+        self._say("not evicted", warning=True, gang=group.key, pod=pod.key, error=error)
+
+    async def _has_controller(self, pod: Pod) -> bool | ApiError:
+        """Whether somebody will make the pod anew; an error when that is not known."""
+        body = await self._transport.get(PODS.item(pod.namespace, pod.name))
         if isinstance(body, ApiError):
-            return False
+            return False if body.code == _GONE else body
         try:
             found = _read(body).metadata
         except msgspec.DecodeError:
             return False
-        return found.uid == uid and any(one.controller for one in found.owner_references or ())
+        return found.uid == pod.uid and any(one.controller for one in found.owner_references or ())
