@@ -54,26 +54,26 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(slot for leaf in self.leaves() for slot in leaf.anchors)
 
 
-class Scope(Struct, frozen=True, eq=False):
-    """Where a part may go: a domain of one tree, minus what other trees or plain node sets exclude."""
+class NodeSet(Struct, frozen=True, eq=False):
+    """The nodes a part may go to: a domain of one tree, minus what other trees or plain slots exclude."""
 
     tree: Tree | None = None
     domain: Domain = ROOT
     #: (slots,) or None when nothing else is excluded.
     mask: Bools | None = None
 
-    def narrowed(self, candidate: Candidate, capacity: int) -> "Scope":
-        """The scope inside a candidate."""
+    def narrowed(self, candidate: Candidate, capacity: int) -> "NodeSet":
+        """Those of them that a candidate offers."""
         if candidate.tree is not None and candidate.domain is not None:
             if self.tree is None or self.tree is candidate.tree:
-                return Scope(candidate.tree, candidate.domain, self.mask)
-            return Scope(candidate.tree, candidate.domain, self.allowed(capacity))
+                return NodeSet(candidate.tree, candidate.domain, self.mask)
+            return NodeSet(candidate.tree, candidate.domain, self.allowed(capacity))
         mask = np.zeros(capacity, dtype=np.bool_)
         if candidate.slots is not None:
             mask[candidate.slots] = True
         if self.mask is not None:
             mask &= self.mask
-        return Scope(self.tree, self.domain, mask)
+        return NodeSet(self.tree, self.domain, mask)
 
     def allowed(self, capacity: int) -> Bools | None:
         """(slots,) True where the part may go; None when that is everywhere."""
@@ -84,7 +84,7 @@ class Scope(Struct, frozen=True, eq=False):
         return allowed if self.mask is None else allowed & self.mask
 
     def domain_in(self, tree: Tree) -> Domain:
-        """The domain of ``tree`` that the scope is confined to."""
+        """The domain of ``tree`` that all of them lie in."""
         return self.domain if self.tree is tree else ROOT
 
     def mask_for(self, tree: Tree, capacity: int) -> Bools | None:
@@ -99,7 +99,7 @@ class SearchedPart:
         self,
         group: PodGroup,
         part: Part,
-        scope: Scope,
+        scope: NodeSet,
         demand: Sequence[Share],
         table: ClassTable,
         capacity: int,
@@ -149,7 +149,7 @@ class SearchedPart:
 
 
 def scoped_counts(
-    table: ClassTable, pod_class: PodClass, tree: Tree, scope: Scope, capacity: int
+    table: ClassTable, pod_class: PodClass, tree: Tree, scope: NodeSet, capacity: int
 ) -> DomainCounts:
     """Counts of a class in a tree with everything outside the scope's mask taken as full."""
     table.refresh(pod_class)

@@ -10,8 +10,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate, Scope
-from closeby.scheduling.gangs.parts import Scope as Confines
-from closeby.scheduling.gangs.parts import scoped_counts
+from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, total_scores
 from closeby.scheduling.nodes_view import Nodes
@@ -53,7 +52,7 @@ class Filler:
         self,
         pods: Sequence[Pod],
         candidate: Candidate | None,
-        scope: Confines,
+        scope: NodeSet,
         strategy: Strategy,
         budget: Budget,
     ) -> bool:
@@ -90,7 +89,7 @@ class Filler:
         self,
         pods: Sequence[Pod],
         candidate: Candidate | None,
-        scope: Confines,
+        scope: NodeSet,
         budget: Budget,
         apart: Sequence[Tree],
     ) -> Iterator[None]:
@@ -109,7 +108,7 @@ class Filler:
         self,
         share: Share,
         candidate: Candidate | None,
-        inside: Confines,
+        inside: NodeSet,
         strategy: Strategy,
         tree: Tree,
     ) -> bool:
@@ -140,7 +139,7 @@ class Filler:
         self,
         demand: Sequence[Share],
         candidate: Candidate | None,
-        inside: Confines,
+        inside: NodeSet,
         strategy: Strategy,
         tree: Tree,
         budget: Budget,
@@ -162,7 +161,7 @@ class Filler:
         self._statement.rollback(mark)
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
 
-    def _trial(self, inside: Confines, tree: Tree, budget: Budget) -> Trial:
+    def _trial(self, inside: NodeSet, tree: Tree, budget: Budget) -> Trial:
         return Trial(
             cluster=self._cluster,
             table=self._table,
@@ -176,7 +175,7 @@ class Filler:
         self,
         pods: Sequence[Pod],
         candidate: Candidate | None,
-        inside: Confines,
+        inside: NodeSet,
         strategy: Strategy,
         tree: Tree,
     ) -> bool:
@@ -230,7 +229,7 @@ class Filler:
         self,
         pods: Sequence[Pod],
         candidate: Candidate,
-        inside: Confines,
+        inside: NodeSet,
         strategy: Strategy,
         tree: Tree,
     ) -> Bools | None:
@@ -291,9 +290,7 @@ class Filler:
         self._statement.assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
 
 
-def _outward(
-    candidate: Candidate | None, inside: Confines, tree: Tree
-) -> Iterator[tuple[Domain, int | None]]:
+def _outward(candidate: Candidate | None, inside: NodeSet, tree: Tree) -> Iterator[tuple[Domain, int | None]]:
     """Domains to fill one after another: from where members already are up to the whole candidate."""
     target = inside.domain_in(tree)
     fill_level = None if candidate is None else candidate.fill_level

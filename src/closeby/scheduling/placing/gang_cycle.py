@@ -10,7 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement, Traffic
 from closeby.scheduling.gangs.order import entangled, with_preferences_required
-from closeby.scheduling.gangs.parts import Part, Scope
+from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.needs import Need, need_of
@@ -35,7 +35,7 @@ class _Way(NamedTuple):
 
     cost: float
     batches: tuple[Batch, ...]
-    chosen: dict[str, tuple[Candidate | None, Scope]]
+    chosen: dict[str, tuple[Candidate | None, NodeSet]]
 
 
 class _GangCycle:
@@ -81,7 +81,7 @@ class _GangCycle:
             )
         leftover: tuple[tuple[Pod, Reason, str], ...] = ()
         if len(self._state.placed) < len(waiting):
-            leftover = self._place_extras(search, minimum, self._required(minimum, Scope()))
+            leftover = self._place_extras(search, minimum, self._required(minimum, NodeSet()))
         improvement = None
         if traffic is not None and self._state.placed:
             improvement = self._move_together(traffic, search, minimum)
@@ -160,7 +160,9 @@ class _GangCycle:
         judges = self._tools.profile.placement_scores
         compare = max((judge.placements_to_compare for judge in judges), default=1)
         best: _Way | None = None
-        ways = (None for _ in search.alternatives(part, Scope()) if self._grows_enough(search, part, budget))
+        ways = (
+            None for _ in search.alternatives(part, NodeSet()) if self._grows_enough(search, part, budget)
+        )
         for number, _ in enumerate(ways, start=1):
             if not judges:
                 return search
@@ -264,7 +266,7 @@ class _GangCycle:
         self._statement.discard()
         return found is None and not budget.spent
 
-    def _required(self, part: Part, scope: Scope) -> dict[str, Scope]:
+    def _required(self, part: Part, scope: NodeSet) -> dict[str, NodeSet]:
         """Where each leaf must stay, as far as those above it require a level: what they prefer binds nobody.
 
         Leaves below a part that requires a level and has no member there are left out: any domain may do.
@@ -288,7 +290,7 @@ class _GangCycle:
         }
 
     def _place_extras(
-        self, search: Search, minimum: Part, required: Mapping[str, Scope] = {}
+        self, search: Search, minimum: Part, required: Mapping[str, NodeSet] = {}
     ) -> tuple[tuple[Pod, Reason, str], ...]:
         """Members beyond the minimum: near their subgroup, and in its domain where one is required.
 
@@ -319,7 +321,9 @@ class _GangCycle:
                 leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
         return tuple(leftover)
 
-    def _grow(self, search: Search, leaf: Part, scope: Scope, share: Share, anchors: list[int]) -> list[Pod]:
+    def _grow(
+        self, search: Search, leaf: Part, scope: NodeSet, share: Share, anchors: list[int]
+    ) -> list[Pod]:
         left = list(share.pods)
         while left:
             part = Part(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.order import hardest_first
-from closeby.scheduling.gangs.parts import Part, Scope, SearchedPart, scoped_counts
+from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, scoped_counts
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.placing.assignment import Outlook, outlook
 from closeby.scheduling.placing.budget import Budget
@@ -43,9 +43,9 @@ class Search:
         self._shared: dict[str, tuple[Share, ...]] = {}
         self.budget = budget
         #: The candidate that holds each placed leaf, by name, with the scope it was found in.
-        self.chosen: dict[str, tuple[Candidate | None, Scope]] = {}
+        self.chosen: dict[str, tuple[Candidate | None, NodeSet]] = {}
 
-    def alternatives(self, part: Part, scope: Scope) -> Iterator[None]:
+    def alternatives(self, part: Part, scope: NodeSet) -> Iterator[None]:
         """Each step places the part in another way; the placement of the step before is undone first."""
         if not part.children:
             yield from self._leaf(part, scope)
@@ -59,7 +59,7 @@ class Search:
                 return
             yield from self._siblings(part, scope.narrowed(candidate, self._cluster.capacity))
 
-    def _leaf(self, part: Part, scope: Scope) -> Iterator[None]:
+    def _leaf(self, part: Part, scope: NodeSet) -> Iterator[None]:
         if not part.core:
             self.chosen[part.name] = (None, scope)
             yield
@@ -77,7 +77,7 @@ class Search:
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
 
-    def _siblings(self, part: Part, scope: Scope) -> Iterator[None]:
+    def _siblings(self, part: Part, scope: NodeSet) -> Iterator[None]:
         children = hardest_first(part)
         may_skip = len(children) - part.min_children
         first = Outlook.EASY if may_skip else self._outlook(children, scope)
@@ -104,7 +104,7 @@ class Search:
                 continue
             way.append(self._try(children[len(way)], scope, skips))
 
-    def _try(self, part: Part, scope: Scope, may_skip: int) -> Iterator[bool]:
+    def _try(self, part: Part, scope: NodeSet, may_skip: int) -> Iterator[bool]:
         """Alternatives of one sibling; True stands for leaving it out."""
         for _ in self.alternatives(part, scope):
             yield False
@@ -113,7 +113,7 @@ class Search:
                 self.chosen.pop(leaf.name, None)
             yield True
 
-    def _outlook(self, siblings: Sequence[Part], scope: Scope) -> Outlook:
+    def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Outlook:
         """Whether the siblings can fit beside each other, judged for each class of pods on its own."""
         judged: dict[tuple[int, str, int], list[int]] = {}
         rooms: dict[tuple[int, str, int], list[int]] = {}
@@ -133,7 +133,7 @@ class Search:
             return Outlook.HOPELESS
         return Outlook.OPEN if outlooks else Outlook.EASY
 
-    def _rooms(self, share: Share, tree: Tree, level: int, scope: Scope) -> list[int]:
+    def _rooms(self, share: Share, tree: Tree, level: int, scope: NodeSet) -> list[int]:
         counts = scoped_counts(self._table, share.pod_class, tree, scope, self._cluster.capacity)
         first, end = tree.within(scope.domain_in(tree), level)
         rooms: list[int] = (counts.of(level)[first:end] * tree.labelled[level][first:end]).tolist()
@@ -146,7 +146,7 @@ class Search:
             found = self._shared[part.name] = self._table.shares(part.core)
         return found
 
-    def candidates(self, part: Part, scope: Scope) -> Iterator[Candidate] | None:
+    def candidates(self, part: Part, scope: NodeSet) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
         core = [pod for leaf in part.leaves() for pod in leaf.core]
         extra = [pod for leaf in part.leaves() for pod in leaf.extra]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate, Traffic
-from closeby.scheduling.gangs.parts import Scope
+from closeby.scheduling.gangs.parts import NodeSet
 from closeby.scheduling.moving.local_search import improve
 from closeby.scheduling.moving.sites import sites_of
 from closeby.scheduling.outcomes import Improvement
@@ -20,7 +20,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 
 
-def used_domains(candidate: Candidate | None, scope: Scope, slots: Ints, capacity: int) -> Bools | None:
+def used_domains(candidate: Candidate | None, scope: NodeSet, slots: Ints, capacity: int) -> Bools | None:
     """Where pods on ``slots`` may be moved: the domains in use inside their candidate; None for anywhere.
 
     Domains of the level that the candidate asks to use the fewest of, else of the one below its own, so that

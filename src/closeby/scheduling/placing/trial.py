@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
-from closeby.scheduling.gangs.parts import Scope, scoped_counts
+from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.statement import Statement
@@ -31,7 +31,7 @@ class Trial:
         table: ClassTable,
         statement: Statement,
         tree: Tree,
-        inside: Scope,
+        inside: NodeSet,
         budget: Budget,
     ) -> None:
         self._cluster = cluster
