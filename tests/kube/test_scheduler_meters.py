@@ -147,6 +147,26 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     assert sum(it.scrape().all("closeby_waiting_pods").values()) == 0
 
 
+def test_nothing_is_kept_of_pods_that_go_while_they_are_being_bound() -> None:
+    """The same; their bindings fail after that was heard."""
+    it = Metered(world("zone-a rack-1 : a1=4"))
+    members = pods(None, 4)
+    uids = it.hear(*added(members))
+    for uid in uids:
+        it.meters.binding(uid)
+    it.hear(
+        PodRemoved(members[0].uid),
+        PodAdded(replace(members[1], node_name="a1")),
+        PodAdded(replace(members[2], phase="Failed")),
+        PodAdded(replace(members[3], terminating=True)),
+    )
+    assert it.scrape().value("closeby_bindings_in_flight") == 4
+    for uid in uids:
+        it.meters.not_bound(uid)
+    assert not it.meters.waits
+    assert it.scrape().value("scheduler_schedule_attempts_total", result="error", profile="mine") == 4
+
+
 def test_a_binding_of_a_pod_that_never_arrived() -> None:
     """A start that was cut off is carried on: what is bound then is counted, with one attempt."""
     it = Metered(world(TWO_RACKS))

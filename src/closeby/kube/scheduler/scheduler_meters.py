@@ -152,8 +152,12 @@ class SchedulerMeters(Meters):
     def _settled(self, uid: str) -> None:
         """It has a node, or is gone; of one that is being bound the binding itself tells the end."""
         wait = self.waits.get(uid)
-        if wait is not None and wait.binding_since is None:
+        if wait is None:
+            return
+        if wait.binding_since is None:
             del self.waits[uid]
+        else:
+            wait.over = True
 
     def decided(self, outcomes: Iterable[Outcome], seconds: float) -> None:
         """What one batch of decisions came to; each work item counts with an equal share of ``seconds``."""
@@ -237,7 +241,7 @@ class SchedulerMeters(Meters):
         attempts.inc()
         durations.observe(wait.spent + self.clock() - wait.binding_since)
         wait.binding_since = None
-        if final:
+        if final or wait.over:
             del self.waits[uid]
             self.gangs.gone(uid)
 

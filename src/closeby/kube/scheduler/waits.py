@@ -31,7 +31,7 @@ _PLUGINS: Final = {
 class Wait:
     """One pod on its way to a node; times in seconds of the meters' clock."""
 
-    __slots__ = ("arrived", "attempts", "binding_since", "gang", "item", "reason", "spent")
+    __slots__ = ("arrived", "attempts", "binding_since", "gang", "item", "over", "reason", "spent")
 
     def __init__(self, arrived: float) -> None:
         self.arrived = arrived
@@ -39,6 +39,8 @@ class Wait:
         #: By the decision that placed it.
         self.spent = 0.0
         self.binding_since: float | None = None
+        #: Whether it has a node, or is gone, although its binding has not come to its end.
+        self.over = False
         self.reason: Reason | None = None
         #: Key of the engine's work item, and whether that is a gang; empty before the first decision.
         self.item = ""
