@@ -13,10 +13,8 @@ from closeby.scheduling.moving.layout import talk_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.moving.sites import Sites, sites_of
 from closeby.scheduling.outcomes import Improvement, PodExplanation
-from closeby.scheduling.placing.tools import Attempt, Placed, Tools
+from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools
 from closeby.scheduling.state import CycleState
-
-Left = tuple[Pod, Reason, str]
 
 
 def place_application(tools: Tools, key: str, pods: tuple[Pod, ...]) -> Attempt:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from closeby.cluster.columns import Batch
-from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement, Traffic
 from closeby.scheduling.gangs.order import entangled, with_preferences_required
@@ -17,9 +16,10 @@ from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.placing.budget import BACKTRACKS, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
+from closeby.scheduling.placing.growth import Growth
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.together import Bools, move_together, used_domains
-from closeby.scheduling.placing.tools import Attempt, Tools
+from closeby.scheduling.placing.tools import Attempt, Left, Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang, gang_refusal
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
@@ -52,6 +52,7 @@ class _GangCycle:
         self._explaining = Explaining(tools, gang, self._statement)
         self._filler = tools.filler(self._statement, self._explaining.record)
         self._budget = Budget()
+        self._growth = Growth(tools, gang, self._statement, self._filler, self._budget)
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
         self._most = 0
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
@@ -79,9 +80,9 @@ class _GangCycle:
                 explanations=explanations,
                 tree=self._state.tree,
             )
-        leftover: tuple[tuple[Pod, Reason, str], ...] = ()
+        leftover: tuple[Left, ...] = ()
         if len(self._state.placed) < len(waiting):
-            leftover = self._place_extras(search, minimum, self._required(minimum, NodeSet()))
+            leftover = self._growth.beyond(search, minimum)
         improvement = None
         if traffic is not None and self._state.placed:
             improvement = self._move_together(traffic, search, minimum)
@@ -186,7 +187,7 @@ class _GangCycle:
         if not budget.take_growth():
             return False
         mark = self._statement.checkpoint()
-        self._place_extras(search, part)
+        self._growth.inside(search, part)
         reached = len(self._state.placed)
         self._statement.rollback(mark)
         self._most = max(self._most, reached + self._members.total_running)
@@ -265,105 +266,6 @@ class _GangCycle:
         found = self._search(anywhere, budget)
         self._statement.discard()
         return found is None and not budget.spent
-
-    def _required(self, part: Part, scope: NodeSet) -> dict[str, NodeSet]:
-        """Where each leaf must stay, as far as those above it require a level: what they prefer binds nobody.
-
-        Leaves below a part that requires a level and has no member there are left out: any domain may do.
-        """
-        if not part.children:
-            return {part.name: scope}
-        if part.levels is not None and part.levels.required is not None:
-            placed = {pod.uid: slot for pod, slot in self._state.placed}
-            core = (pod.uid for leaf in part.leaves() for pod in leaf.core)
-            taken = (*part.all_anchors(), *(placed[uid] for uid in core if uid in placed))
-            if not taken:
-                return {}
-            tree = part.levels.tree
-            node = tree.node_domain(taken[0])
-            if node is None:
-                return {}
-            domain = tree.ancestor(node, part.levels.required)
-            scope = scope.narrowed(Candidate(tree=tree, domain=domain), self._tools.cluster.capacity)
-        return {
-            name: inner for child in part.children for name, inner in self._required(child, scope).items()
-        }
-
-    def _place_extras(
-        self, search: Search, minimum: Part, required: Mapping[str, NodeSet] = {}
-    ) -> tuple[tuple[Pod, Reason, str], ...]:
-        """Members beyond the minimum: near their subgroup, and in its domain where one is required.
-
-        ``required``: where those of a leaf may go that find no room in the domains chosen for the minimum.
-        """
-        placed = {pod.uid: slot for pod, slot in self._state.placed}
-        leftover: list[tuple[Pod, Reason, str]] = []
-        for leaf in minimum.leaves():
-            if leaf.lack is not None:
-                absent = self._members.waiting.get(leaf.name, ())
-                leftover += [(pod, Reason.GANG_INCOMPLETE, leaf.lack) for pod in absent]
-                continue
-            waiting = [pod for pod in (*leaf.core, *leaf.extra) if pod.uid not in placed]
-            if not waiting:
-                continue
-            chosen = search.chosen.get(leaf.name)
-            anchors = [*leaf.anchors, *(placed[pod.uid] for pod in leaf.core if pod.uid in placed)]
-            if chosen is None:  # The subgroup was left out as a whole.
-                leftover += [
-                    (pod, Reason.GANG_DOES_NOT_FIT, "its subgroup found no place") for pod in waiting
-                ]
-                continue
-            for share in self._filler.in_turn(waiting):
-                left = self._grow(search, leaf, chosen[1], share, anchors)
-                if left and leaf.name in required:
-                    rest = Share(share.pod_class, tuple(left))
-                    left = self._grow(search, leaf, required[leaf.name], rest, anchors)
-                leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
-        return tuple(leftover)
-
-    def _grow(
-        self, search: Search, leaf: Part, scope: NodeSet, share: Share, anchors: list[int]
-    ) -> list[Pod]:
-        left = list(share.pods)
-        while left:
-            part = Part(
-                name=leaf.name,
-                levels=leaf.levels,
-                core=(left[0],),
-                extra=tuple(left[1:]),
-                anchors=tuple(anchors),
-            )
-            candidates = search.candidates(part, scope)
-            before = len(self._state.placed)
-            for candidate in (None,) if candidates is None else candidates:
-                inside = (
-                    scope if candidate is None else scope.narrowed(candidate, self._tools.cluster.capacity)
-                )
-                allowed = inside.allowed(self._tools.cluster.capacity)
-                self._tools.table.refresh(share.pod_class)
-                fits = share.pod_class.fits
-                room = int(fits.sum() if allowed is None else fits[allowed].sum())
-                for count in dict.fromkeys((min(room, len(left)), min(room, 1))):
-                    if count and self._filler.fill(
-                        left[:count], candidate, scope, self._group.strategy, self._budget
-                    ):
-                        break
-                if len(self._state.placed) > before:
-                    break
-            grown = self._state.placed[before:]
-            if not grown:
-                break
-            anchors.extend(slot for _, slot in grown)
-            left = left[len(grown) :]
-        return left
-
-    def _why_left(self, leaf: Part, share: Share) -> tuple[Reason, str]:
-        self._tools.table.refresh(share.pod_class)
-        if share.pod_class.total == 0:
-            return Reason.INSUFFICIENT_RESOURCES, "no node has room for this member beyond the minimum"
-        if (leaf.levels is not None and leaf.levels.required is not None) or self._constraints.required:
-            return Reason.TOPOLOGY_PLACEMENT_FAILED, "the gang's domain has no room for this member"
-        return Reason.GANG_DOES_NOT_FIT, "no allowed node has room for this member"
 
     def _refusal(self, reason: Reason, message: str, remedy: str = "") -> Condition:
         return gang_refusal(self._group.key, reason, message, remedy)

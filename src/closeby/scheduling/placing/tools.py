@@ -25,14 +25,16 @@ from closeby.topology.tree import Tree
 
 #: A pod and its slot.
 Placed = tuple[Pod, int]
+#: A pod that found no place, with the reason.
+Left = tuple[Pod, Reason, str]
 
 
 class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     """What one cycle did. ``placed`` is empty when the item waits; it is assumed on the cluster otherwise."""
 
     placed: tuple[Placed, ...] = ()
-    #: Elastic members that found no place, with the reason.
-    leftover: tuple[tuple[Pod, Reason, str], ...] = ()
+    #: Elastic members, or pods of an application.
+    leftover: tuple[Left, ...] = ()
     refusal: Condition | None = None
     #: Without that much room every attempt ends in a refusal; None when nothing is known.
     need: Need | None = None

@@ -1,0 +1,129 @@
+"""Members of a gang beyond its minimum: as many as find room near those that were placed for the minimum."""
+
+from collections.abc import Mapping
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.extension import Candidate
+from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.search import Search
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Left, Tools
+from closeby.scheduling.placing.waiting_gangs import WaitingGang
+
+
+class Growth:
+    """Grows one gang on the statement that holds its minimum."""
+
+    def __init__(
+        self, tools: Tools, gang: WaitingGang, statement: Statement, filler: Filler, budget: Budget
+    ) -> None:
+        self._tools = tools
+        self._gang = gang
+        self._state = statement.state
+        self._filler = filler
+        self._budget = budget
+
+    def inside(self, search: Search, minimum: Part) -> tuple[Left, ...]:
+        """Each member near its subgroup, in the domains that were chosen for the minimum; those left over."""
+        return self._place(search, minimum, {})
+
+    def beyond(self, search: Search, minimum: Part) -> tuple[Left, ...]:
+        """The same; who finds no room there may go wherever no required level forbids it."""
+        return self._place(search, minimum, self._required(minimum, NodeSet()))
+
+    def _place(self, search: Search, minimum: Part, required: Mapping[str, NodeSet]) -> tuple[Left, ...]:
+        placed = {pod.uid: slot for pod, slot in self._state.placed}
+        leftover: list[Left] = []
+        for leaf in minimum.leaves():
+            if leaf.lack is not None:
+                absent = self._gang.members.waiting.get(leaf.name, ())
+                leftover += [(pod, Reason.GANG_INCOMPLETE, leaf.lack) for pod in absent]
+                continue
+            waiting = [pod for pod in (*leaf.core, *leaf.extra) if pod.uid not in placed]
+            if not waiting:
+                continue
+            chosen = search.chosen.get(leaf.name)
+            anchors = [*leaf.anchors, *(placed[pod.uid] for pod in leaf.core if pod.uid in placed)]
+            if chosen is None:  # The subgroup was left out as a whole.
+                leftover += [
+                    (pod, Reason.GANG_DOES_NOT_FIT, "its subgroup found no place") for pod in waiting
+                ]
+                continue
+            for share in self._filler.in_turn(waiting):
+                left = self._grow(search, leaf, chosen[1], share, anchors)
+                if left and leaf.name in required:
+                    rest = Share(share.pod_class, tuple(left))
+                    left = self._grow(search, leaf, required[leaf.name], rest, anchors)
+                leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
+        return tuple(leftover)
+
+    def _grow(
+        self, search: Search, leaf: Part, scope: NodeSet, share: Share, anchors: list[int]
+    ) -> list[Pod]:
+        left = list(share.pods)
+        while left:
+            part = Part(
+                name=leaf.name,
+                levels=leaf.levels,
+                core=(left[0],),
+                extra=tuple(left[1:]),
+                anchors=tuple(anchors),
+            )
+            candidates = search.candidates(part, scope)
+            before = len(self._state.placed)
+            for candidate in (None,) if candidates is None else candidates:
+                inside = (
+                    scope if candidate is None else scope.narrowed(candidate, self._tools.cluster.capacity)
+                )
+                allowed = inside.allowed(self._tools.cluster.capacity)
+                self._tools.table.refresh(share.pod_class)
+                fits = share.pod_class.fits
+                room = int(fits.sum() if allowed is None else fits[allowed].sum())
+                for count in dict.fromkeys((min(room, len(left)), min(room, 1))):
+                    if count and self._filler.fill(
+                        left[:count], candidate, scope, self._gang.group.strategy, self._budget
+                    ):
+                        break
+                if len(self._state.placed) > before:
+                    break
+            grown = self._state.placed[before:]
+            if not grown:
+                break
+            anchors.extend(slot for _, slot in grown)
+            left = left[len(grown) :]
+        return left
+
+    def _why_left(self, leaf: Part, share: Share) -> tuple[Reason, str]:
+        self._tools.table.refresh(share.pod_class)
+        if share.pod_class.total == 0:
+            return Reason.INSUFFICIENT_RESOURCES, "no node has room for this member beyond the minimum"
+        if (leaf.levels is not None and leaf.levels.required is not None) or self._gang.constraints.required:
+            return Reason.TOPOLOGY_PLACEMENT_FAILED, "the gang's domain has no room for this member"
+        return Reason.GANG_DOES_NOT_FIT, "no allowed node has room for this member"
+
+    def _required(self, part: Part, scope: NodeSet) -> dict[str, NodeSet]:
+        """Where each leaf must stay, as far as those above it require a level: what they prefer binds nobody.
+
+        Leaves below a part that requires a level and has no member there are left out: any domain may do.
+        """
+        if not part.children:
+            return {part.name: scope}
+        if part.levels is not None and part.levels.required is not None:
+            placed = {pod.uid: slot for pod, slot in self._state.placed}
+            core = (pod.uid for leaf in part.leaves() for pod in leaf.core)
+            taken = (*part.all_anchors(), *(placed[uid] for uid in core if uid in placed))
+            if not taken:
+                return {}
+            tree = part.levels.tree
+            node = tree.node_domain(taken[0])
+            if node is None:
+                return {}
+            domain = tree.ancestor(node, part.levels.required)
+            scope = scope.narrowed(Candidate(tree=tree, domain=domain), self._tools.cluster.capacity)
+        return {
+            name: inner for child in part.children for name, inner in self._required(child, scope).items()
+        }
