@@ -126,6 +126,8 @@ class LiveScheduler:
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
         #: Set once everything was heard that was there at the start.
         self.heard = asyncio.Event()
+        #: Whether it leads, and what it knows so far is not older than that, or is not complete.
+        self._caught_up = False
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
         #: By work item: what was last said about it.
@@ -189,6 +191,7 @@ class LiveScheduler:
         if self.heard.is_set():
             # It stood by, and what it heard may be late: the one that led may have written meanwhile.
             await self._following.refresh()
+        self._caught_up = True
         self._following.news.set()
 
     async def _news(self) -> None:
@@ -223,7 +226,7 @@ class LiveScheduler:
 
     @property
     def _may_decide(self) -> bool:
-        return self._lead.held.is_set() and self._following.complete and self._refreshing.begun
+        return self._caught_up and self._following.complete and self._refreshing.begun
 
     def _decide_for_a_while(self) -> float:
         """Decides item by item until others should have a turn; seconds it took, 0 if nothing was left."""

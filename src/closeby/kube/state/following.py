@@ -77,13 +77,15 @@ class Following:
     async def refresh(self) -> None:
         """Lists everything anew: what a watch brings may be late, or come no more. Incomplete until then."""
         followed = dict(self._followed)
+        # Before anything is awaited: nobody may go on with what is known so far.
+        self._incomplete.update(followed)
         for _, task in followed.values():
             task.cancel()
         if followed:
             await asyncio.wait([task for _, task in followed.values()])
-        for resource, (reflector, _) in followed.items():
-            self._incomplete.add(resource)
-            self._restart(reflector)
+        for resource, (reflector, task) in followed.items():
+            if self._followed.get(resource) == (reflector, task):  # Else it has left meanwhile.
+                self._restart(reflector)
 
     async def run(self) -> None:
         """Follows until it is cancelled; call ``look`` first."""
