@@ -166,6 +166,35 @@ def test_a_node_that_goes_while_the_plan_can_not_be_written(
 
 
 @pytest.mark.parametrize("missing", [0.0, 1.5])
+def test_a_node_that_is_made_anew_while_the_plan_can_not_be_written(
+    missing: float, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Under its name there is a smaller one: at once, or so late (seconds) that starts were looked after."""
+
+    async def run() -> None:
+        async with (
+            behind_proxy(control_plane, namespace, host("other", "r1", 4)) as (it, proxy),
+            it.scheduling(),
+        ):
+            proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
+            async with joined(it.api, [host("anew", "r0", 3)]):
+                await asyncio.sleep(0.5)
+                await it.gang("g", 3, required="rack")
+
+                async def tried() -> bool:
+                    return proxy.count("PATCH", "/podgroups/g/status") > 3
+
+                await until(tried)
+            await asyncio.sleep(missing)
+            async with joined(it.api, [host("anew", "r0", 1)]):
+                await asyncio.sleep(0.5)
+                proxy.forgive()
+                assert set((await it.bound(3)).values()) == {"other"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("missing", [0.0, 1.5])
 def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
     missing: float, control_plane: ControlPlane, namespace: str
 ) -> None:

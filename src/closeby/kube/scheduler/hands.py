@@ -19,7 +19,14 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.notices import Manners, Notices
 from closeby.kube.writing.writer import Writer
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import BindFailed, Event, GroupRemoved, PodAdded, PodRemoved
+from closeby.scheduling.events import (
+    BindFailed,
+    Event,
+    GroupRemoved,
+    NodeRemoved,
+    PodAdded,
+    PodRemoved,
+)
 from closeby.scheduling.outcomes import Bind, Outcome, Release, Reserve
 
 
@@ -52,6 +59,9 @@ class Hands:
         self._meters = meters
         self._news = news
         self._failures: list[BindFailed] = []
+        #: Bindings that are under way (uid -> node), and those of them whose node has gone meanwhile.
+        self._under_way: dict[str, str] = {}
+        self._uprooted: set[str] = set()
         self._tasks = tasks = means.tasks
         writer, events, say = means.writer, means.events, means.say
         progress = GangProgress(engine)
@@ -87,6 +97,7 @@ class Hands:
         for assignment in outcome.assigned:
             self._notices.settled(assignment.pod.uid)
         for bind in binds:
+            self._under_way[bind.pod.uid] = bind.node
             self._meters.binding(bind.pod.uid)
         leftover = outcome.leftover
         for one in leftover:
@@ -115,8 +126,11 @@ class Hands:
         """The engine has heard of these."""
         for failure in failures:
             self._starts.ended(failure.uid)
+        gone: set[str] = set()
         for event in events:
             match event:
+                case NodeRemoved(name):
+                    gone.add(name)
                 case PodRemoved(uid):
                     self._notices.settled(uid)
                     self._binder.forget(uid)
@@ -124,6 +138,9 @@ class Hands:
                     self._notices.settled(pod.uid)
                 case GroupRemoved(key):
                     self._reporter.forget(key)
+        if gone:
+            # What bears the name next is another machine, which nobody has judged.
+            self._uprooted.update(uid for uid, node in self._under_way.items() if node in gone)
 
     def look_again(self, bereft: Iterable[str], anew: Iterable[str]) -> None:
         """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
@@ -136,7 +153,7 @@ class Hands:
 
     def wants(self, bind: Bind) -> bool:
         """Whether the pod is still to go to this node."""
-        return self._progress.wants(bind)
+        return bind.pod.uid not in self._uprooted and self._progress.wants(bind)
 
     def may_bind(self) -> bool:
         """Whether nobody else can lead."""
@@ -148,12 +165,18 @@ class Hands:
 
     def bound(self, bind: Bind) -> None:
         """The pod is bound."""
+        self._over(bind.pod.uid)
         self._meters.bound(bind.pod.uid)
         self._notices.bound(bind)
         self._starts.ended(bind.pod.uid)
 
     def failed(self, failure: BindFailed) -> None:
         """The pod is not bound; the engine is to hear of it first."""
+        self._over(failure.uid)
         self._meters.not_bound(failure.uid, final=failure.final)
         self._failures.append(failure)
         self._news()
+
+    def _over(self, uid: str) -> None:
+        self._under_way.pop(uid, None)
+        self._uprooted.discard(uid)
