@@ -83,6 +83,24 @@ def test_a_plugin_that_answers_nonsense_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_score_out_of_range_is_the_fault_of_its_plugin(tmp_path: Path) -> None:
+    (tmp_path / "boasting.py").write_text(
+        "from closeby.scheduling.scalar import ScalarScore\n"
+        "class Boasting(ScalarScore):\n"
+        "    name = 'boasting'\n"
+        "    def score_node(self, pod, node):\n"
+        "        return float(node.labels['watts'])\n"
+    )
+    config = tmp_path / "config.yaml"
+    config.write_text("plugins: [{name: 'boasting:Boasting'}]\n")
+    done = run(config, CHEAP_LAST)
+    assert done.returncode == UNUSABLE
+    assert done.stderr == (
+        "error: plugin boasting:Boasting failed: boasting gives pod default/p the score 300 on node a: a "
+        "score must lie between 0 and its max_score, 100; `closeby --debug …` shows the traceback\n"
+    )
+
+
 def test_the_table_tells_the_sentence_of_a_refusal(tmp_path: Path) -> None:
     verdict = "node.name == 'a' or 'too dear for a test'"
     config = configured(tmp_path, "thrifty_refuses", verdict=verdict)

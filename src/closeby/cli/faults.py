@@ -1,6 +1,10 @@
 """Tells a fault of somebody's plugin from a fault of closeby."""
 
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from closeby.scheduling.extension import Plugin
 
 
 def fault_of_plugin(error: BaseException) -> str | None:
@@ -10,21 +14,31 @@ def fault_of_plugin(error: BaseException) -> str | None:
     The innermost call of a method of such a plugin (also of one that it inherits) is to blame.
     """
     from closeby.scheduling.extension import Plugin
+    from closeby.scheduling.judging.scoring import ScoreError
 
+    if isinstance(error, ScoreError) and not _ours(error.plugin):
+        return f"plugin {_called(error.plugin)} failed: {error}"
     blamed: tuple[Plugin, TracebackType] | None = None
     trace = error.__traceback__
     while trace is not None:
         caller = trace.tb_frame.f_locals.get("self")
-        if isinstance(caller, Plugin) and not type(caller).__module__.startswith("closeby."):
+        if isinstance(caller, Plugin) and not _ours(caller):
             blamed = caller, trace
         trace = trace.tb_next
     if blamed is None:
         return None
     plugin, place = blamed
-    kind = type(plugin)
-    called = f"{kind.__module__}:{kind.__qualname__}"
     frame = place.tb_frame
-    own = frame.f_globals.get("__name__") == kind.__module__
+    own = frame.f_globals.get("__name__") == type(plugin).__module__
     where = f" in {frame.f_code.co_name}, line {place.tb_lineno}" if own else ""
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"plugin {called} failed{where}: {said}"
+    return f"plugin {_called(plugin)} failed{where}: {said}"
+
+
+def _ours(plugin: "Plugin") -> bool:
+    return type(plugin).__module__.startswith("closeby.")
+
+
+def _called(plugin: "Plugin") -> str:
+    """As a configuration names it."""
+    return f"{type(plugin).__module__}:{type(plugin).__qualname__}"

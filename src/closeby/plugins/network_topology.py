@@ -60,6 +60,8 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
     name: ClassVar[str] = "network-topology"
     Arguments = NetworkTopologyArguments
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    #: The proposal's numbers as they are: how much one key more counts is its weight's to say.
+    unbounded: ClassVar[bool] = True
 
     def __init__(self, arguments: NetworkTopologyArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)

@@ -68,6 +68,7 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
     #: One task more of the bucket on a node counts as much as the whole range of another plugin, so that
     #: others decide only among nodes that are alike for the bucket, as in the proposal's example.
     max_score: ClassVar[float] = 1.0
+    unbounded: ClassVar[bool] = True
 
     def __init__(self, arguments: TaskTopologyArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)

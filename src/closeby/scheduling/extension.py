@@ -324,8 +324,12 @@ class Score(Plugin):
     """Says how good each node is for a pod."""
 
     score_scope: ClassVar[Scope] = Scope.STATIC
-    #: Greatest value of the score after normalising; totals weigh value x 100 / maximum.
+    #: Greatest value of the score after normalising, the least is 0; totals weigh value x 100 / maximum. What
+    #: lies outside is a fault of the plugin, and raised as such.
     max_score: ClassVar[float] = 100.0
+    #: True where a rule gives scores that are not scaled: any finite one is taken, also below 0, and
+    #: ``max_score`` is what counts as much as the whole range of another plugin.
+    unbounded: ClassVar[bool] = False
     #: Weight in totals unless the configuration gives one.
     default_weight: ClassVar[float] = 1.0
     #: True when a gang's fill by descent already honours this score.
@@ -345,7 +349,7 @@ class Score(Plugin):
         return True
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        """Higher is better; shape (len(nodes),)."""
+        """Higher is better; shape (len(nodes),). 0..``max_score`` unless ``unbounded`` or normalised."""
         raise NotImplementedError
 
 

@@ -45,6 +45,8 @@ class _Allocated(PlacementGenerate, Score):
     Arguments = AllocatedArguments
     # A gang is to be placed pod by pod, as kube-scheduler does.
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    #: 100, and what is drawn.
+    max_score: ClassVar[float] = 101.0
     #: Whether free nodes are better than used ones.
     prefers_free: ClassVar[bool]
 

@@ -7,7 +7,7 @@ closeby's plugin ``network-topology`` removes.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 from msgspec import Struct
@@ -26,6 +26,9 @@ from closeby.scheduling.extension import (
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.ties import lots
+
+#: Greatest part of a score that is drawn, less than any label's.
+_DRAWN: Final = 1e-6
 
 
 class FirstTaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,8 +60,8 @@ class FirstTaskLabels(PlacementGenerate, Score):
         return pod.group is not None
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        """100 x (K - i) / K for the first key on which the nodes agree; what is drawn counts for less."""
-        scores = 1e-6 * lots(self._seed, pod, nodes)
+        """100 x (K - i) / K for the first key on which the nodes agree; the least of it is drawn."""
+        scores = _DRAWN * lots(self._seed, pod, nodes)
         record = state.anchors[0] if state.anchors else state.placed[0][1] if state.placed else None
         if record is None:
             return scores
@@ -70,7 +73,7 @@ class FirstTaskLabels(PlacementGenerate, Score):
             if not value:  # A missing or empty value never matches.
                 continue
             matches = open_ & (nodes.label_codes(key) == nodes.label_column(key).code(value))
-            scores[matches] += 100.0 * (len(keys) - index) / len(keys)
+            scores[matches] += (100.0 - _DRAWN) * (len(keys) - index) / len(keys)
             open_ &= ~matches
         return scores
 

@@ -337,12 +337,12 @@ class ClassTable:
 
     def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
         scorers = pod_class.steady[1]
-        fits = pod_class.fits if slots is None else pod_class.fits[slots]
+        fitting = (pod_class.fits if slots is None else pod_class.fits[slots]) > 0
         nodes = Nodes(self._cluster, slots)
         total = np.zeros(len(nodes))
-        for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes):
+        for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes, fitting):
             total += scores * (weight * 100.0 / plugin.max_score)
-        return np.where(fits > 0, total, -np.inf)
+        return np.where(fitting, total, -np.inf)
 
 
 class _Barred(NamedTuple):

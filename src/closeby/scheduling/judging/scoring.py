@@ -1,6 +1,12 @@
-"""Totals of node scores: the weighted sum of each plugin's value x 100 / its maximum."""
+"""Totals of node scores: the weighted sum of each plugin's value x 100 / its maximum.
+
+A score that breaks its promise (``Score.max_score``) would outweigh all others or, as NaN, decide by chance,
+so it is refused here, where all scores pass.
+"""
 
 from collections.abc import Iterator, Sequence
+from sys import float_info
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +17,19 @@ from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 
 Scores = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Weighted = tuple[Score, float]
+
+#: What a score may lie outside its range, over its maximum: shares that are added up round.
+ROUNDING: Final = 1e-9
+
+
+class ScoreError(ValueError):
+    """A plugin gave scores that it must not give: its own fault, not the input's."""
+
+    def __init__(self, plugin: Score, what: str) -> None:
+        super().__init__(what)
+        self.plugin = plugin
 
 
 def active_scorers(scorers: Sequence[Weighted], state: CycleState, pod: Pod) -> list[Weighted]:
@@ -26,13 +44,20 @@ def active_scorers(scorers: Sequence[Weighted], state: CycleState, pod: Pod) -> 
 
 
 def plugin_scores(
-    scorers: Sequence[Weighted], state: CycleState, pod: Pod, nodes: Nodes
+    scorers: Sequence[Weighted], state: CycleState, pod: Pod, nodes: Nodes, counted: Bools | None = None
 ) -> Iterator[tuple[Score, float, Scores]]:
-    """Each plugin's scores (normalised over ``nodes``) with its weight; ``nodes`` all passed the filters."""
+    """Each plugin's scores (normalised over ``nodes``) with its weight.
+
+    ``nodes`` all passed the filters, or those of ``counted`` did and the others' scores are not used.
+
+    Raises:
+        ScoreError: a plugin's scores are not what they must be.
+    """
     for plugin, weight in scorers:
         scores = plugin.score(state, pod, nodes)
         if isinstance(plugin, NormalizeScore) and len(nodes):
             scores = plugin.normalize(state, pod, scores)
+        _check(plugin, pod, nodes, scores, counted)
         yield plugin, weight, scores
 
 
@@ -42,6 +67,53 @@ def total_scores(scorers: Sequence[Weighted], state: CycleState, pod: Pod, nodes
     for plugin, weight, scores in plugin_scores(scorers, state, pod, nodes):
         total += scores * (weight * 100.0 / plugin.max_score)
     return total
+
+
+def _check(plugin: Score, pod: Pod, nodes: Nodes, scores: object, counted: Bools | None) -> None:
+    """Raises ``ScoreError`` unless scores have the shape and range that they must."""
+    if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),) or scores.dtype.kind not in "fiub":
+        raise ScoreError(plugin, _misshapen(plugin, pod, len(nodes), scores))
+    if not len(scores):
+        return
+    least, most = _range(plugin)
+    # NaN is both, and fails either comparison. Min and max themselves take three times as long for few nodes.
+    if scores.item(scores.argmin()) >= least and scores.item(scores.argmax()) <= most:
+        return
+    outside = ~((scores >= least) & (scores <= most))
+    if counted is not None:
+        outside &= counted
+    found = np.flatnonzero(outside)
+    named = zip(nodes.subset(found), scores[found].tolist(), strict=True) if len(found) else ()
+    faults = [(node.name, float(value)) for node, value in named if node is not None]
+    if faults:
+        raise ScoreError(plugin, _out_of_range(plugin, pod, *faults[0], len(faults)))
+
+
+def _range(plugin: Score) -> tuple[float, float]:
+    if plugin.unbounded:
+        return -float_info.max, float_info.max
+    slack = ROUNDING * plugin.max_score
+    return -slack, plugin.max_score + slack
+
+
+def _out_of_range(plugin: Score, pod: Pod, node: str, value: float, count: int) -> str:
+    allowed = (
+        "must be finite"
+        if plugin.unbounded
+        else f"must lie between 0 and its max_score, {plugin.max_score:g}"
+    )
+    others = f", one of {count:,} such nodes" if count > 1 else ""
+    return f"{plugin.name} gives pod {pod.key} the score {value:g} on node {node}{others}: a score {allowed}"
+
+
+def _misshapen(plugin: Score, pod: Pod, count: int, scores: object) -> str:
+    given = type(scores).__name__
+    if isinstance(scores, np.ndarray):
+        given = f"an array of {scores.dtype} of shape {scores.shape}"
+    return (
+        f"{plugin.name} scores pod {pod.key} with {given}: it must be one number for each of {count:,} "
+        f"nodes, an array of float64 of shape ({count},)"
+    )
 
 
 def cacheable(plugin: Score) -> bool:
