@@ -1,6 +1,7 @@
 """The cluster in columns: what pods take, and that taking it back restores every bit."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,13 +19,21 @@ def cluster_of(**gpus: int) -> Cluster:
 
 
 def free(cluster: Cluster, name: str, resource: str = GPU) -> int:
-    slot = cluster.slot(name)
-    assert slot is not None
-    return int(cluster.free(cluster.row_of[resource], np.asarray([slot]))[0])
+    return int(cluster.free(cluster.row_of[resource], np.asarray([cluster.slot_of(name)]))[0])
 
 
 def batch(members: list[Pod], *slots: int) -> Batch:
     return Batch(members[0].spec, tuple(members), np.asarray(slots, dtype=np.intp))
+
+
+def test_a_node_that_is_not_there_has_no_slot_rather_than_the_first() -> None:
+    cluster = cluster_of(n1=8, n2=8)
+    cluster.remove_node("n2")
+
+    assert cluster.slot_of("n1") == cluster.slot("n1") == 0
+    assert cluster.slot("n2") is None
+    with pytest.raises(KeyError):
+        cluster.slot_of("n2")
 
 
 def test_a_batch_takes_what_its_pods_ask_for_on_each_slot() -> None:

@@ -92,8 +92,20 @@ class Cluster:
         """Slot of a node, None if there is no such node."""
         return self._slot_of.get(node_name)
 
+    def slot_of(self, node_name: str) -> int:
+        """Slot of a node that is there.
+
+        Raises:
+            KeyError: there is no such node.
+        """
+        return self._slot_of[node_name]
+
     def node_at(self, slot: int) -> Node:
-        """The node in a used slot."""
+        """The node in a used slot.
+
+        Raises:
+            KeyError: the slot is free.
+        """
         node = self.nodes[slot]
         if node is None:
             raise KeyError(f"no node in slot {slot}")

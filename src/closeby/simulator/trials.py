@@ -114,10 +114,11 @@ class Trials:
         if self.spent:
             return None
         self._take(1 + len(self.waiting))
+        cluster = self.engine.cluster
         out = {pod.uid: pod for pod in (*change.gone, *change.waiting) if pod.uid in self._pods}
         back: list[Event] = [
             *(GroupChanged(self._groups[group.key]) for group in change.groups),
-            *(NodeAdded(_node(self.engine, node.name)) for node in change.nodes),
+            *(NodeAdded(cluster.node_at(cluster.slot_of(node.name))) for node in change.nodes),
             *(AppGroupChanged(_application(self.engine, one.key)) for one in change.applications),
         ]
         self.engine.handle(
@@ -185,13 +186,6 @@ def _as_left(run: Run, pod: Pod) -> Pod | None:
     if assignment is not None:
         return replace(pod, node_name=assignment.node, rank=assignment.rank)
     return pod if pod.node_name is not None or pod.uid in run.leftovers else None
-
-
-def _node(engine: Engine, name: str) -> Node:
-    slot = engine.cluster.slot(name)
-    if slot is None:
-        raise KeyError(f"there is no node {name}")
-    return engine.cluster.node_at(slot)
 
 
 def _application(engine: Engine, key: str) -> AppGroup:

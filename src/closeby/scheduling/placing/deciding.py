@@ -208,14 +208,14 @@ class Decider:
             ]
         known = [number for number in numbers if number is not None]
         self._books.settle(key, [pod for pod, _ in placed], known)
-        names = self._tools.cluster.names
+        cluster = self._tools.cluster
         binds = self._tools.profile.binds
         assigned = []
         bindings = []
         for order, ((pod, slot), rank, extra) in enumerate(
             zip(placed, numbers, labels, strict=True), start=self._order
         ):
-            node = names[slot] or ""
+            node = cluster.node_at(slot).name
             binder = self._binder(pod, node) if binds else None
             assigned.append(Assignment(pod, node, order, rank))
             bindings.append(Bind(pod, node, rank, path, extra, binder))

@@ -202,8 +202,7 @@ class Reservations:
 
     def _is_held(self, choice: Choice) -> bool:
         """Whether these nodes are reserved already."""
-        held, names = self._held, self._tools.cluster.names
-        return held is not None and held.names == tuple(sorted(names[slot] or "" for slot in choice.slots))
+        return self._held is not None and self._held.names == self._names_at(choice.slots)
 
     def _first(self, now: float) -> str | None:
         """The first gang in the queue that has waited long enough and is not hopeless."""
@@ -273,8 +272,8 @@ class Reservations:
         return waiting_gang(self._tools, books, books.groups[key], ready)
 
     def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserve:
-        cluster, tree, domain = self._tools.cluster, choice.tree, choice.domain
-        nodes = tuple(sorted(cluster.node_at(int(slot)).name for slot in choice.slots))
+        tree, domain = choice.tree, choice.domain
+        nodes = self._names_at(choice.slots)
         shown = Reservation(
             key=key,
             nodes=nodes,
@@ -302,6 +301,9 @@ class Reservations:
         self._tools.bar.lift()
         self._tools.table.forget_barred()
         return Release(held.shown, why)
+
+    def _names_at(self, slots: Ints) -> tuple[str, ...]:
+        return tuple(sorted(self._tools.cluster.node_at(slot).name for slot in slots.tolist()))
 
     def _slots_of(self, names: tuple[str, ...]) -> Ints:
         slots = [self._tools.cluster.slot(name) for name in names]

@@ -128,7 +128,7 @@ class _Replay:
                 case Report(outcome):
                     self._note(number_of[outcome.key], outcome, now)
                 case Reserve(reserved):
-                    slots = (self._engine.cluster.slot(node) or 0 for node in reserved.nodes)
+                    slots = map(self._engine.cluster.slot_of, reserved.nodes)
                     recorder.reserves(number_of[reserved.key], now, slots)
                 case Release(_, why):
                     recorder.releases(now, why)
@@ -151,7 +151,7 @@ class _Replay:
         held = self._partly.setdefault(job, {})
         cluster = self._engine.cluster
         for one in outcome.assigned:
-            held[one.pod.index or 0] = cluster.slot(one.node) or 0
+            held[one.pod.index or 0] = cluster.slot_of(one.node)
         if len(held) < self._pods[job]:
             self._recorder.refusals[job] = next((left.message for left in outcome.leftover), "")
             return
@@ -163,10 +163,10 @@ class _Replay:
             self._recorder.talk[job] = talk
 
     def _slots(self, assigned: tuple[Assignment, ...]) -> list[int]:
-        slot_of = self._engine.cluster.slot
+        slot_of = self._engine.cluster.slot_of
         if len(assigned) > 1:
             assigned = tuple(sorted(assigned, key=_rank))
-        return [slot_of(one.node) or 0 for one in assigned]
+        return [slot_of(one.node) for one in assigned]
 
 
 def _tree(engine: Engine, wishes: Wishes) -> Tree:
