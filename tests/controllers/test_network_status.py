@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from closeby.controllers.networks.settings import read_settings
 from closeby.controllers.networks.status import Failure, Limit, Measurement, network_status
-from closeby.controllers.networks.weights import Place, Weights, weights_of
+from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
 from closeby.controllers.statuses import Wanted
 from closeby.measurements.latencies import Latencies, Latency
 from closeby.objects.networks import NetworkTopology
@@ -153,6 +153,24 @@ def test_one_bad_link_does_not_move_a_zone() -> None:
     nodes = {f"{zone}{i}": Place("eu", zone) for zone in ("x", "y") for i in range(2)}
     found = weights("x0 y0 100\nx0 y1 110\nx1 y0 9000\nx1 y1 120", nodes)
     assert area_costs(found, "zone") == {("x", "y"): 115}
+
+
+def test_a_pair_that_is_far_only_by_its_own_link_is_told_of() -> None:
+    """a -100- b -100- c, and a -5000- c: packets need not go by way of b, but the KEP's costs do."""
+    nodes = {name: Place() for name in "abcd"}
+    text = "a b 100\nb c 100\na c 5000\nc d 10\na d 400"
+    found = weights(text, nodes)
+    assert node_costs(found)["a", "c"] == 200
+    # a and d are not so far around.
+    assert found.detours == (Detour("a", "c", 5000, 200),)
+    assert conditions(status(SPEC, measured(text), nodes))["LatenciesMeasured"] == (
+        "True",
+        "Measured",
+        (
+            "1 pair of nodes was measured as much farther apart than the way over other nodes, which counts: "
+            "a and c 5000 instead of 200 microseconds"
+        ),
+    )
 
 
 def test_zones_are_compared_inside_a_region_and_regions_across() -> None:

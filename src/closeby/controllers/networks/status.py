@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.controllers.networks.settings import SettingsReading
-from closeby.controllers.networks.weights import Place, Weights, weights_of
+from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
 from closeby.kube.writing.writer import StatusCondition, moment, rfc3339, shortened
 from closeby.measurements.latencies import Latencies
@@ -120,7 +120,10 @@ def _measured(
         names = sorted({link.origin for link in links})
         failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {_some(names)}")
     if failure is None:
-        return StatusCondition(type=MEASURED, status="True", reason="Measured")
+        detours = () if weights is None else weights.detours
+        return StatusCondition(
+            type=MEASURED, status="True", reason="Measured", message=shortened(_around(detours))
+        )
     stale = f"the costs are those of {time}" if time else "no costs are known yet"
     if dropped is not None:
         stale = f"the costs of {time} were dropped, for they are more than {_duration(dropped.seconds)} old"
@@ -153,6 +156,18 @@ def _listed(weights: Weights) -> StatusCondition:
         status="False" if weights.omitted else "True",
         reason="TooManyCosts" if weights.omitted else "Listed",
         message=shortened("; ".join(weights.omitted)),
+    )
+
+
+def _around(detours: Sequence[Detour]) -> str:
+    """Nobody's packets need take the shortest path; who wonders about a cost finds it here."""
+    if not detours:
+        return ""
+    pairs = "1 pair of nodes was" if len(detours) == 1 else f"{len(detours)} pairs of nodes were"
+    worst = detours[0]
+    return (
+        f"{pairs} measured as much farther apart than the way over other nodes, which counts: "
+        f"{worst.one} and {worst.other} {worst.measured} instead of {worst.counts} microseconds"
     )
 
 

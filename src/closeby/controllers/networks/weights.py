@@ -26,6 +26,9 @@ MOST_NODES: Final = 100
 #: What all costs may take, in bytes: etcd refuses objects of more than 1.5 MiB.
 LONGEST_LIST: Final = 1_000_000
 
+#: A pair that was measured as so many times as far as the way over other nodes is told of.
+FAR_AROUND: Final = 2
+
 #: Two places in alphabetical order.
 Pair = tuple[str, str]
 #: A region and a zone in it, either of which may be empty.
@@ -39,6 +42,15 @@ class Place(Struct, frozen=True):
     zone: str = ""
 
 
+class Detour(Struct, frozen=True):
+    """Two nodes that were measured as much farther apart than the way over other nodes is, which counts."""
+
+    one: str
+    other: str
+    measured: int
+    counts: int
+
+
 class Weights(Struct, frozen=True, kw_only=True):
     """What was calculated."""
 
@@ -50,6 +62,8 @@ class Weights(Struct, frozen=True, kw_only=True):
     strangers: tuple[str, ...] = ()
     #: Which costs are left out, and why, as sentences.
     omitted: tuple[str, ...] = ()
+    #: The longest first.
+    detours: tuple[Detour, ...] = ()
 
 
 def place_of(node: Node) -> Place:
@@ -84,8 +98,9 @@ def weights_of(
         if (origins := outline.fitting(kind, _origin_list(_closed(costs, name))))
     ]
     costs: Sequence[Mapping[str, object]] = ()
+    paths = _closed(known, name)
     if len(nodes) <= most_nodes:
-        filled = _filled(_closed(known, name), zones, regions, nodes)
+        filled = _filled(paths, zones, regions, nodes)
         costs = outline.fitting("nodes", _cost_list(_closed(filled, name), nodes))
     else:
         why = f"costs between nodes are listed up to {most_nodes:,} nodes, and there are {len(nodes):,}"
@@ -97,6 +112,7 @@ def weights_of(
         unmeasured=tuple(sorted(nodes.keys() - {end for pair in known for end in pair})),
         strangers=tuple(sorted(strangers)),
         omitted=tuple(outline.omitted),
+        detours=_detours(known, paths),
     )
 
 
@@ -175,6 +191,19 @@ def _filled(
             if cost is not None:
                 filled[one, other] = cost
     return filled
+
+
+def _detours(known: Mapping[Pair, int], paths: Mapping[Pair, int]) -> tuple[Detour, ...]:
+    found = [
+        Detour(one, other, measured, paths[one, other])
+        for (one, other), measured in known.items()
+        if measured > FAR_AROUND * paths[one, other]
+    ]
+    return tuple(sorted(found, key=_length, reverse=True))
+
+
+def _length(detour: Detour) -> float:
+    return detour.measured / detour.counts
 
 
 def _zones(here: Place, there: Place) -> tuple[Zone, Zone] | None:
