@@ -43,9 +43,9 @@ def needs(gpus: int, extra_cpu: int = 0) -> PodSpec:
     return PodSpec(requests=(("cpu", 8_000 * gpus + extra_cpu), ("memory", 64 * GIB * gpus), (GPU, gpus)))
 
 
-def usage(count: int, seed: int = 7) -> Iterator[Pod]:
+def usage(count: int) -> Iterator[Pod]:
     """Running pods that leave 60 % of the nodes free, 20 % half used and 20 % full."""
-    draw = random.Random(seed)
+    draw = random.Random(7)
     half, full = needs(4), needs(8)
     for index in range(count):
         kind = draw.random()

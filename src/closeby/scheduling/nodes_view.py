@@ -74,10 +74,6 @@ class Nodes:
         """An array with the same answer for every node."""
         return np.full(len(self), value, dtype=np.bool_)
 
-    def subset(self, wanted: Ints) -> "Nodes":
-        """The nodes at some of the slots of this window (indices into it)."""
-        return Nodes(self._cluster, self.slots[wanted])
-
     def _none(self) -> Amounts:
         return np.zeros(len(self), dtype=np.int64)
 

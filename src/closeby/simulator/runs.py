@@ -79,7 +79,6 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     unused: Mapping[str, int] = {}
     #: What is wrong with objects other than gangs, and what was left aside.
     conditions: tuple[Condition, ...] = ()
-
     #: What each edge of an application costs in the end, by ``namespace/name``; absent without a network.
     app_edges: Mapping[str, tuple[EdgeCost, ...]] = {}
 

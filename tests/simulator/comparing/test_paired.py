@@ -15,7 +15,6 @@ def test_three_seeds_by_hand() -> None:
     assert found.difference == 2.0
     assert found.low == pytest.approx(2 - 2.4841, abs=1e-4)
     assert found.high == pytest.approx(2 + 2.4841, abs=1e-4)
-    assert found.half_width == pytest.approx(2.4841, abs=1e-4)
     assert not found.differs
 
 
@@ -57,7 +56,7 @@ def test_sums_in_another_order_do_not_differ() -> None:
 def test_one_seed_tells_nothing_of_chance() -> None:
     found = paired([3.0], [1.0])
     assert (found.mean, found.difference, found.seeds) == (3.0, 2.0, 1)
-    assert (found.low, found.high, found.half_width, found.differs) == (None, None, None, False)
+    assert (found.low, found.high, found.differs) == (None, None, False)
 
 
 def test_seeds_of_which_one_side_is_not_known_are_left_out() -> None:

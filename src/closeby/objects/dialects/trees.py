@@ -39,15 +39,15 @@ def checked(group: PodGroup, *, given_minimum: bool = True) -> PodGroup:
     return msgspec.structs.replace(group, conditions=(*group.conditions, *problems))
 
 
-def invalid(group: PodGroup, field: str, message: str, remedy: str, *, blocking: bool = True) -> Condition:
-    """A condition that says which field of a gang makes no sense."""
+def invalid(group: PodGroup, field: str, message: str, remedy: str) -> Condition:
+    """A condition that says which field of a gang makes no sense, so that it waits."""
     return Condition(
         reason=Reason.INVALID_SPEC,
         object=object_id("PodGroup", group.namespace, group.name),
         field=field,
         message=message,
         remedy=remedy,
-        blocking=blocking,
+        blocking=True,
     )
 
 

@@ -34,11 +34,6 @@ class Paired(Struct, frozen=True, kw_only=True):
         """Whether the interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
-    @property
-    def half_width(self) -> float | None:
-        """Half of the interval."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
-
 
 def paired(values: Sequence[float | None], reference: Sequence[float | None]) -> Paired:
     """Compare two policies by their figures for the same seeds, in the same order."""

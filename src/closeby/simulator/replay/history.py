@@ -86,9 +86,20 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     reservations: tuple[Kept, ...] = ()
 
     @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Jobs that measures, tables and pictures count; shape (J,).
+
+        Not those that the cluster could not hold even if no other job ran, nor those that were not submitted
+        before the run was stopped.
+        """
+        counted = self.jobs.submitted <= self.until
+        counted[list(self.impossible)] = False
+        return counted
+
+    @property
     def told_in_gpus(self) -> bool:
-        """Whether use and queue are told in GPUs: not where no job asks for any."""
-        return bool(self.node_gpus.any()) and size_unit(self.jobs.gpus) is SizeUnit.GPU
+        """Whether use and queue are told in GPUs: not where no job that counts asks for any."""
+        return bool(self.node_gpus.any()) and size_unit(self.jobs.gpus[self.counted]) is SizeUnit.GPU
 
     def slots_of(self, job: int) -> Ints:
         """Where the pods of a job lay, in the order of their ranks."""

@@ -2,7 +2,6 @@
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from closeby.quality.columns import RunColumns
 from closeby.quality.summary import Measures, summarise
@@ -10,15 +9,11 @@ from closeby.simulator.replay.history import Floats, History
 
 
 def measure(history: History, *, unconstrained: Floats | None = None) -> Measures:
-    """All measures of a run.
-
-    Jobs that the cluster could not hold even if no other job ran do not count, nor do those that were not
-    submitted before the run was stopped.
+    """All measures of the jobs of a run that count.
 
     ``unconstrained`` is what the same jobs waited in a run without topology constraints, shape (J,).
     """
-    counted = counted_jobs(history)
-    waited = None if unconstrained is None else unconstrained[counted]
+    waited = None if unconstrained is None else unconstrained[history.counted]
     found = summarise(columns_of(history), unconstrained=waited)
     if not history.jobs.graphs:
         return found
@@ -34,16 +29,9 @@ def measure(history: History, *, unconstrained: Floats | None = None) -> Measure
     )
 
 
-def counted_jobs(history: History) -> NDArray[np.bool_]:
-    """Jobs that the measures count; shape (J,)."""
-    counted = history.jobs.submitted <= history.until
-    counted[list(history.impossible)] = False
-    return counted
-
-
 def columns_of(history: History) -> RunColumns:
     """The jobs that count, in the columns that measures are worked out from."""
-    jobs, counted = history.jobs, counted_jobs(history)
+    jobs, counted = history.jobs, history.counted
     # A job that does not count was never started, so that it has no slots to leave out.
     held = np.diff(history.offsets)[counted]
     return RunColumns(
