@@ -4,7 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+import msgspec
+
 from closeby.controllers.applications.controller import AppGroupController
+from closeby.controllers.running import News
+from closeby.kube.state.decoding import Decoder
+from closeby.kube.watch.changes import Deleted, upserted
+from closeby.kube.watch.resources import Resource
 from tests.control_plane.api import ApiError, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
@@ -42,6 +48,17 @@ status:
             properties: {kind: {type: string}, name: {type: string}, selector: {type: string}}
 """
 
+CIRCLE = """
+spec:
+  numMembers: 2
+  topologySortingAlgorithm: KahnSort
+  workloads:
+    - workload: {kind: Deployment, name: b-deployment, selector: b}
+      dependencies: [{workload: {kind: Deployment, name: a-deployment, selector: a}}]
+    - workload: {kind: Deployment, name: a-deployment, selector: a}
+      dependencies: [{workload: {kind: Deployment, name: b-deployment, selector: b}}]
+"""
+
 
 def controller(it: Site) -> AppGroupController:
     return AppGroupController(it.writer, it.say)
@@ -53,6 +70,21 @@ def order(status: Object) -> list[tuple[str, int]]:
 
 def condition(status: Object, kind: str = "Valid") -> Object:
     return next((one for one in status.get("conditions", ()) if one["type"] == kind), {})
+
+
+async def told(it: Site) -> list[Object]:
+    found = await it.api.get(f"/apis/events.k8s.io/v1/namespaces/{it.namespace}/events")
+    return [one for one in found["items"] if one["regarding"]["kind"] == "AppGroup"]
+
+
+async def make(it: Site) -> None:
+    """An AppGroup of the published kind, as soon as it is served."""
+    for _ in range(100):
+        # A kind that is new is not served everywhere at once.
+        with contextlib.suppress(ApiError):
+            await it.create("appgroups", "a1", CIRCLE, f"{PUBLISHED}/v1alpha1")
+            break
+        await asyncio.sleep(0.1)
 
 
 def running(number: int) -> Callable[[Object], bool]:
@@ -239,20 +271,6 @@ def test_an_object_that_goes_and_comes_again_is_another_one(
 def test_the_published_kind(control_plane: ControlPlane, namespace: str) -> None:
     """It arrives while the controller runs; it has no status subresource, and no conditions."""
     api_version = f"{PUBLISHED}/v1alpha1"
-    spec = """
-spec:
-  numMembers: 2
-  topologySortingAlgorithm: KahnSort
-  workloads:
-    - workload: {kind: Deployment, name: b-deployment, selector: b}
-      dependencies: [{workload: {kind: Deployment, name: a-deployment, selector: a}}]
-    - workload: {kind: Deployment, name: a-deployment, selector: a}
-      dependencies: [{workload: {kind: Deployment, name: b-deployment, selector: b}}]
-"""
-
-    async def told(it: Site) -> list[Object]:
-        found = await it.api.get(f"/apis/events.k8s.io/v1/namespaces/{it.namespace}/events")
-        return [one for one in found["items"] if one["regarding"]["kind"] == "AppGroup"]
 
     async def run() -> None:
         async with (
@@ -260,12 +278,7 @@ spec:
             it.running(controller(it)),
             published(it.api, PUBLISHED, "AppGroup", PUBLISHED_SCHEMA),
         ):
-            for _ in range(100):
-                # A kind that is new is not served everywhere at once.
-                with contextlib.suppress(ApiError):
-                    await it.create("appgroups", "a1", spec, api_version)
-                    break
-                await asyncio.sleep(0.1)
+            await make(it)
             first = await it.until(
                 "appgroups", "a1", lambda one: "topologyOrder" in one, api_version=api_version
             )
@@ -284,5 +297,45 @@ spec:
             (event,) = await told(it)
             assert "b and a need each other in a circle" in event["note"]
             assert (event["type"], event["reason"]) == ("Warning", "InvalidSpec")
+
+    asyncio.run(run())
+
+
+def test_users_of_an_object_made_anew_in_the_middle_are_told_what_is_wrong_with_it(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """It is the very same as the one before it, whose status is being written."""
+    api_version = f"{PUBLISHED}/v1alpha1"
+    names = {"kind": "AppGroup", "plural": "appgroups"}
+    kind = Resource(group=PUBLISHED, version="v1alpha1", **names, namespaced=True, status=False)
+
+    async def run() -> None:
+        async with (
+            site(control_plane, namespace) as it,
+            published(it.api, PUBLISHED, "AppGroup", PUBLISHED_SCHEMA),
+            through_proxy(control_plane.access()) as (proxy, transport),
+        ):
+            keeper = controller(Site(it.api, transport, namespace))
+            uids: list[str] = []
+
+            async def hear() -> None:
+                found = await it.api.get(it.path("appgroups", "a1", api_version))
+                change = upserted(msgspec.Raw(msgspec.json.encode(found)))
+                uids.append(change.uid)
+                keeper.heard(News(kind, change, Decoder().read(kind, change)))
+
+            async def anew() -> None:
+                await it.api.delete(it.path("appgroups", "a1", api_version))
+                keeper.heard(News(kind, Deleted(f"{namespace}/a1", uids[0]), None))
+                await make(it)
+                await hear()
+
+            await make(it)
+            await hear()
+            proxy.before("PATCH", "appgroups/a1", anew)
+            for _ in range(2):
+                await keeper.reconcile((kind, f"{namespace}/a1"))
+            assert len(set(uids)) == 2
+            assert {one["regarding"]["uid"] for one in await told(it)} == set(uids)
 
     asyncio.run(run())

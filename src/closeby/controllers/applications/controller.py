@@ -68,8 +68,8 @@ class AppGroupController:
         self._members: dict[str, dict[str, Member]] = {}
         #: Which group a pod names, by its uid.
         self._names: dict[str, str] = {}
-        #: What was last told of a group that has no conditions.
-        self._told: dict[Key, str] = {}
+        #: Of which object (by uid) what was last told, where it has no conditions.
+        self._told: dict[Key, tuple[str, str]] = {}
 
     def heard(self, news: News) -> None:
         """Takes in one change."""
@@ -159,9 +159,9 @@ class AppGroupController:
             self._told.pop(key, None)
             return
         text = validity(problems, None).message
-        if self._told.get(key) == text:
+        if self._told.get(key) == (it.uid, text):
             return
-        self._told[key] = text
+        self._told[key] = it.uid, text
         note = Note(reason=problems[0].reason.value, action="Reconciling", text=text, warning=True)
         await self.events.post(it.reference, note, self._now())
 
