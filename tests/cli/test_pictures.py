@@ -54,6 +54,18 @@ def test_the_page_says_what_the_table_says(tmp_path: Path) -> None:
         assert f"<h3>{heading}</h3>" in html
 
 
+def test_pictures_count_the_jobs_of_the_table(tmp_path: Path) -> None:
+    """A fifth large job is too large for the cluster, and with --until some come too late."""
+    trace = Path(__file__).parents[2] / "docs" / "examples" / "trace.csv"
+    for until in ((), ("--until", "20m")):
+        asked = ("simulate", "--trace", trace, "--cluster", "small", *until)
+        delays = report(*asked, "--plot", tmp_path)["measures"]["delays"]
+        told = [f"{one['size']} GPUs ({one['jobs']} job" for one in delays[2:] if one["jobs"]]
+        assert len(told) == 3
+        drawn = (tmp_path / "delay.svg").read_text(encoding="utf-8").replace("&gt;", ">")
+        assert [one for one in told if one not in drawn] == []
+
+
 def test_json_is_left_alone(tmp_path: Path) -> None:
     told = report("simulate", "-f", "-", "--plot", tmp_path, stdin=STATE)
     assert told["kind"] == "SchedulingReport"

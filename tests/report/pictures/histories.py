@@ -66,9 +66,11 @@ def history(
     until: float,
     drawing: str = DRAWING,
     levels: Sequence[str] = LEVELS,
+    *,
     policy: str = "by-hand",
     with_gpus: bool = True,
     kept: Sequence[Keeps] = (),
+    impossible: Sequence[str] = (),
 ) -> History:
     """What happened to these jobs on the cluster of a drawing, until the run stopped.
 
@@ -107,6 +109,7 @@ def history(
         until=until,
         samples=_samples(submitted, started, ended, pods * gpus, until),
         refusals={},
+        impossible=tuple(list(jobs).index(name) for name in impossible),
         reservations=tuple(
             Kept(
                 job=list(jobs).index(one.job),

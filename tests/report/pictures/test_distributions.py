@@ -1,9 +1,14 @@
 """What the distributions of a run are made of."""
 
+import json
+
 import pytest
 
+from closeby.quality.delays import ALL
+from closeby.report.pictures.cdfs import delay_cdfs
 from closeby.report.pictures.distributions import delay_distributions, span_distributions, talk_distributions
-from tests.report.pictures.histories import Job, applications, history, story
+from closeby.simulator.replay.measuring import measure
+from tests.report.pictures.histories import STORY, UNTIL, Job, applications, history, story
 
 
 def test_delays_of_the_story_by_size() -> None:
@@ -13,6 +18,26 @@ def test_delays_of_the_story_by_size() -> None:
     assert (found["2-8"].jobs, found["2-8"].values.tolist()) == (3, [0.0, 300.0, 600.0])
     assert found["2-8"].shares.tolist() == pytest.approx([1 / 3, 2 / 3, 1.0])
     assert (found["9-64"].jobs, found["9-64"].values.tolist()) == (2, [0.0, 1500.0])
+
+
+def test_the_jobs_of_the_pictures_are_those_of_the_tables() -> None:
+    """never is too large for the cluster, and late comes after the run was stopped: neither waited."""
+    jobs = {**STORY, "late": Job(pods=2, gpus=4, submitted=UNTIL + 60.0)}
+    past = history(jobs, UNTIL, impossible=["never"])
+    told = {delay.size: delay.jobs for delay in measure(past).delays if delay.jobs and delay.size != ALL}
+    assert told == {"2-8": 3, "9-64": 1}
+    assert {one.group: one.jobs for one in delay_distributions([past])} == told
+    assert [one.jobs for one in span_distributions([past])] == [2, 2]
+    legend = {"ours": [past]}
+    assert "9-64 GPUs (1 job)" in json.dumps(delay_cdfs(legend).to_dict())
+
+
+def test_sizes_are_told_in_pods_where_only_a_job_that_does_not_count_asks_for_gpus() -> None:
+    jobs = {"small": Job(nodes=("n1",), gpus=0, start=0.0, end=9.0), "huge": Job(pods=99, gpus=4)}
+    past = history(jobs, until=9.0, impossible=["huge"])
+    assert measure(past).size_unit == "pod"
+    assert not past.told_in_gpus
+    assert "1 pod (1 job)" in json.dumps(delay_cdfs({"ours": [past]}).to_dict())
 
 
 def test_excess_spans_are_weighted_by_gpu_time() -> None:

@@ -81,7 +81,9 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         groups="size of job",
         otherwise="there are no jobs",
     )
-    unit = size_unit(np.concatenate([run.jobs.gpus for runs in histories.values() for run in runs]))
+    unit = size_unit(
+        np.concatenate([run.jobs.gpus[run.counted] for runs in histories.values() for run in runs])
+    )
     told = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
     return _panels(told, axis, "delay")
 

@@ -1,4 +1,7 @@
-"""Queueing delay and excess span as cumulative distributions, of one run or of several taken together."""
+"""Queueing delay and excess span as cumulative distributions, of one run or of several taken together.
+
+They tell of the jobs that the measures count.
+"""
 
 from collections.abc import Sequence
 
@@ -6,11 +9,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.quality.delays import SIZE_BUCKETS, size_bucket, sizes, waits
+from closeby.quality.delays import SIZE_BUCKETS, size_bucket, sizes
 from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import excess_spans, fewest, spans
+from closeby.quality.summary import waits_of
 from closeby.report.pictures.steps import cdf
 from closeby.simulator.replay.history import History
+from closeby.simulator.replay.measuring import columns_of
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +40,9 @@ def delay_distributions(histories: Sequence[History]) -> tuple[Distribution, ...
 
     A job that never started counts with what it had waited when the run stopped. Empty buckets are left out.
     """
-    waited = np.concatenate([waits(one.jobs.submitted, one.started, one.until) for one in histories])
-    size = np.concatenate([sizes(one.jobs.pods, one.jobs.gpus) for one in histories])
+    runs = [columns_of(history) for history in histories]
+    waited = np.concatenate([waits_of(run) for run in runs])
+    size = np.concatenate([sizes(run.pods, run.gpus) for run in runs])
     buckets = np.asarray([size_bucket(one) for one in size.tolist()], dtype=np.str_)
     chosen = [(name, waited[buckets == name]) for name, _ in SIZE_BUCKETS]
     return tuple(_distribution(name, values, np.ones(len(values))) for name, values in chosen if len(values))
@@ -89,10 +95,10 @@ def _distribution(group: str, values: Floats, weights: Floats) -> Distribution:
 
 def _excess(history: History) -> tuple[Floats, Floats]:
     """Excess spans, shape (J, K), and the GPU-time by which each job counts; 0 for jobs that a node holds."""
-    jobs = history.jobs
-    found = placements(history.tree, history.offsets, history.slots)
-    least = fewest(history.tree, history.node_gpus, jobs.pods, jobs.gpus)
-    ended = np.where(np.isnan(history.ended), history.until, history.ended)
-    ran = np.where(np.isnan(history.started), 0.0, ended - history.started)
-    weights = np.where(least[:, -1] > 1, ran * sizes(jobs.pods, jobs.gpus), 0.0)
+    run = columns_of(history)
+    found = placements(run.tree, run.offsets, run.slots)
+    least = fewest(run.tree, run.node_gpus, run.pods, run.gpus)
+    ended = np.where(np.isnan(run.ended), run.until, run.ended)
+    ran = np.where(np.isnan(run.started), 0.0, ended - run.started)
+    weights = np.where(least[:, -1] > 1, ran * sizes(run.pods, run.gpus), 0.0)
     return excess_spans(spans(found), least), weights
