@@ -82,9 +82,9 @@ def _check(plugin: Score, pod: Pod, nodes: Nodes, scores: object, counted: Bools
     outside = ~((scores >= least) & (scores <= most))
     if counted is not None:
         outside &= counted
-    found = np.flatnonzero(outside)
-    named = zip(nodes.subset(found), scores[found].tolist(), strict=True) if len(found) else ()
-    faults = [(node.name, float(value)) for node, value in named if node is not None]
+    every = list(nodes) if outside.any() else []
+    found = [(every[at], float(scores[at])) for at in np.flatnonzero(outside).tolist()]
+    faults = [(node.name, value) for node, value in found if node is not None]
     if faults:
         raise ScoreError(plugin, _out_of_range(plugin, pod, *faults[0], len(faults)))
 
