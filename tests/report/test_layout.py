@@ -1,10 +1,12 @@
 """Tables on terminals of any width: nothing is cut off, and no number is broken."""
 
 import io
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -74,6 +76,37 @@ def test_what_lies_inside_stays_inside() -> None:
         "    domain zone-a",
         "      nodes 6",
     ]
+
+
+def test_on_a_line_of_a_few_letters_the_indentation_gives_way_and_nothing_is_lost() -> None:
+    table = plain_table("domain", "free", right=("free",))
+    table.add_row("  zone-a", "1,000")
+    assert drawn(section("Topology", section("Trees", table)), 12) == [
+        "",
+        "Topology",
+        "",
+        "  Trees",
+        "    domain",
+        "    zone-a",
+        "    free",
+        "    1,000",
+    ]
+    assert drawn(section("Topology", table), 5)[-5:] == ["domai", "n", "zone-", "a", "free", "1,000"][-5:]
+
+
+@given(
+    depth=st.integers(0, 5),
+    width=st.integers(2, 30),
+    words=st.lists(st.text("ab-字", min_size=1), max_size=3),
+)
+def test_no_letter_is_lost_at_any_width(depth: int, width: int, words: list[str]) -> None:
+    table = plain_table("name", "count", "where it lies", right=("count",))
+    table.add_row(f"{'  ' * depth}leaf-1", "12,345", " ".join(words))
+    lines = drawn(section("Topology", section("Inside", table)), width)
+    shown = Counter("".join(lines))
+    told = Counter("".join(("Topology", "Inside", "leaf-1", "12,345", *words)))
+    assert told <= shown
+    assert max(cell_len(line) for line in lines) <= width
 
 
 WORD = st.text("abcdefgh/-", min_size=1, max_size=LONGEST_WORD)

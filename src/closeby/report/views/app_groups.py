@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from closeby.report.documents.app_groups import AppGroupEntry
-from closeby.report.views.layout import plain_table, section
+from closeby.report.views.layout import Indented, plain_table, section
 from closeby.report.words import Names
 
 #: Workloads of an order, and edges, that are shown.
@@ -43,7 +42,7 @@ def edges_tables(app_groups: Sequence[AppGroupEntry], names: Names) -> Iterator[
     bodies = [
         Group(
             Text(names.of(entry.namespace, entry.name), style="bold"),
-            Padding(edges_table(entry), (0, 0, 1, 2)),
+            Indented(edges_table(entry), (0, 0, 1, 2)),
         )
         for entry in app_groups
         if entry.edges

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from closeby.report.counterfactuals.view import different_lines
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
 from closeby.report.views.buckets import buckets_table
-from closeby.report.views.layout import plain_table
+from closeby.report.views.layout import Indented, plain_table
 from closeby.report.words import Names, counts_text, path_text
 
 #: Nodes and candidates shown per pod or gang.
@@ -39,10 +38,10 @@ def decision_views(report: SchedulingReport, names: Names) -> Iterator[Renderabl
         buckets = []
         if entry.buckets:
             nodes = {one.name: one.node for one in report.pods if one.namespace == pod.namespace}
-            buckets = [Padding(buckets_table(entry.buckets, nodes), (0, 0, 1, 2))]
+            buckets = [Indented(buckets_table(entry.buckets, nodes), (0, 0, 1, 2))]
         different: list[RenderableType] = []
         if isinstance(entry.counterfactuals, tuple) and entry.counterfactuals:
-            different = [Padding(different_lines(entry.counterfactuals), (0, 0, 1, 2))]
+            different = [Indented(different_lines(entry.counterfactuals), (0, 0, 1, 2))]
         yield Group(title, *different, *buckets, *_tables(entry, pod.node))
 
 
@@ -55,7 +54,7 @@ def _tables(entry: ExplainEntry, node: str | None) -> Iterator[RenderableType]:
         bodies.append(_scores_table(entry, node))
     if refused:
         bodies.append(_refusals(entry, refused))
-    yield from (Padding(body, (0, 0, 1, 2)) for body in bodies or [Text("it was not looked at any closer")])
+    yield from (Indented(body, (0, 0, 1, 2)) for body in bodies or [Text("it was not looked at any closer")])
 
 
 def _candidates_table(entry: ExplainEntry) -> Table:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -13,7 +12,7 @@ from closeby.report.documents.explanations import explain
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
 from closeby.report.documents.subjects import GANG, Subject
 from closeby.report.views.explanation import domains_table
-from closeby.report.views.layout import plain_table
+from closeby.report.views.layout import Indented, plain_table
 from closeby.report.views.rack_map import WIDTH, legend, letters, rack_map
 from closeby.report.words import path_text, plural, plural_noun, span_text
 from closeby.simulator.runs import Run
@@ -121,5 +120,5 @@ def _explanation(run: Run, key: str, title: str) -> Iterator[RenderableType]:
     yield Text()
     yield Text.assemble((title, "bold cyan"), ("  as `closeby explain` tells it", "dim"))
     for sentence in explanation.sentences:
-        yield Padding(Text(sentence), (0, 0, 0, 2))
-    yield Padding(domains_table(explanation.domains[:DOMAINS]), (1, 0, 0, 2))
+        yield Indented(Text(sentence), (0, 0, 0, 2))
+    yield Indented(domains_table(explanation.domains[:DOMAINS]), (1, 0, 0, 2))

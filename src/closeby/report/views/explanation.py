@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -13,7 +12,7 @@ from closeby.report.documents.explanations import Explanation
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.buckets import buckets_table
-from closeby.report.views.layout import condition_line, plain_table
+from closeby.report.views.layout import Indented, condition_line, plain_table
 from closeby.report.words import counts_text, names_text, path_text, plural, runs_of
 from closeby.topology.natural import natural_key
 
@@ -26,10 +25,10 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
     style = "red" if explanation.reason else "green"
     yield Text.assemble((explanation.subject, "bold cyan"))
     for number, sentence in enumerate(explanation.sentences):
-        yield Padding(Text(sentence, style=style if number == 0 else ""), (0, 0, 0, 2))
+        yield Indented(Text(sentence, style=style if number == 0 else ""), (0, 0, 0, 2))
     if explanation.counterfactuals:
         yield Text("")
-        yield Padding(different_lines(explanation.counterfactuals), (0, 0, 0, 2))
+        yield Indented(different_lines(explanation.counterfactuals), (0, 0, 0, 2))
     if explanation.subgroups:
         yield from _block(_subgroups_table(explanation))
     if explanation.buckets:
@@ -48,11 +47,11 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
     if len(explanation.pods) > 1 and any(pod.node or pod.message != said for pod in explanation.pods):
         yield from _block(_pods_table(explanation))
     for condition in explanation.conditions:
-        yield Padding(condition_line(condition), (0, 0, 0, 2))
+        yield Indented(condition_line(condition), (0, 0, 0, 2))
     if isinstance(explanation.recorded, tuple):
         yield Text("")
         for one in explanation.recorded:
-            yield Padding(_recorded_line(one), (0, 0, 0, 2))
+            yield Indented(_recorded_line(one), (0, 0, 0, 2))
 
 
 def domains_table(domains: Sequence[DomainLine]) -> Table:
@@ -89,7 +88,7 @@ def _recorded_line(one: Recorded) -> Text:
 
 def _block(table: Table) -> Iterator[RenderableType]:
     yield Text("")
-    yield Padding(table, (0, 0, 0, 2))
+    yield Indented(table, (0, 0, 0, 2))
 
 
 def _more(table: Table, left: int, noun: str) -> None:

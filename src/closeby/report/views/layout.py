@@ -18,15 +18,29 @@ LONGEST_WORD = 20
 #: In front of the lines below a row's name, and between two cells in one of them.
 INDENT = 2
 BETWEEN = ", "
+#: What text keeps of a line before it is indented.
+LEAST_ROOM = 8
 #: Wider than whatever a cell holds.
 UNBOUNDED = 100_000
+
+
+class Indented(Padding):
+    """Something further to the right, with empty lines around it; where there is no room for both, the
+    indentation gives way before the text."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left = min(self.left, max(options.max_width - LEAST_ROOM, 0))
+        if left == self.left:
+            yield from super().__rich_console__(console, options)
+        else:
+            yield Padding(self.renderable, (self.top, self.right, self.bottom, left), style=self.style)
 
 
 class Section(Group):
     """A title, and below it the body, indented; other forms than a terminal's ask for the two apart."""
 
     def __init__(self, title: str, body: RenderableType) -> None:
-        super().__init__(Text(""), Text(title, style="bold cyan"), Padding(body, (0, 0, 0, 2)))
+        super().__init__(Text(""), Text(title, style="bold cyan"), Indented(body, (0, 0, 0, 2)))
         self.title = title
         self.body = body
 
@@ -41,7 +55,7 @@ class PlainTable(Table):
 
     Where its columns do not fit side by side, the wider ones are wrapped, but never a number nor, up to
     ``LONGEST_WORD``, a word. Where that is not enough each row is told as lines: its first cell, and below
-    it the others with the headings of their columns.
+    it the others with the headings of their columns. Only a word that is longer than a line is broken then.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -80,11 +94,11 @@ class PlainTable(Table):
             name = _joined(cell)
             depth = len(name.plain) - len(name.plain.lstrip())
             if name.plain:
-                yield Padding(_named(first.header, name[depth:]), (0, 0, 0, depth))
+                yield Indented(_named(first.header, name[depth:]), (0, 0, 0, depth))
             cells = ((column.header, _joined(list(column.cells)[row])) for column in others)
             told = [_named(header, value) for header, value in cells if value.plain]
             for line in _packed(told, width - depth - INDENT):
-                yield Padding(line, (0, 0, 0, depth + INDENT))
+                yield Indented(line, (0, 0, 0, depth + INDENT))
 
 
 def _named(header: RenderableType, value: Text) -> Text:

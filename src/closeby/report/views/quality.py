@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -12,7 +11,7 @@ from closeby.quality.model import Model
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
-from closeby.report.views.layout import plain_table, section
+from closeby.report.views.layout import Indented, plain_table, section
 from closeby.report.words import Names
 
 #: What data meets under, nearest first; the model's tiers.
@@ -95,7 +94,7 @@ def _constants(model: Model) -> RenderableType:
             "it takes than on an ideal placement on an empty cluster.",
             style="dim",
         ),
-        Padding(table, (0, 0, 0, 2), style="dim"),
+        Indented(table, (0, 0, 0, 2), style="dim"),
     )
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -13,7 +12,7 @@ from closeby.report.documents.lines import PartLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
-from closeby.report.views.layout import plain_table, section, worth_knowing
+from closeby.report.views.layout import Indented, plain_table, section, worth_knowing
 from closeby.report.views.quality import quality_sections
 from closeby.report.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.topology.natural import natural_key
@@ -188,4 +187,4 @@ def _waits(what: str, detail: str, reason: str | None, message: str | None) -> R
         f"  {detail}  " if detail else "  ",
         (reason or "", "red"),
     )
-    return Group(head, Padding(Text(message or ""), (0, 0, 0, 4)))
+    return Group(head, Indented(Text(message or ""), (0, 0, 0, 4)))

@@ -5,7 +5,6 @@ from math import ceil, inf
 
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,7 @@ from closeby.report.documents.simulation import (
     SamplesEntry,
     SimulationReport,
 )
-from closeby.report.views.layout import plain_table, section
+from closeby.report.views.layout import Indented, plain_table, section
 from closeby.report.words import plural, plural_noun, time_text
 
 #: Reasons that a table lists.
@@ -135,9 +134,9 @@ def _use(report: SimulationReport) -> RenderableType:
     return Group(*lines)
 
 
-def _aside(text: str) -> Padding:
+def _aside(text: str) -> RenderableType:
     """A remark below the bars of a line."""
-    return Padding(Text(text, style="dim"), (0, 0, 0, _NAME))
+    return Indented(Text(text, style="dim"), (0, 0, 0, _NAME))
 
 
 def _queue_empties(report: SimulationReport) -> float:
@@ -246,7 +245,7 @@ def _never(refusals: Sequence[RefusalEntry]) -> Iterator[RenderableType]:
         size = f"of up to {largest}" if refusal.jobs > 1 else f"of {largest}"
         example = f"such as {refusal.example}" if refusal.jobs > 1 else refusal.example
         yield Text.assemble(("✗ ", "red"), (f"{count} {size}", "bold"), (f"  {example}", "dim"))
-        yield Padding(Text(refusal.message), (0, 0, 0, 4))
+        yield Indented(Text(refusal.message), (0, 0, 0, 4))
     left = sum(refusal.jobs for refusal in refusals[_REASONS:])
     if left:
         yield Text(f"and {plural(left, 'job')} for other reasons (-o json lists them)", style="dim")

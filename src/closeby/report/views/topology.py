@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.quantities import format_amount
 from closeby.report.documents.scheduling import NODE_LEVEL
 from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
-from closeby.report.views.layout import plain_table, worth_knowing
+from closeby.report.views.layout import Indented, plain_table, worth_knowing
 from closeby.report.words import path_text, plural
 
 #: Single nodes are listed when there are at most this many, unless somebody asks for them.
@@ -29,7 +28,7 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
         if number:
             yield Text("")
         yield _title(topology)
-        yield Padding(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
+        yield Indented(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
         yield from _flags(topology)
     yield from worth_knowing(report.conditions)
 
