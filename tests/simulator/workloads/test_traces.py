@@ -59,9 +59,33 @@ def test_acme_traces_are_read_as_published(tmp_path: Path) -> None:
     assert trace.jobs is not None
     assert trace.jobs.names == ("101", "102")
     assert trace.jobs.submitted.tolist() == [0.0, 2.0]
-    assert (trace.jobs.pods.tolist(), trace.jobs.gpus.tolist()) == ([1, 3], [4, 8])
+    assert (trace.jobs.pods.tolist(), trace.jobs.gpus.tolist()) == ([1, 3], [4, 7])
     assert trace.jobs.kinds == ("pretrain", "other")
     assert trace.notices[1] == "1 job without GPUs is left out"
+
+
+ACME_HEADER = "job_id,submit_time,duration,gpu_num\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "pods", "each"),
+    [(1, 1, 1), (5, 1, 5), (8, 1, 8), (10, 2, 5), (12, 2, 6), (16, 2, 8), (18, 3, 6), (1024, 128, 8)],
+)
+def test_jobs_of_acme_keep_their_gpus(tmp_path: Path, asked: int, pods: int, each: int) -> None:
+    trace = read(tmp_path, f"{ACME_HEADER}a,2023-03-01,60,{asked}\n")
+    assert trace.jobs is not None
+    assert (trace.jobs.pods.tolist(), trace.jobs.gpus.tolist()) == ([pods], [each])
+    assert trace.notices == ()
+
+
+def test_a_job_of_acme_that_gets_more_gpus_than_it_asks_for_is_told(tmp_path: Path) -> None:
+    """13 are no two equal pods of at most 8, so two of 7; 20 are three of 7."""
+    trace = read(tmp_path, f"{ACME_HEADER}a,2023-03-01,60,12\nb,2023-03-01,60,13\n")
+    assert trace.jobs is not None and trace.jobs.sizes.tolist() == [12, 14]
+    uneven = "for GPUs that can't be shared out evenly over hosts, such as b (13, taken as 2 x 7)"
+    assert trace.notices == (f"1 job asks {uneven}: 1 GPU more in all",)
+    more = read(tmp_path, f"{ACME_HEADER}b,2023-03-01,60,13\nc,2023-03-01,60,20\nd,2023-03-01,60,22\n")
+    assert more.notices == (f"3 jobs ask {uneven}: 4 GPUs more in all",)
 
 
 @pytest.mark.parametrize(

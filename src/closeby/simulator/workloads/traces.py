@@ -3,7 +3,8 @@
 Columns are ``name``, ``submitted`` and ``duration`` in seconds, ``pods``, ``gpus`` of each pod, ``priority``
 and ``kind``; the last two may be left out, and other columns are ignored with a notice. The job traces of
 AcmeTrace (``trace_seren.csv``, ``trace_kalos.csv``) are read as published too: ``job_id``, ``submit_time``,
-``duration``, ``gpu_num``, ``type``; a job of more than 8 GPUs becomes one pod a host of 8.
+``duration``, ``gpu_num``, ``type``; a job of more than 8 GPUs is spread evenly over as few hosts of 8 as
+hold it, one pod each.
 """
 
 import csv
@@ -71,6 +72,8 @@ class _Job(Struct, frozen=True):
     gpus: int
     priority: int
     kind: str
+    #: GPUs beyond those that the trace says, as all pods of a job are equal.
+    added: int = 0
 
 
 class _Rows(Iterator[list[str]], Protocol):
@@ -163,11 +166,26 @@ def _read(rows: _Rows) -> Trace:
     if skipped:
         said = "1 job without GPUs is" if skipped == 1 else f"{skipped:,} jobs without GPUs are"
         notices.append(f"{said} left out")
+    notices.extend(_rounded_up(jobs))
     if not jobs and not faults:
         return _unusable("has no jobs", "check that it is the right file")
     if faults:
         return Trace(jobs=None, faults=tuple(faults), notices=tuple(notices))
     return Trace(jobs=_in_columns(jobs, dates), notices=tuple(notices))
+
+
+def _rounded_up(jobs: Sequence[_Job]) -> Iterator[str]:
+    """Says which jobs get more GPUs than they ask for."""
+    uneven = [job for job in jobs if job.added]
+    if not uneven:
+        return
+    first, added = uneven[0], sum(job.added for job in uneven)
+    said = "1 job asks" if len(uneven) == 1 else f"{len(uneven):,} jobs ask"
+    more = "1 GPU" if added == 1 else f"{added:,} GPUs"
+    yield (
+        f"{said} for GPUs that can't be shared out evenly over hosts, such as {first.name} "
+        f"({first.pods * first.gpus - first.added}, taken as {first.pods} x {first.gpus}): {more} more in all"
+    )
 
 
 def _all(
@@ -230,6 +248,8 @@ def _read_acme(row: Mapping[str, str]) -> _Job | None:
     gpus = _whole(row, "gpu_num", least=0, most=_MOST_PODS)
     if not gpus:
         return None
+    pods = -(-gpus // GPUS_PER_HOST)
+    each = -(-gpus // pods)
     text = row["submit_time"].strip()
     try:
         date = datetime.fromisoformat(text)
@@ -243,10 +263,11 @@ def _read_acme(row: Mapping[str, str]) -> _Job | None:
         name=_name(row, "job_id"),
         submitted=submitted,
         duration=_seconds(row, "duration"),
-        pods=-(-gpus // GPUS_PER_HOST),
-        gpus=min(gpus, GPUS_PER_HOST),
+        pods=pods,
+        gpus=each,
         priority=0,
         kind=row.get("type", "").strip().lower(),
+        added=pods * each - gpus,
     )
 
 
