@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closeby.objects.manifests import Manifests
+from closeby.plugins.configurations import NAMED
 from closeby.simulator.replay.clusters import cluster_of, made_up
 from closeby.simulator.replay.driver import replay
 from closeby.simulator.replay.history import History
-from closeby.simulator.replay.settings import Settings
+from closeby.simulator.replay.settings import Policy, Settings
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import fabric_topology
 from closeby.simulator.workloads.generating import generate
@@ -62,6 +63,29 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
     assert same(once(3), once(3))
     assert not same(once(3), once(4))
+
+
+@pytest.mark.parametrize("config", ["random", "least-allocated", "most-allocated", "first-task-labels"])
+def test_draws_are_those_of_the_seed(config: str) -> None:
+    """The same jobs: what a policy draws differs from seed to seed, and can be had again."""
+    workload = generate("philly", jobs=40, load=0.5, capacity=512, seed=3)
+    policy = Policy(name=config, configuration=NAMED[config])
+    one, again, other, trace = (
+        replay(workload, made_up("small"), Settings(policy=policy, seed=seed)) for seed in (1, 1, 2, None)
+    )
+    assert same(one, again)
+    assert not same(one, other)
+    assert not same(one, trace)
+
+
+def test_draws_of_applications_are_those_of_the_seed() -> None:
+    workload = generate("microservices", jobs=5, load=0.2, capacity=3840, seed=3)
+    policy = Policy(name="random", configuration=NAMED["random"])
+    one, again, other = (
+        replay(workload, made_up("zones"), Settings(policy=policy, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert same(one, again)
+    assert not same(one, other)
 
 
 def test_the_order_of_the_files_does_not_matter() -> None:

@@ -17,8 +17,10 @@ from closeby.simulator.workloads.jobs import CallGraph
 class Deployer:
     """Makes the events of applications. Pods that ask for the same share one spec."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, origin: str = "") -> None:
+        """``origin`` begins the uids of all pods."""
         self._namespace = namespace
+        self._origin = origin
         self._specs: dict[tuple[int, int], PodSpec] = {}
 
     def arrives(self, name: str, graph: CallGraph, created: float, priority: int) -> Iterator[Event]:
@@ -36,7 +38,7 @@ class Deployer:
                     Pod(
                         namespace=self._namespace,
                         name=f"{name}-{workload}-{replica}",
-                        uid=f"{name}/{index}",
+                        uid=f"{self._origin}{name}/{index}",
                         spec=spec,
                         labels=labels,
                         created=created,
@@ -46,7 +48,7 @@ class Deployer:
 
     def leaves(self, name: str, graph: CallGraph) -> Iterator[Event]:
         """An application is deleted."""
-        yield from (PodRemoved(f"{name}/{index}") for index in range(graph.pods))
+        yield from (PodRemoved(f"{self._origin}{name}/{index}") for index in range(graph.pods))
         yield AppGroupRemoved(f"{self._namespace}/{name}")
 
 

@@ -69,7 +69,7 @@ class _Replay:
                 f"no node offers {cluster.resource}; name what jobs ask for with --resource"
             )
         with_each = usual_needs(cluster.nodes, cluster.resource)
-        self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes)
+        self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed)
         self._agenda = Agenda(jobs.submitted)
         self._recorder = Recorder(jobs)
         self._durations: list[float] = jobs.durations.tolist()

@@ -36,9 +36,19 @@ class Submitter:
     """Makes the events of jobs. Pods that ask for the same share one spec, so that they are judged once."""
 
     def __init__(
-        self, jobs: Jobs, resource: str, with_each: tuple[tuple[str, int], ...], wishes: Wishes
+        self,
+        jobs: Jobs,
+        resource: str,
+        with_each: tuple[tuple[str, int], ...],
+        wishes: Wishes,
+        seed: int | None = None,
     ) -> None:
-        """``with_each``: what a pod asks for with each of its GPUs."""
+        """``with_each``: what a pod asks for with each of its GPUs.
+
+        ``seed`` goes into the pods' uids, of which policies draw where nodes are alike: else all seeds of a
+        comparison would share these draws. All policies of one seed see the same uids.
+        """
+        self._origin = "" if seed is None else f"{seed}/"
         self._names = jobs.names
         self._submitted: list[float] = jobs.submitted.tolist()
         self._pods: list[int] = jobs.pods.tolist()
@@ -49,7 +59,7 @@ class Submitter:
         self._constraint = wishes.constraint
         self._specs: dict[tuple[int, int], PodSpec] = {}
         self._graphs = jobs.graphs or (None,) * len(jobs)
-        self._deployer = Deployer(NAMESPACE)
+        self._deployer = Deployer(NAMESPACE, self._origin)
         #: Key of each job as the engine reports it -> its number.
         self.number_of = {f"{NAMESPACE}/{name}": number for number, name in enumerate(jobs.names)}
 
@@ -63,7 +73,9 @@ class Submitter:
             return
         spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
         if count == 1:
-            yield PodAdded(Pod(namespace=NAMESPACE, name=name, uid=f"{name}/0", spec=spec, created=created))
+            yield PodAdded(
+                Pod(namespace=NAMESPACE, name=name, uid=f"{self._origin}{name}/0", spec=spec, created=created)
+            )
             return
         yield GroupChanged(
             PodGroup(
@@ -81,7 +93,7 @@ class Submitter:
                 Pod(
                     namespace=NAMESPACE,
                     name=member,
-                    uid=f"{name}/{index}",
+                    uid=f"{self._origin}{name}/{index}",
                     spec=spec,
                     created=created,
                     group=name,
@@ -96,9 +108,9 @@ class Submitter:
             yield from self._deployer.leaves(name, graph)
             return
         if count == 1:
-            yield PodRemoved(f"{name}/0")
+            yield PodRemoved(f"{self._origin}{name}/0")
             return
-        yield from (PodRemoved(f"{name}/{index}") for index in range(count))
+        yield from (PodRemoved(f"{self._origin}{name}/{index}") for index in range(count))
         yield GroupRemoved(f"{NAMESPACE}/{name}")
 
     def _spec(self, gpus: int, priority: int) -> PodSpec:
