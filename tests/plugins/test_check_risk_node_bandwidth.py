@@ -282,6 +282,10 @@ def test_where_nothing_is_known_it_costs_nothing() -> None:
         ({"maxAgeSeconds": 20}, "maxAgeSeconds must be refreshSeconds (30) or more, not 20"),
         ({"windowSeconds": float("nan")}, "windowSeconds must be a number above 0, not nan"),
         ({"prometheusNodeLabel": "a-b"}, "prometheusNodeLabel must be the name of a label, not 'a-b'"),
+        (
+            {"prometheusDevices": "eth[0"},
+            "prometheusDevices must be a regular expression, not 'eth[0': unterminated character set",
+        ),
         ({"keyFile": "tls.key"}, "keyFile is given without certFile; name the certificate too"),
         ({"prometheusAddress": "prometheus:9090"}, "prometheusAddress must begin with http:// or https://"),
     ],

@@ -25,19 +25,24 @@ from closeby.measurements.bandwidth import (
 )
 from closeby.measurements.fetching import TIMEOUT, address_of, refusal
 
-#: Links whose traffic passes a physical one too (bonds, bridges, VLANs, tunnels, pods' ends), and loopback.
+#: Links whose traffic passes a physical one too (bonds, bridges, VLANs, tunnels, pods' and virtual machines'
+#: ends), and loopback. The clouds' networks call pods' ends by a hash: eni, gke or azv and eleven digits.
 _NOT_PHYSICAL = (
-    "lo|bond.*|team.*|br.*|docker.*|virbr.*|veth.*|cali.*|cilium.*|lxc.*|cni.*|flannel.*|vxlan.*|"
-    "geneve.*|genev_.*|tunl.*|wg.*|kube-.*|ovn.*|ovs-.*|nodelocaldns|dummy.*|.*[.].*"
+    "lo|bond.*|team.*|br.*|docker.*|podman.*|virbr.*|vmbr.*|veth.*|vnet.*|tap.*|tun.*|macv.*|ipvl.*|vlan.*|"
+    "cali.*|cilium.*|lxc.*|cni.*|flannel.*|antrea-.*|weave.*|vxlan.*|geneve.*|genev_.*|gre.*|erspan.*|sit.*|"
+    "ip6tnl.*|tunl.*|wg.*|ifb.*|kube-.*|ovn.*|ovs-.*|nodelocaldns|dummy.*|(eni|gke|azv)[0-9a-f]{11}|.*[.].*"
 )
+_DEVICES = f'device!~"{_NOT_PHYSICAL}"'
 _BY = "by (node, instance)"
-#: An exporter that two jobs scrape, or that was made anew, is there twice with the same traffic.
-_RATE = (
-    "max by (node, instance) (sum without (device) "
-    '(8 * rate({metric}{{device!~"' + _NOT_PHYSICAL + '"}}[5m])))'
-)
-_SENT = _RATE.format(metric="node_network_transmit_bytes_total")
-_RECEIVED = _RATE.format(metric="node_network_receive_bytes_total")
+
+
+def _rate(metric: str) -> str:
+    # An exporter that two jobs scrape, or that was made anew, is there twice with the same traffic.
+    return f"max {_BY} (sum without (device) (8 * rate({metric}{{{_DEVICES}}}[5m])))"
+
+
+_SENT = _rate("node_network_transmit_bytes_total")
+_RECEIVED = _rate("node_network_receive_bytes_total")
 _WINDOW = "[15m:1m]"
 
 #: Seconds that the default queries look back.
@@ -64,11 +69,17 @@ class Queries(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         default="max by (node, instance) (timestamp(node_network_transmit_bytes_total))",
     )
 
-    def by_label(self, label: str) -> "Queries":
-        """Those of the default ones that are among these sum up by this label instead."""
+    def adapted(self, label: str = "", devices: str = "") -> "Queries":
+        """Those of the default ones that are among these sum up by this label, and over these interfaces.
+
+        ``devices`` is a regular expression of whole names; empty ones change nothing.
+        """
+        by = f"by ({label})" if label else _BY
+        # JSON's escapes of quotes and backslashes are PromQL's.
+        chosen = f"device=~{msgspec.json.encode(devices).decode()}" if devices else _DEVICES
         own, default = msgspec.structs.asdict(self), msgspec.structs.asdict(Queries())
         changed = {
-            name: text.replace(_BY, f"by ({label})") if text == default[name] else text
+            name: text.replace(_BY, by).replace(_DEVICES, chosen) if text == default[name] else text
             for name, text in own.items()
         }
         return Queries(**changed)
@@ -123,12 +134,11 @@ class Prometheus:
     ) -> None:
         """``stale_after`` and ``timeout`` (of each query) are in seconds.
 
-        ``label`` names hosts in place of ``HOST_LABELS``; ``window`` is how far the queries look back, in
-        seconds.
+        ``label`` names hosts in place of ``HOST_LABELS``, for which ``queries`` must keep it; ``window`` is
+        how far they look back, in seconds.
         """
         self._url = query_address(address)
-        queries = Queries() if queries is None else queries
-        self._queries = queries.by_label(label) if label else queries
+        self._queries = Queries().adapted(label) if queries is None else queries
         self._labels = (label,) if label else HOST_LABELS
         self._stale_after = stale_after
         self._window = window

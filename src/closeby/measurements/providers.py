@@ -1,6 +1,7 @@
 """Which source of measured traffic a plugin's arguments name, how it is reached, and how often it is read."""
 
 import math
+import re
 from typing import Final
 
 from msgspec import Struct, field
@@ -30,6 +31,8 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     queries: Queries = field(name="prometheusQueries", default=Queries())
     #: The label of series that names their node.
     label: str = field(name="prometheusNodeLabel", default="")
+    #: The interfaces that the default queries count, as a regular expression of whole names.
+    devices: str = field(name="prometheusDevices", default="")
     #: How far queries look back, in seconds.
     window: float = field(name="windowSeconds", default=WINDOW)
     stale_after: float = field(name="staleAfterSeconds", default=STALE_AFTER)
@@ -67,6 +70,10 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("watcherAddress and prometheusAddress are both given; keep one")
         if self.label and not is_label(self.label):
             raise ValueError(f"prometheusNodeLabel must be the name of a label, not {self.label!r}")
+        if problem := _pattern_problem(self.devices):
+            raise ValueError(
+                f"prometheusDevices must be a regular expression, not {self.devices!r}: {problem}"
+            )
         if self.key_file and not self.cert_file:
             raise ValueError("keyFile is given without certFile; name the certificate too")
 
@@ -93,7 +100,7 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         if self.prometheus:
             return Prometheus(
                 self.prometheus,
-                self.queries,
+                self.queries.adapted(self.label, self.devices),
                 self.stale_after,
                 self.timeout,
                 access=self.access,
@@ -123,3 +130,12 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             fallback="nodes count as using what their pods request, without swings",
             warnings=self.access.warnings(self.address),
         )
+
+
+def _pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a regular expression; Prometheus has the last word."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    return None
