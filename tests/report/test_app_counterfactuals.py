@@ -14,7 +14,7 @@ from closeby.objects.pods import Pod, Toleration
 from closeby.objects.quantities import amount
 from closeby.report.counterfactuals.gathering import counterfactuals
 from closeby.report.counterfactuals.records import Counterfactual, Kind, TalkEntry
-from closeby.scheduling.intake.books import APPLICATION
+from closeby.scheduling.intake.keys import APPLICATION
 from closeby.simulator.runs import Run, simulate
 from tests.applications.calls import app
 from tests.applications.networks import replicas

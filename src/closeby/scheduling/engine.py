@@ -35,13 +35,14 @@ from closeby.scheduling.events import (
     Unheard,
 )
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
+from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cures import ANYTHING, Stir
+from closeby.scheduling.intake.keys import item_key
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.invariants import assert_books_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.reserved import Bar, ReservedNodes
-from closeby.scheduling.outcomes import Decision, Outcome, Reservation
+from closeby.scheduling.outcomes import Decision, ItemKind, Outcome, Reservation
 from closeby.scheduling.placing.tools import LeastCost, Tools
 from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.rounds import Rounds
@@ -171,7 +172,8 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
-        entries = [entry for kind in ("", PLAIN, APPLICATION) for entry in self._stories.of(f"{kind}{key}")]
+        kinds = (ItemKind.GANG, ItemKind.POD, ItemKind.APPLICATION)
+        entries = [entry for kind in kinds for entry in self._stories.of(item_key(kind, key))]
         return tuple(sorted(entries, key=_stimulus))
 
     def outcome(self, key: str) -> Outcome | None:

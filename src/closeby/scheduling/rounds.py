@@ -10,10 +10,11 @@ from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cures import NOTHING, Stir, cures
+from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Decision, Fault, Outcome, Release, Report, Retry
-from closeby.scheduling.placing.deciding import Decided, Decider, kind_of, name_of
+from closeby.scheduling.placing.deciding import Decided, Decider
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.imagining import Imagination

@@ -25,7 +25,8 @@ from closeby.scheduling.events import (
     PodRemoved,
     Tick,
 )
-from closeby.scheduling.intake.books import APPLICATION, PLAIN, gang_key
+from closeby.scheduling.intake.books import gang_key
+from closeby.scheduling.intake.keys import item_key
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Outcome, Place, Report
 from closeby.simulator.runs import Run
 
@@ -77,7 +78,7 @@ class Trials:
             self._pods[assigned.pod.uid] = replace(assigned.pod, node_name=assigned.node, rank=assigned.rank)
             self.engine.handle(PodAdded(self._pods[assigned.pod.uid]))
         #: Keys of the items that wait, in the order in which they are decided.
-        self.waiting = list(dict.fromkeys(item_key(one) for one in outcomes if one.leftover))
+        self.waiting = list(dict.fromkeys(key_of(one) for one in outcomes if one.leftover))
         self._all = self._left = decisions
         self._kept = 0
 
@@ -174,10 +175,9 @@ class Trials:
         self.engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is None))
 
 
-def item_key(outcome: Outcome) -> str:
+def key_of(outcome: Outcome) -> str:
     """The key of the work item that was decided."""
-    prefix = {ItemKind.POD: PLAIN, ItemKind.APPLICATION: APPLICATION}.get(outcome.kind, "")
-    return f"{prefix}{outcome.key}"
+    return item_key(outcome.kind, outcome.key)
 
 
 def _as_left(run: Run, pod: Pod) -> Pod | None:
@@ -196,9 +196,9 @@ def _application(engine: Engine, key: str) -> AppGroup:
 
 
 def _result(key: str, outcomes: Sequence[Outcome]) -> Result | None:
-    mine = [one for one in outcomes if item_key(one) == key and one.reason is None and one.assigned]
+    mine = [one for one in outcomes if key_of(one) == key and one.reason is None and one.assigned]
     if not mine:
         return None
     assigned = tuple(each for one in mine for each in one.assigned)
-    beside = tuple(each for one in outcomes if item_key(one) != key for each in one.assigned)
+    beside = tuple(each for one in outcomes if key_of(one) != key for each in one.assigned)
     return Result(place=mine[-1].place, assigned=assigned, beside=beside)

@@ -22,7 +22,7 @@ from closeby.measurements.ageing import Known
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodAdded, PodRemoved
-from closeby.scheduling.intake.books import APPLICATION, PLAIN
+from closeby.scheduling.intake.keys import APPLICATION, PLAIN
 from closeby.scheduling.measuring import Measured
 from closeby.scheduling.outcomes import ItemKind, Outcome, Place
 

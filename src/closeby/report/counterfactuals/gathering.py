@@ -15,10 +15,10 @@ from closeby.report.counterfactuals.gangs.relaxing import relaxed
 from closeby.report.counterfactuals.questions import Question
 from closeby.report.counterfactuals.records import Counterfactual
 from closeby.report.counterfactuals.rooms import Rooms
-from closeby.scheduling.intake.books import APPLICATION, PLAIN
+from closeby.scheduling.intake.keys import APPLICATION, PLAIN
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.simulator.runs import Run
-from closeby.simulator.trials import DECISIONS, Trials, item_key
+from closeby.simulator.trials import DECISIONS, Trials, key_of
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
 #: the first ones.
@@ -69,7 +69,7 @@ def counterfactuals(
     waiting = [one for one in run.outcomes() if _lacks(one) and (only is None or one.key in only)]
     if not placed and not waiting and not together:
         return {}
-    reasons = {item_key(one): bool(one.reasons & _ROOM) for one in waiting}
+    reasons = {key_of(one): bool(one.reasons & _ROOM) for one in waiting}
     items = min(len(waiting), ITEMS) + min(len(together), ITEMS)
     trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
     asked = [key for key in trials.waiting if key in reasons][:ITEMS]

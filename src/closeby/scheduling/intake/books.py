@@ -9,6 +9,8 @@ from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
+from closeby.scheduling.intake.keys import item_key, kind_of, name_of
+from closeby.scheduling.outcomes import ItemKind
 from closeby.topology.natural import natural_key
 
 #: Sort key of the members of one gang.
@@ -18,10 +20,6 @@ MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 FOR_EVER = frozenset(
     {"DaemonSet", "Node", "ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"}
 )
-#: Begins the key of a plain pod's work item. No namespace holds a colon, so no gang has such a key.
-PLAIN = "pod:"
-#: Begins the key of an application's work item.
-APPLICATION = "app:"
 
 
 class Members:
@@ -138,7 +136,7 @@ class Books:
             key = self.item_key(pod)
             if placed:
                 self._waits_no_more(pod)
-            elif key.startswith(APPLICATION):
+            elif kind_of(key) is ItemKind.APPLICATION:
                 self.waiting_apps.setdefault(key, {})[pod.uid] = pod
             else:
                 self.waiting_pods[key] = pod
@@ -213,7 +211,7 @@ class Books:
         """
         waiting = [
             *self.waiting_pods.values(),
-            *self.waiting_apps.get(f"{APPLICATION}{app_key}", {}).values(),
+            *self.waiting_apps.get(item_key(ItemKind.APPLICATION, app_key), {}).values(),
         ]
         pods = [pod for pod in waiting if app_group_key(pod) == app_key]
         touched = [self.item_key(pod) for pod in pods]
@@ -332,10 +330,12 @@ class Books:
         if pod.group is not None:
             return gang_key(pod)
         application = self.applications.of(pod)
-        return f"{PLAIN}{pod.key}" if application is None else f"{APPLICATION}{application.key}"
+        if application is None:
+            return item_key(ItemKind.POD, pod.key)
+        return item_key(ItemKind.APPLICATION, application.key)
 
     def _application_order(self, key: str, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        application = self.applications.get(key.removeprefix(APPLICATION))
+        application = self.applications.get(name_of(key))
         index = {} if application is None else application.index
 
         def place(pod: Pod) -> tuple[object, ...]:

@@ -9,7 +9,8 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
 from closeby.scheduling.gangs.rosters import missing, unassigned
-from closeby.scheduling.intake.books import APPLICATION, PLAIN, Books
+from closeby.scheduling.intake.books import Books
+from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome
 from closeby.scheduling.placing.application_cycle import place_application
@@ -56,8 +57,8 @@ class Decider:
                 if pod.uid in held
             ]
             ready = tuple(pod for pod in waiting if pod.uid not in held)
-        if key.startswith(APPLICATION):
-            attempt = place_application(self._tools, key.removeprefix(APPLICATION), ready)
+        if kind_of(key) is ItemKind.APPLICATION:
+            attempt = place_application(self._tools, name_of(key), ready)
             return self._settle(key, ready, refused, attempt, ())
         if waiting[0].group is None:
             attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
@@ -224,15 +225,3 @@ class Decider:
 
     def _binder(self, pod: Pod, node: str) -> str | None:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)
-
-
-def kind_of(key: str) -> ItemKind:
-    """What a work item is, by its key."""
-    if key.startswith(PLAIN):
-        return ItemKind.POD
-    return ItemKind.APPLICATION if key.startswith(APPLICATION) else ItemKind.GANG
-
-
-def name_of(key: str) -> str:
-    """``namespace/name`` of a work item, by its key."""
-    return key.removeprefix(PLAIN).removeprefix(APPLICATION)

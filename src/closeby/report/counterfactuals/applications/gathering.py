@@ -12,7 +12,7 @@ from closeby.report.counterfactuals.applications.talking import Talk
 from closeby.report.counterfactuals.choosing_nodes import other_nodes
 from closeby.report.counterfactuals.questions import Question
 from closeby.report.counterfactuals.records import Counterfactual, Kind
-from closeby.scheduling.intake.books import APPLICATION
+from closeby.scheduling.intake.keys import APPLICATION
 from closeby.simulator.trials import Trials
 
 #: What helps only some of the pods that wait: so many of that are told.
