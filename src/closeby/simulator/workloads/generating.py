@@ -24,6 +24,7 @@ from closeby.simulator.workloads.published import (
     Mix,
 )
 from closeby.simulator.workloads.sampling import GPUS_PER_HOST, draw
+from closeby.simulator.workloads.standing import standing
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,6 +47,13 @@ class Drawn(Struct, frozen=True, kw_only=True, eq=False):
     durations: Floats
     kinds: tuple[str, ...]
     graphs: tuple[CallGraph, ...] = ()
+
+    @property
+    def amounts(self) -> Floats:
+        """What the load counts: GPUs, or cores where there are graphs; shape (J,)."""
+        if self.graphs:
+            return np.array([graph.cores for graph in self.graphs], dtype=np.float64)
+        return self.sizes.astype(np.float64)
 
 
 class Workload(Struct, frozen=True, kw_only=True):
@@ -76,8 +84,9 @@ class Options(Struct, frozen=True, kw_only=True):
     #: Standard deviation over mean of the times between arrivals, 1 for a Poisson process.
     burstiness: float | None = None
     #: Begin with the jobs that such a cluster would be running: on top of ``jobs``, submitted at 0, each with
-    #: what is left of its run time. Otherwise a cluster that begins empty takes days to reach its load, for a
-    #: few jobs of days hold most of the GPU time.
+    #: what is left of its run time. They hold ``load`` x ``capacity``, and never more than the capacity.
+    #: Otherwise a cluster that begins empty takes days to reach its load, for a few jobs of days hold most of
+    #: the GPU time.
     standing: bool = False
 
     def __post_init__(self) -> None:
@@ -124,8 +133,7 @@ def generate(
             raise ValueError(f"{what} must be a number above 0, not {value}")
     random = Generator(PCG64(seed))
     drawn = _drawn(workload, jobs, options, random)
-    amounts = np.array([graph.cores for graph in drawn.graphs]) if drawn.graphs else drawn.sizes
-    span = float(amounts @ drawn.durations) / (load * capacity)
+    span = float(drawn.amounts @ drawn.durations) / (load * capacity)
     submitted = arrivals(
         jobs,
         span,
@@ -134,9 +142,10 @@ def generate(
         burstiness=options.burstiness or workload.burstiness,
     )
     if options.standing:
-        standing = _standing(_drawn(workload, _POOL, options, random), jobs / span, random)
-        submitted = np.concatenate((np.zeros(len(standing.durations)), submitted))
-        drawn = _joined(standing, drawn)
+        pool = _drawn(workload, _POOL, options, random)
+        first = _standing(pool, min(load, 1.0) * capacity, random)
+        submitted = np.concatenate((np.zeros(len(first.durations)), submitted))
+        drawn = _joined(first, drawn)
     return _jobs(name, drawn, submitted)
 
 
@@ -145,22 +154,15 @@ def _drawn(workload: Workload, count: int, options: Options, random: Generator) 
     return replace(drawn, durations=np.minimum(drawn.durations, options.max_duration))
 
 
-def _standing(pool: Drawn, rate: float, random: Generator) -> Drawn:
-    """The jobs that run at any one time where ``rate`` jobs of the pool come each second and none waits.
-
-    ``rate`` x mean run time of them (Little's law), each job of the pool as likely as it is long, and caught
-    at an even moment of its run (inspection paradox). Drawn evenly over sizes, so that all have their share.
-    """
-    order = np.lexsort((pool.durations, pool.sizes))
-    mass = np.cumsum(pool.durations[order])
-    count = round(rate * float(mass[-1]) / len(order))
-    at = (np.arange(count) + random.random()) / max(count, 1) * mass[-1]
-    chosen = order[np.minimum(np.searchsorted(mass, at, side="right"), len(order) - 1)]
+def _standing(pool: Drawn, held: float, random: Generator) -> Drawn:
+    """The jobs of the pool that run at any one time, which hold so many GPUs or cores."""
+    jobs, left = standing(pool.amounts, pool.durations, held, random)
+    chosen = jobs.tolist()
     return Drawn(
-        sizes=pool.sizes[chosen],
-        durations=np.maximum(pool.durations[chosen] * random.random(count), 1.0),
-        kinds=tuple(pool.kinds[job] for job in chosen.tolist()),
-        graphs=tuple(pool.graphs[job] for job in chosen.tolist()) if pool.graphs else (),
+        sizes=pool.sizes[jobs],
+        durations=left,
+        kinds=tuple(pool.kinds[job] for job in chosen),
+        graphs=tuple(pool.graphs[job] for job in chosen) if pool.graphs else (),
     )
 
 
