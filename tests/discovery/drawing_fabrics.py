@@ -14,8 +14,9 @@ class Drawing:
     """Switches with their hosts, and cables between switches.
 
     ``hosts`` are descriptions of adapters per switch, in one text each, separated by commas: ``{"L1": "n1
-    mlx5_0, n2 mlx5_0"}``. ``cables`` are such as ``L1-S1`` or ``L1-S1 4xSDR``, one each. GUIDs grow in the
-    order of ``order``, then in that of their mention: switches have 20…, adapters 10….
+    mlx5_0, n2 mlx5_0"}``, with a rate of its own as ``n1 mlx5_0 @4xNDR``. ``cables`` are such as ``L1-S1`` or
+    ``L1-S1 4xSDR``, one each. GUIDs grow in the order of ``order``, then in that of their mention: switches
+    have 20…, adapters 10….
     """
 
     def __init__(
@@ -34,33 +35,35 @@ class Drawing:
         pairs = [(one.split()[0].split("-"), one.split()[1:]) for one in cables.split(",") if one.strip()]
         names = [*order.split(), *hosts, *(name for pair, _ in pairs for name in pair)]
         self.guids = {name: f"{0x200000 + place:016x}" for place, name in enumerate(dict.fromkeys(names))}
-        self._adapters: list[tuple[str, str, str]] = []
+        self._adapters: list[tuple[str, str, str, str]] = []
         for leaf, listed in hosts.items():
             for description in (one.strip() for one in listed.split(",") if one.strip()):
-                self._adapters.append((f"{0x100000 + 2 * len(self._adapters):016x}", description, leaf))
+                guid = f"{0x100000 + 2 * len(self._adapters):016x}"
+                says, _, own_rate = description.partition(" @")
+                self._adapters.append((guid, says, leaf, own_rate or rate))
         self._pairs = [((pair[0], pair[1]), rate[0] if rate else self._rate) for pair, rate in pairs]
 
     def guid(self, description: str) -> str:
         """Of the only adapter with this description."""
-        (found,) = (guid for guid, its, _ in self._adapters if its == description)
+        (found,) = (guid for guid, its, *_ in self._adapters if its == description)
         return found
 
     def text(self) -> str:
         """As ibnetdiscover prints it, without a blank line at the end."""
         ports: Ports = {name: [] for name in self.guids}
         records = []
-        for guid, description, leaf in self._adapters:
+        for guid, description, leaf, rate in self._adapters:
             number = len(ports[leaf]) + 1
             port = f"{int(guid, 16) + 1:x}"
             ports[leaf].append(
-                f'[{number}]\t"H-{guid}"[1]({port}) \t\t# "{description}" lid 4 {self._rate}'.rstrip()
+                f'[{number}]\t"H-{guid}"[1]({port}) \t\t# "{description}" lid 4 {rate}'.rstrip()
             )
             system = self._systems.get(description, guid)
             records.append(
                 f"vendid=0x2c9\ndevid=0x1021\nsysimgguid=0x{system}\ncaguid=0x{guid}\n"
                 f'Ca\t1 "H-{guid}"\t\t# "{description}"\n'
                 f'[1]({port}) \t"S-{self.guids[leaf]}"[{number}]\t\t# lid 4 lmc 0 "{self._says(leaf)}" lid 1 '
-                f"{self._rate}".rstrip()
+                f"{rate}".rstrip()
             )
         for (one, other), rate in self._pairs:
             a, b = len(ports[one]) + 1, len(ports[other]) + 1

@@ -104,7 +104,58 @@ def test_a_host_in_several_racks_joins_none_of_them() -> None:
     found = findings(Drawing(hosts, "A-S, B-S, C-S"))
     racks = {f"n{number}": f"{'AB'[number > 3]}/S" for number in range(1, 7)}
     assert paths(found) == {"m": "A/S", **racks}
-    assert warned(found)["Node/m"].startswith("m lies on A and B, which have little else in common")
+    # C has no hosts but m, so it is of the rack of A.
+    assert warned(found)["Node/m"].startswith(
+        "m has 2 of 3 cables to A and counts for it; the other one, to B"
+    )
+
+
+@pytest.mark.parametrize("order", ["A1 B1", "B1 A1", "A4 B4 A3 B3", "B4 A4 B3 A3"])
+def test_a_host_with_one_miscabled_adapter_stays_in_its_rack(order: str) -> None:
+    # Two racks of four rails; the fourth adapter of b2 is plugged into the other rack.
+    #   A1 A2 A3 A4 | B1 B2 B3 B4
+    #    a1 a2 a3   |  b1 b2 b3      b2: B1 B2 B3 A4
+    hosts = {f"A{rail}": f"a1 m{rail}, a2 m{rail}, a3 m{rail}" for rail in (1, 2, 3, 4)}
+    hosts |= {f"B{rail}": f"b1 m{rail}, b2 m{rail}, b3 m{rail}" for rail in (1, 2, 3)}
+    hosts |= {"A4": hosts["A4"] + ", b2 m4", "B4": "b1 m4, b3 m4"}
+    drawing = Drawing(hosts, ", ".join(f"{leaf}-S" for leaf in hosts), order=order)
+    found = findings(drawing)
+    a, b = (min((leaf for leaf in hosts if leaf[0] == rack), key=drawing.guids.__getitem__) for rack in "AB")
+    assert paths(found) == {f"{rack}{n}": f"{of}/S" for rack, of in (("a", a), ("b", b)) for n in (1, 2, 3)}
+    assert warned(found)["Node/b2"].startswith(
+        f"b2 has 3 of 4 cables to {b} and counts for it; the other one, to {a}, may be miscabled"
+    )
+
+
+@pytest.mark.parametrize("order", ["R0", "A1 A2 A3 B1 B2 B3 R0"])
+def test_hosts_that_share_one_rail_with_a_larger_rack_stay_in_their_own(order: str) -> None:
+    #   A1 A2 A3 |        | B1 B2 B3
+    #   a1 … a8  | all R0 | b1 b2
+    hosts = {"R0": ", ".join(f"{name} m0" for name in ("b1", "b2", *(f"a{n}" for n in range(1, 9))))}
+    hosts |= {f"A{rail}": ", ".join(f"a{n} m{rail}" for n in range(1, 9)) for rail in (1, 2, 3)}
+    hosts |= {f"B{rail}": f"b1 m{rail}, b2 m{rail}" for rail in (1, 2, 3)}
+    found = findings(Drawing(hosts, ", ".join(f"{leaf}-S" for leaf in hosts), order=order))
+    a = "R0" if order == "R0" else "A1"
+    assert paths(found) == {"b1": "B1/S", "b2": "B1/S", **{f"a{n}": f"{a}/S" for n in range(1, 9)}}
+    assert warned(found)["Node/b1"].startswith("b1, b2 have 3 of 4 cables to B1 and count for it")
+
+
+def test_the_wider_way_counts_where_cables_are_as_many() -> None:
+    # m is on two racks, the slower way on that of the lower GUID.
+    hosts = {"A": "n1 a, n2 a, n3 a, m a @4xHDR", "B": "n4 a, n5 a, n6 a, m b @4xNDR"}
+    assert paths(findings(Drawing(hosts, "A-S, B-S")))["m"] == "B/S"
+    assert paths(findings(Drawing({**hosts, "B": "n4 a, n5 a, n6 a, m b @4xHDR"}, "A-S, B-S")))["m"] == "A/S"
+
+
+def test_a_domain_under_two_others_lies_under_that_with_more_cables() -> None:
+    #   S1      S2        one cable of L3 goes to S1
+    # L1  L2 + L3  L4
+    hosts = {"L1": "n1 a", "L2": "n2 a", "L3": "n3 a", "L4": "n4 a"}
+    found = findings(Drawing(hosts, "L1-S1, L2-S1, L3-S1, L3-S2, L3-S2, L4-S2, L4-S2, S1-C, S2-C"))
+    assert paths(found) == {"n1": "L1/S1/C", "n2": "L2/S1/C", "n3": "L3/S2/C", "n4": "L4/S2/C"}
+    assert warned(found)["Switch/L3"].startswith(
+        "L3 has 2 of 3 cables to S2 and counts for it; the other one"
+    )
 
 
 def test_half_of_the_hosts_is_not_enough_for_a_rail() -> None:

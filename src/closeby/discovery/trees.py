@@ -4,13 +4,13 @@ A level is the switches of one rank. A domain is the switches of a level that st
 rails of a rack, the spines over the same leaves. Planes that share no hosts end up as trees of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from msgspec import Struct
 
 from closeby.discovery.alike import alike
 from closeby.discovery.device_names import Names
-from closeby.discovery.fabric import DeviceKind, Fabric
+from closeby.discovery.fabric import Cable, DeviceKind, Fabric, bandwidth_of
 from closeby.discovery.labelling import Place
 from closeby.discovery.ranks import Neighbours, rank_switches
 from closeby.objects.reasons import Condition, Reason
@@ -41,8 +41,8 @@ class Trees(Struct, frozen=True, kw_only=True):
 def grow_trees(fabric: Fabric, links: Neighbours, names: Names) -> Trees:
     """The trees of a fabric, by the rules of this room's ``alike`` and ``ranks``.
 
-    A switch or host that lies in several domains of the next level counts for that of the lowest GUID, and
-    that is told. Levels above the second that join nothing are left out.
+    A switch or host that lies in several domains of the next level counts for the one that most of its cables
+    lead to, and that is told. Levels above the second that join nothing are left out.
     """
     return _Grower(fabric, links, names).trees()
 
@@ -56,30 +56,37 @@ class _Grower:
             fabric, links, names.hosts.keys() | names.unnamed | names.others
         )
         self._warnings: list[Condition] = []
-        #: Hosts by the domains that they lie on, and the one that they count for; the level of these.
-        self._torn: dict[tuple[tuple[str, ...], str, int], list[str]] = {}
+        #: Hosts by how many cables they have to each of several domains, and the one that they count for; the
+        #: level of these.
+        self._torn: dict[tuple[tuple[tuple[str, int], ...], str, int], list[str]] = {}
 
     def trees(self) -> Trees:
         levels = self._levels()
         places = {
-            host: self._place(host, on, levels) for host, on in sorted(self._switches_of_hosts().items())
+            host: self._place(host, cables, levels)
+            for host, cables in sorted(self._cables_of_hosts().items())
         }
-        for (domains, chosen, number), hosts in self._torn.items():
+        for (counts, chosen, number), hosts in self._torn.items():
             names = listed(hosts)
-            self._several(f"Node/{hosts[0]}", names, domains, chosen, number, many=len(hosts) > 1)
+            remedy = "" if number else "choose the adapters that count with --adapters, if others do"
+            self._several(f"Node/{hosts[0]}", names, dict(counts), chosen, remedy, many=len(hosts) > 1)
         self._tell_odd(levels)
         return Trees(ranks=self._ranks, levels=levels, places=places, warnings=tuple(self._warnings))
 
-    def _switches_of_hosts(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+    def _cables_of_hosts(self) -> dict[str, dict[str, list[Cable]]]:
+        """Per host the switches that it has cables to, with these."""
+        found: dict[str, dict[str, list[Cable]]] = {}
         for adapter, host in self._names.hosts.items():
-            found.setdefault(host, set()).update(peer for peer in self._links[adapter] if peer in self._ranks)
+            switches = found.setdefault(host, {})
+            for peer, cables in self._links[adapter].items():
+                if peer in self._ranks:
+                    switches.setdefault(peer, []).extend(cables)
         return found
 
     def _levels(self) -> tuple[Level, ...]:
         leaves: dict[str, set[str]] = {guid: set() for guid, rank in self._ranks.items() if rank == 1}
-        for host, on in self._switches_of_hosts().items():
-            for switch in on & leaves.keys():
+        for host, on in self._cables_of_hosts().items():
+            for switch in on.keys() & leaves.keys():
                 leaves[switch].add(host)
         grouped = alike(leaves, racks=True)
         levels: list[Level] = []
@@ -103,35 +110,40 @@ class _Grower:
     def _parents(
         self, domain: Mapping[str, str], upper: Mapping[str, str], below: Mapping[str, Set[str]]
     ) -> dict[str, str]:
-        above: dict[str, set[str]] = {}
-        for guid, domains in below.items():
-            for one in domains:
-                above.setdefault(one, set()).add(upper[guid])
+        above: dict[str, dict[str, list[Cable]]] = {}
+        for guid in below:
+            for peer, cables in self._links[guid].items():
+                if peer in domain:
+                    above.setdefault(domain[peer], {}).setdefault(upper[guid], []).extend(cables)
         found = {}
         for one in sorted(above):
             found[one] = self._chosen(above[one])
             if len(above[one]) > 1:
                 name = self._names.switches[one]
-                self._several(f"Switch/{name}", name, above[one], found[one], 1)
+                self._several(f"Switch/{name}", name, _counts(above[one]), found[one])
         return found
 
-    def _chosen(self, domains: Set[str]) -> str:
-        """One of several: the lowest, but a wider network than the others only if there is nothing else."""
-        return min(domains, key=lambda one: (one in self._wide, one))
+    def _chosen(self, cables: Mapping[str, list[Cable]]) -> str:
+        """The domain with the most bandwidth, or with the most cables where a rate is not known; the lowest
+        GUID of equal ones. A wider network than the others counts only if there is nothing else.
+        """
+        rates = {one: bandwidth_of(several) for one, several in cables.items()}
+        known = {one: rate for one, rate in rates.items() if rate is not None}
+        most = known if len(known) == len(rates) else _counts(cables)
+        return min(cables, key=lambda one: (one in self._wide, -most[one], one))
 
-    def _place(self, host: str, on: Set[str], levels: tuple[Level, ...]) -> Place:
+    def _place(self, host: str, on: Mapping[str, list[Cable]], levels: tuple[Level, ...]) -> Place:
         """The host's domains; it hangs on the lowest level that it has a cable to."""
-        hanging = (
-            (number, domains)
-            for number, level in enumerate(levels)
-            if (domains := {level.domain[switch] for switch in on if switch in level.domain})
+        number, cables = next(
+            ((number, found) for number, level in enumerate(levels) if (found := _by_domain(on, level))),
+            (0, {}),
         )
-        number, domains = next(hanging, (0, set[str]()))
-        if not domains:
+        if not cables:
             return ()
-        domain = self._chosen(domains)
-        if len(domains) > 1:
-            self._torn.setdefault((tuple(sorted(domains)), domain, number), []).append(host)
+        domain = self._chosen(cables)
+        if len(cables) > 1:
+            counts = tuple(sorted(_counts(cables).items()))
+            self._torn.setdefault((counts, domain, number), []).append(host)
         place: list[str | None] = [None] * number
         above: str | None = domain
         for level in levels[number:]:
@@ -142,17 +154,35 @@ class _Grower:
         return tuple(place)
 
     def _several(
-        self, subject: str, name: str, domains: Iterable[str], chosen: str, number: int, *, many: bool = False
+        self,
+        subject: str,
+        name: str,
+        counts: Mapping[str, int],
+        chosen: str,
+        remedy: str = "",
+        *,
+        many: bool = False,
     ) -> None:
-        names = [self._names.switches[one] for one in sorted(domains)]
-        self._warnings.append(
-            Condition(
-                reason=Reason.INVALID_SPEC,
-                object=subject,
-                message=f"{name} {'lie' if many else 'lies'} on {' and '.join(names)}, which have little "
-                f"else in common; {'they count' if many else 'it counts'} for {self._names.switches[chosen]}",
-                remedy="" if number else "choose the adapters that count with --adapters, if others do",
+        """Tells that something has cables to several domains: so many to each."""
+        named = self._names.switches
+        others = [one for one in sorted(counts) if one != chosen]
+        rest = sum(counts[one] for one in others)
+        if counts[chosen] > max(counts[one] for one in others) and not self._wide & counts.keys():
+            have, count = ("have", "count") if many else ("has", "counts")
+            message = (
+                f"{name} {have} {counts[chosen]} of {counts[chosen] + rest} cables to {named[chosen]} and "
+                f"{count} for it; {'the other one' if rest == 1 else f'the other {rest}'}, to "
+                f"{' and '.join(named[one] for one in others)}, may be miscabled"
             )
+        else:
+            lie, count = ("lie", "they count") if many else ("lies", "it counts")
+            all_of_them = " and ".join(named[one] for one in sorted(counts))
+            message = (
+                f"{name} {lie} on {all_of_them}, which have little else in common; "
+                f"{count} for {named[chosen]}"
+            )
+        self._warnings.append(
+            Condition(reason=Reason.INVALID_SPEC, object=subject, message=message, remedy=remedy)
         )
 
     def _tell_odd(self, levels: tuple[Level, ...]) -> None:
@@ -197,3 +227,16 @@ class _Grower:
         self._warnings.append(
             Condition(reason=Reason.INVALID_SPEC, object=f"Switch/{name}", message=message, remedy=remedy)
         )
+
+
+def _by_domain(on: Mapping[str, list[Cable]], level: Level) -> dict[str, list[Cable]]:
+    """Cables to switches as cables to the domains of a level."""
+    found: dict[str, list[Cable]] = {}
+    for switch, cables in on.items():
+        if switch in level.domain:
+            found.setdefault(level.domain[switch], []).extend(cables)
+    return found
+
+
+def _counts(cables: Mapping[str, list[Cable]]) -> dict[str, int]:
+    return {one: len(several) for one, several in cables.items()}
