@@ -56,6 +56,15 @@ def test_labels_are_partial_nodes(scan: Path) -> None:
     }
 
 
+def test_partial_nodes_have_names_that_nodes_can_have(tmp_path: Path) -> None:
+    path = tmp_path / "scan.txt"
+    path.write_text(Drawing({"L1": "B11-P1 mlx5_0, n_2 mlx5_0, c mlx5_0"}, "L1-S1").text())
+    printed = closeby("discover", "ibnetdiscover", path, "-o", "labels")
+    names = [one["metadata"]["name"] for one in yaml.safe_load_all(printed.stdout)]
+    assert names == ["b11-p1", "c"]
+    assert printed.stderr == "note: n_2 left out: no node can be called so\n"
+
+
 def test_a_table(scan: Path) -> None:
     printed = closeby("discover", "ibnetdiscover", scan)
     assert printed.stdout == (
@@ -109,7 +118,7 @@ def test_garbage_in_one_file_of_several_is_not_passed_over(tmp_path: Path, scan:
     [
         (["--labels", "a,a"], "give one or more different keys"),
         (["--labels", "not a key"], "'not a key' is no key of a label"),
-        (["--dry-run"], "--dry-run and --watch go with --apply"),
+        (["--dry-run"], "--dry-run, --watch and --overwrite go with --apply"),
         (["--program", "/nowhere/ibnetdiscover"], "/nowhere/ibnetdiscover: is not installed here"),
         (["--program", "false"], "false: failed with exit code 1"),
         (["--port", "mlx5_0:one"], "'mlx5_0:one' is no port of an adapter; give such as mlx5_0:1"),

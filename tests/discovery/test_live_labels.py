@@ -131,6 +131,64 @@ def test_hosts_that_are_no_nodes_are_told(control_plane: ControlPlane, tmp_path:
     asyncio.run(run())
 
 
+def test_labels_of_others_are_left_alone(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="ab", L2="c")
+            theirs = {"metadata": {"labels": {BLOCK: "rack-7"}}}
+            await here.api.patch(f"/api/v1/nodes/{here.names[0]}", theirs)
+            done = await here.apply()
+            told = f'msg="labels of others are left as they are" labels={BLOCK} nodes={here.names[0]} '
+            assert f'{told}remedy="--overwrite takes them over"' in done.stderr
+            assert [await here.labels(one) for one in "abc"] == [("rack-7", "S"), ("L1", "S"), ("L2", "S")]
+            assert "labels of others" not in (await here.apply("--overwrite")).stderr
+            assert await here.labels("a") == ("L1", "S")
+
+    asyncio.run(run())
+
+
+def test_a_scan_from_which_most_nodes_are_missing_takes_no_labels(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="ab", L2="c")
+            await here.apply()
+            here.scanned(L1="a")
+            for _ in range(4):
+                done = await here.apply("--misses", "1")
+                assert (
+                    'msg="the scan seems to be cut short, so nothing counts as missed" not_found=2 labelled=3'
+                    in done.stderr
+                )
+            assert [await here.labels(one) for one in "abc"] == [("L1", "S"), ("L1", "S"), ("L2", "S")]
+
+    asyncio.run(run())
+
+
+def test_hosts_none_of_which_is_a_node_are_an_error(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.names[:] = ["host-a", "host-b", "host-c"]
+            here.scanned(L1="ab", L2="c")
+            done = await here.apply(code=2)
+            assert "error: none of the 3 hosts that were found is a node of " in done.stderr
+            assert "such as host-a; name them as the nodes are called" in done.stderr
+
+    asyncio.run(run())
+
+
+def test_labels_of_kubernetes_own_are_not_written(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(control_plane, tmp_path) as here:
+            here.scanned(L1="abc")
+            for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone"):
+                done = await here.apply("--labels", key, code=2)
+                assert f"{key} is a label of Kubernetes' own, which --apply does not write" in done.stderr
+
+    asyncio.run(run())
+
+
 def watching(here: World) -> "subprocess.Popen[str]":
     """The command, with a round every second."""
     return subprocess.Popen(

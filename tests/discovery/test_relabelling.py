@@ -3,7 +3,7 @@
 import msgspec
 
 from closeby.discovery.findings import FoundNode, LinkQuality
-from closeby.discovery.relabelling import NodeNow, Relabelling, match_hosts, relabel
+from closeby.discovery.relabelling import NodeNow, Relabelling, Rules, cut_short, match_hosts, relabel
 
 BLOCK, ZONE = "example.com/block", "example.com/zone"
 OTHER = {"kubernetes.io/hostname": "n1", "example.com/owner": "them"}
@@ -22,9 +22,21 @@ class Rounds:
         self.node = NodeNow("n1", "uid-1", {**OTHER, **labels})
         self.last = Relabelling({}, {})
 
-    def round(self, seen: FoundNode | None, misses: int = 3, source: str = "ibnetdiscover") -> dict[str, str]:
+    @property
+    def foreign(self) -> list[str]:
+        """Labels that were left to others in the last one."""
+        return list(self.last.foreign)
+
+    def round(
+        self,
+        seen: FoundNode | None,
+        misses: int = 3,
+        source: str = "ibnetdiscover",
+        *,
+        overwrite: bool = False,
+    ) -> dict[str, str]:
         """One more; the labels after it, without those of others."""
-        self.last = relabel(source, self.node, seen, misses)
+        self.last = relabel(source, self.node, seen, Rules(misses=misses, overwrite=overwrite))
         labels, annotations = dict(self.node.labels), dict(self.node.annotations)
         for held, changes in ((labels, self.last.labels), (annotations, self.last.annotations)):
             for key, value in changes.items():
@@ -95,14 +107,41 @@ def test_labels_of_others_are_never_removed() -> None:
         assert not rounds.last
 
 
+def test_labels_of_others_are_never_changed_unless_that_is_wanted() -> None:
+    rounds = Rounds(**{BLOCK: "theirs"})
+    assert rounds.round(found("L1", "S1")) == {BLOCK: "theirs", ZONE: "S1"}
+    assert rounds.foreign == [BLOCK]
+    assert rounds.node.annotations[NOTE] == f'{{"{ZONE}":{{"value":"S1"}}}}'
+    # Another source is somebody else, too.
+    assert rounds.round(found("L1", "S2"), source="slurm") == {BLOCK: "theirs", ZONE: "S1"}
+    assert rounds.foreign == [BLOCK, ZONE]
+    assert rounds.round(found("L1", "S1"), overwrite=True) == {BLOCK: "L1", ZONE: "S1"}
+    assert rounds.foreign == []
+    # From then on it is ours.
+    assert rounds.round(found("L2", "S1")) == {BLOCK: "L2", ZONE: "S1"}
+    assert rounds.round(None, misses=1) == {}
+
+
 def test_a_label_that_somebody_changed_since_is_theirs() -> None:
-    rounds = Rounds()
-    rounds.round(found("L1"))
-    node = rounds.node
-    rounds.node = NodeNow("n1", "uid-1", {**node.labels, BLOCK: "theirs"}, node.annotations)
-    for _ in range(4):
-        assert rounds.round(None) == {BLOCK: "theirs"}
-    assert rounds.node.annotations == {}
+    for seen in (None, found("L1"), found("L2")):
+        rounds = Rounds()
+        rounds.round(found("L1"))
+        node = rounds.node
+        rounds.node = NodeNow("n1", "uid-1", {**node.labels, BLOCK: "theirs"}, node.annotations)
+        for _ in range(4):
+            assert rounds.round(seen) == {BLOCK: "theirs"}
+        assert rounds.node.annotations == {}
+
+
+def test_a_scan_that_misses_most_nodes_is_cut_short() -> None:
+    note = {NOTE: f'{{"{BLOCK}":{{"value":"L1"}}}}'}
+    nodes = [NodeNow(f"n{i}", f"uid-{i}", {BLOCK: "L1"}, note) for i in range(4)]
+    # Whom nobody labelled is not missed.
+    nodes.append(NodeNow("login", "uid-login"))
+    assert cut_short("ibnetdiscover", nodes, {"n0", "n1"}) is None
+    assert cut_short("ibnetdiscover", nodes, {"n0"}) == (3, 4)
+    assert cut_short("ibnetdiscover", nodes, {"login"}) == (4, 4)
+    assert cut_short("slurm", nodes, ()) is None
 
 
 def test_sources_do_not_miss_what_others_found() -> None:
@@ -117,14 +156,14 @@ def test_the_quality_of_switches_comes_and_goes_with_the_labels() -> None:
     seen = FoundNode(path=("L1",), labels={BLOCK: "L1"}, qos={"L1": LinkQuality(bandwidth=400 * 10**9)})
     node = NodeNow("n1", "uid-1", OTHER)
     # Only where it is wanted.
-    assert qos not in relabel("s", node, seen, 3).annotations
-    change = relabel("s", node, seen, 3, with_quality=True)
+    assert qos not in relabel("s", node, seen, Rules()).annotations
+    change = relabel("s", node, seen, Rules(with_quality=True))
     assert change.labels == {BLOCK: "L1"}
     assert change.annotations[qos] == '{"L1":{"bandwidth":"400Gbps"}}'
     annotations = {key: value for key, value in change.annotations.items() if value is not None}
     node = NodeNow("n1", "uid-1", {**OTHER, BLOCK: "L1"}, annotations)
-    assert not relabel("s", node, seen, 3, with_quality=True)
-    gone = relabel("s", node, None, 1, with_quality=True)
+    assert not relabel("s", node, seen, Rules(with_quality=True))
+    gone = relabel("s", node, None, Rules(misses=1, with_quality=True))
     assert gone.labels == {BLOCK: None}
     assert gone.annotations == {qos: None, "discovery.closeby.dev/s": None}
 
@@ -132,7 +171,7 @@ def test_the_quality_of_switches_comes_and_goes_with_the_labels() -> None:
 def test_a_garbled_note_makes_nothing_ours() -> None:
     for text in ("{not json", '{"a": {"value": "x", "more": ' + "[" * 100_000):
         node = NodeNow("n1", "uid-1", {BLOCK: "L1"}, {NOTE: text})
-        assert relabel("ibnetdiscover", node, None, 1).labels == {}
+        assert relabel("ibnetdiscover", node, None, Rules(misses=1)).labels == {}
 
 
 def test_a_forged_note_takes_no_label_of_kubernetes_away() -> None:
@@ -145,7 +184,7 @@ def test_a_forged_note_takes_no_label_of_kubernetes_away() -> None:
         BLOCK: "L1",
     }
     note = msgspec.json.encode({key: {"value": value, "missed": 9} for key, value in held.items()}).decode()
-    changes = relabel("ibnetdiscover", NodeNow("n1", "uid-1", held, {NOTE: note}), None, 3)
+    changes = relabel("ibnetdiscover", NodeNow("n1", "uid-1", held, {NOTE: note}), None, Rules())
     assert changes.labels == {"network.topology.kubernetes.io/block": None, BLOCK: None}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from closeby.discovery.findings import FoundNode, LinkQuality
 from closeby.discovery.labelling import find
-from closeby.discovery.relabelling import NodeNow, relabel
+from closeby.discovery.relabelling import NodeNow, Rules, relabel
 from closeby.discovery.renaming import keep_names
 
 LEAF, SPINE = "example.com/leaf", "example.com/spine"
@@ -38,8 +38,7 @@ class Cluster:
                 "s",
                 node,
                 None if one is None else one.found,
-                misses,
-                with_quality=bool(qos),
+                Rules(misses=misses, with_quality=bool(qos)),
                 missed={} if one is None else one.missed,
             )
             labels, annotations = {**node.labels, **change.labels}, {**node.annotations, **change.annotations}

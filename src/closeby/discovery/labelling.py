@@ -1,5 +1,6 @@
 """From the places of nodes in a network to the labels that say so."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -18,6 +19,10 @@ from closeby.topology.quality import format_bandwidth, format_latency
 DEFAULT_KEYS: Final = tuple(KUBERNETES_NETWORK + one for one in ("block", "datacenter", "zone"))
 #: The name of the Topology object that is printed.
 TOPOLOGY_NAME: Final = "network"
+
+#: What a node may be called (RFC 1123's subdomains).
+_NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME: Final = 253
 
 #: Where a node lies, closest first; None where nothing is known of a level.
 Place = tuple[str | None, ...]
@@ -77,13 +82,15 @@ def uplinks_known(node: FoundNode) -> bool:
 
 
 def node_manifests(findings: Findings, *, with_quality: bool | None = False) -> list[dict[str, object]]:
-    """A partial Node per node that has labels, fit for server-side apply.
+    """A partial Node per host that has labels and could be a node by its name, in small letters.
 
     With the QoS annotation or without; ``with_quality`` None adds it where uplinks are known.
     """
     manifests: list[dict[str, object]] = []
     for name, node in findings.nodes.items():
-        metadata: dict[str, object] = {"name": name, "labels": dict(node.labels)}
+        if not _could_be_node(name):
+            continue
+        metadata: dict[str, object] = {"name": name.lower(), "labels": dict(node.labels)}
         wanted = uplinks_known(node) if with_quality is None else with_quality
         quality = quality_text(node) if wanted else None
         if quality is not None:
@@ -91,6 +98,11 @@ def node_manifests(findings: Findings, *, with_quality: bool | None = False) -> 
         if node.labels:
             manifests.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     return manifests
+
+
+def nameless(findings: Findings) -> tuple[str, ...]:
+    """Hosts that no node can be called."""
+    return tuple(name for name in findings.nodes if not _could_be_node(name))
 
 
 def quality_text(node: FoundNode) -> str | None:
@@ -119,6 +131,10 @@ def _node(place: Place, keys: Sequence[str], quality: Mapping[str, LinkQuality])
         labels={key: label_value(name) for key, name in known},
         qos={name: quality[name] for _, name in known if name in quality},
     )
+
+
+def _could_be_node(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _NODE_NAME.fullmatch(name.lower()) is not None
 
 
 def _trimmed(place: Place) -> Place:

@@ -3,9 +3,10 @@
 A source that does not find a node, or one of its levels, says nothing: a host may be off, a cable out, a
 scan cut short. So a label that we wrote stays until it was missed several times in a row. What we wrote, and
 how often it was missed, stands in an annotation of the node, one per source: nobody need run all the time.
+Labels that somebody else wrote are theirs, unless the user says otherwise.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -22,6 +23,19 @@ ANNOTATION_PREFIX: Final = "discovery.closeby.dev/"
 
 #: Domains (with those below) of labels that a kubelet may not change at will.
 _RESERVED: Final = ("kubernetes.io", "k8s.io")
+#: Nodes without which a scan is taken as cut short: more than this share of those that we labelled.
+MOST_MISSED: Final = 0.5
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """How nodes are labelled."""
+
+    #: Rounds in a row after which what is found no more goes.
+    misses: int = 3
+    #: Whether nodes get the QoS annotation; None: where uplinks are known and nobody else has written one.
+    with_quality: bool | None = False
+    #: Whether labels that somebody else wrote otherwise are taken over.
+    overwrite: bool = False
 
 
 class Wrote(Struct, frozen=True, omit_defaults=True):
@@ -37,6 +51,8 @@ class Relabelling(Struct, frozen=True):
 
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
+    #: Labels that were found, and which somebody else has written otherwise: they stay.
+    foreign: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything changes."""
@@ -59,30 +75,34 @@ def relabel(
     source: str,
     node: NodeNow,
     found: FoundNode | None,
-    misses: int,
+    rules: Rules,
     *,
-    with_quality: bool | None = False,
     missed: Mapping[str, int] = {},
 ) -> Relabelling:
     """What makes ``node`` carry what was found; ``found`` is None where it was not found at all.
 
-    Labels that were found are set, whoever wrote them before; those that somebody else wrote alike stay
-    theirs. Those that this source wrote earlier and did not find for ``misses`` rounds in a row are removed,
-    unless somebody else has changed them since. The QoS annotation is treated as a label is, where it is
-    wanted; ``with_quality`` None wants it where uplinks are known and nobody else has written one.
+    Labels that somebody else wrote stay as they are and theirs, those of another source too. Those that this
+    source wrote earlier and did not find for ``rules.misses`` rounds in a row are removed, unless somebody
+    else has changed them since. The QoS annotation is treated as a label is, where it is wanted; who wants it
+    in any case replaces that of somebody else.
 
     ``missed`` says of labels in ``found`` that stand for others (see ``renaming``) for how many rounds.
     """
     key = ANNOTATION_PREFIX + source
     before = _read(node.annotations.get(key, ""))
     wanted = {} if found is None else dict(found.labels)
-    written = node.annotations.get(QOS_ANNOTATION)
-    free = written is None or (QOS_ANNOTATION in before and before[QOS_ANNOTATION].value == written)
-    if found is not None and (free and uplinks_known(found) if with_quality is None else with_quality):
-        quality = quality_text(found)
-        if quality is not None:
-            wanted[QOS_ANNOTATION] = quality
-    now = {**node.labels, QOS_ANNOTATION: written}
+    now: dict[str, str | None] = {**node.labels, QOS_ANNOTATION: node.annotations.get(QOS_ANNOTATION)}
+    theirs = {name for name, value in now.items() if value is not None and _other(before.get(name), value)}
+    foreign: tuple[str, ...] = ()
+    if not rules.overwrite:
+        foreign = tuple(sorted(name for name in wanted if name in theirs and now[name] != wanted[name]))
+        wanted = {name: value for name, value in wanted.items() if name not in foreign}
+    with_quality = rules.with_quality
+    if found is not None and with_quality is None:
+        with_quality = QOS_ANNOTATION not in theirs and uplinks_known(found)
+    quality = quality_text(found) if found is not None and with_quality else None
+    if quality is not None:
+        wanted[QOS_ANNOTATION] = quality
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if now.get(name) != value}
     ours = {
         name: Wrote(value, missed.get(name, 0))
@@ -92,7 +112,7 @@ def relabel(
     for name, wrote in before.items():
         if name in wanted or now.get(name) != wrote.value or not _may_go(name):
             continue
-        if wrote.missed + 1 < misses:
+        if wrote.missed + 1 < rules.misses:
             ours[name] = Wrote(wrote.value, wrote.missed + 1)
         else:
             changes[name] = None
@@ -100,7 +120,24 @@ def relabel(
     text = msgspec.json.encode(dict(sorted(ours.items()))).decode() if ours else None
     if ours != before and (text is not None or key in node.annotations):
         annotations[key] = text
-    return Relabelling(changes, annotations)
+    return Relabelling(changes, annotations, foreign)
+
+
+def cut_short(source: str, nodes: Iterable[NodeNow], found: Container[str]) -> tuple[int, int] | None:
+    """How many of the nodes that ``source`` labelled were not found, and of how many, if these are so many
+    that the scan rather than the nodes is to blame; None if not.
+    """
+    labelled = [node.name for node in nodes if written(source, node)]
+    lost = sum(name not in found for name in labelled)
+    return (lost, len(labelled)) if lost > MOST_MISSED * len(labelled) else None
+
+
+def reserved(name: str) -> bool:
+    """Whether a label is of Kubernetes' own, and not of the Topograph label standard."""
+    if name.startswith(KUBERNETES_NETWORK):
+        return False
+    domain = name.rpartition("/")[0]
+    return any(domain == own or domain.endswith(f".{own}") for own in _RESERVED)
 
 
 def written(source: str, node: NodeNow) -> dict[str, Wrote]:
@@ -147,10 +184,12 @@ def _may_go(name: str) -> bool:
     A kubelet writes annotations of its own node, but not labels of Kubernetes' own (the admission plugin
     NodeRestriction): it must not have us do that.
     """
-    if name == QOS_ANNOTATION or name.startswith(KUBERNETES_NETWORK):
-        return True
-    domain = name.rpartition("/")[0]
-    return not any(domain == own or domain.endswith(f".{own}") for own in _RESERVED)
+    return name == QOS_ANNOTATION or not reserved(name)
+
+
+def _other(wrote: Wrote | None, value: str) -> bool:
+    """Whether somebody else wrote this value."""
+    return wrote is None or wrote.value != value
 
 
 def _read(text: str) -> dict[str, Wrote]:

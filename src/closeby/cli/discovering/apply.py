@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from closeby.cli.discovering.options import Chosen
@@ -42,7 +42,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         findings = await _beside(lambda: read(lambda: discover(chosen.keys)), stop)
         if findings is None:
             return None
-        done = await label_nodes(transport, source, findings.nodes, chosen.misses, with_quality=chosen.qos)
+        done = await label_nodes(transport, source, findings.nodes, chosen.rules)
         if isinstance(done, ApiError):
             if done.code != _FORBIDDEN:
                 return done
@@ -55,6 +55,12 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
                 "let this user patch nodes",
             )
         show(findings, chosen)
+        if findings.nodes and not done.found:
+            raise Unusable(
+                f"none of the {len(findings.nodes)} hosts that were found is a node of {transport.source}, "
+                f"such as {next(iter(findings.nodes))}; name them as the nodes are called: --map gives names "
+                "by GUID"
+            )
         return None
 
     async def again(transport: Transport, stop: asyncio.Event) -> ApiError | None:
@@ -74,7 +80,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
             return
         if findings is None:
             return
-        done = await label_nodes(transport, source, findings.nodes, chosen.misses, with_quality=chosen.qos)
+        done = await label_nodes(transport, source, findings.nodes, chosen.rules)
         if isinstance(done, ApiError):
             say("the nodes can't be read, so nothing changes", warning=True, error=done)
             return
@@ -91,6 +97,7 @@ class _Teller:
         self._say = say
         self._dry_run = chosen.dry_run
         self._strangers: tuple[str, ...] = ()
+        self._foreign: Mapping[str, tuple[str, ...]] = {}
         self._known: frozenset[Condition] = frozenset()
 
     def odd(self, findings: Findings) -> None:
@@ -112,6 +119,23 @@ class _Teller:
             cleared=listed(labelled.cleared) if labelled.cleared else None,
             dry_run=self._dry_run or None,
         )
+        if labelled.cut_short is not None:
+            lost, labels = labelled.cut_short
+            self._say(
+                "the scan seems to be cut short, so nothing counts as missed",
+                warning=True,
+                not_found=lost,
+                labelled=labels,
+            )
+        if labelled.foreign and labelled.foreign != self._foreign:
+            self._say(
+                "labels of others are left as they are",
+                warning=True,
+                labels=listed(sorted({label for own in labelled.foreign.values() for label in own})),
+                nodes=listed(tuple(labelled.foreign)),
+                remedy="--overwrite takes them over",
+            )
+        self._foreign = labelled.foreign
         strangers = labelled.strangers
         if strangers and strangers != self._strangers:
             self._say("hosts that are no nodes", warning=True, number=len(strangers), hosts=listed(strangers))

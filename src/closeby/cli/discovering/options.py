@@ -6,13 +6,12 @@ from typing import NamedTuple
 import click
 
 from closeby.cli.options import Command, connects
+from closeby.discovery.relabelling import Rules, reserved
 from closeby.objects.decoding.label_keys import is_label_key
 
 #: Files of other tools, in which findings can be written.
 EXCHANGED = ("slurm", "slurm-block", "slurm-yaml", "topograph")
 FORMS = ("table", "json", "yaml", "topology", "labels", *EXCHANGED)
-#: Rounds after which a node that is found no more loses its labels.
-MISSES = 3
 
 
 class Chosen(NamedTuple):
@@ -25,11 +24,9 @@ class Chosen(NamedTuple):
     dry_run: bool
     #: Seconds between two rounds; None: once.
     watch: float | None
-    misses: int
+    rules: Rules
     kubeconfig: str | None
     context: str | None
-    #: Whether nodes get the QoS annotation too; None: where it is ours, if the source knows of uplinks.
-    qos: bool | None = None
 
 
 def label_keys(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
@@ -86,9 +83,14 @@ def discovers(command: Command) -> Command:
         "--misses",
         metavar="K",
         type=click.IntRange(min=1),
-        default=MISSES,
+        default=Rules().misses,
         show_default=True,
         help="With --apply: a node loses our labels when it was not found so many times in a row.",
+    )
+    @click.option(
+        "--overwrite",
+        is_flag=True,
+        help="With --apply: take over labels that somebody else wrote and which say something else.",
     )
     @connects
     @wraps(command)
@@ -100,14 +102,21 @@ def discovers(command: Command) -> Command:
         dry_run: bool,
         watch: float | None,
         misses: int,
+        overwrite: bool,
         kubeconfig: str | None,
         context: str | None,
         qos: bool | None,
         **options: object,
     ) -> None:
-        if not apply and (dry_run or watch is not None):
-            raise click.UsageError("--dry-run and --watch go with --apply")
-        chosen = Chosen(output, keys, apply, dry_run, watch, misses, kubeconfig, context, qos)
+        if not apply and (dry_run or watch is not None or overwrite):
+            raise click.UsageError("--dry-run, --watch and --overwrite go with --apply")
+        if apply and (own := [key for key in keys or () if reserved(key)]):
+            raise click.UsageError(
+                f"{own[0]} is a label of Kubernetes' own, which --apply does not write; give keys of a "
+                "domain of yours, or those of network.topology.kubernetes.io"
+            )
+        rules = Rules(misses=misses, with_quality=qos, overwrite=overwrite)
+        chosen = Chosen(output, keys, apply, dry_run, watch, rules, kubeconfig, context)
         command(chosen=chosen, **options)
 
     return with_choice

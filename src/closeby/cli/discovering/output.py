@@ -9,8 +9,9 @@ from closeby.cli.discovering.options import EXCHANGED, Chosen
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.assembling import level_keys, topology_manifests
 from closeby.discovery.findings import Findings
-from closeby.discovery.labelling import node_manifests
+from closeby.discovery.labelling import nameless, node_manifests
 from closeby.discovery.unreadable import UnreadableError
+from closeby.topology.node_groups import listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,9 +45,11 @@ def show(findings: Findings, chosen: Chosen) -> None:
         shown = (
             topology_manifests(findings, keys)
             if chosen.output == "topology"
-            else node_manifests(findings, with_quality=chosen.qos)
+            else node_manifests(findings, with_quality=chosen.rules.with_quality)
         )
         click.echo(manifests_text(shown), nl=False)
+        if chosen.output == "labels" and (odd := nameless(findings)):
+            click.echo(f"note: {listed(odd)} left out: no node can be called so", err=True)
         return
     if chosen.output in EXCHANGED:
         from closeby.discovery.exchange import WRITERS

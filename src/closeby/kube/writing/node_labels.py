@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode
-from closeby.discovery.relabelling import NodeNow, Relabelling, match_hosts, relabel
+from closeby.discovery.relabelling import NodeNow, Relabelling, Rules, cut_short, match_hosts, relabel
 from closeby.discovery.renaming import Kept, keep_names
 from closeby.kube.client.errors import UNREADABLE, ApiError
 from closeby.kube.client.transport import MERGE_PATCH, Request, Transport
@@ -31,6 +31,11 @@ class Labelled(Struct, frozen=True, kw_only=True):
     cleared: tuple[str, ...] = ()
     #: Hosts that are no node of this cluster.
     strangers: tuple[str, ...] = ()
+    #: By node: labels that were found, and which somebody else has written otherwise.
+    foreign: Mapping[str, tuple[str, ...]] = {}
+    #: Of the nodes that carry our labels, how many were not found, and of how many, where that was no miss:
+    #: with so many the scan is to blame.
+    cut_short: tuple[int, int] | None = None
     #: Why a node could not be written, by its name.
     refused: Mapping[str, ApiError] = {}
 
@@ -62,24 +67,24 @@ async def label_nodes(
     transport: Transport,
     source: str,
     hosts: Mapping[str, FoundNode],
-    misses: int,
-    *,
-    with_quality: bool | None = False,
+    rules: Rules,
 ) -> Labelled | ApiError:
     """One round: labels the nodes that are ``hosts``, and counts misses of the others (see ``relabel``).
 
-    Only what changes is written, node by node. An error is one of reading: nothing was written then.
+    When too many are missing (see ``cut_short``) nodes that were not found stay as they are. Only what
+    changes is written, node by node. An error is one of reading: nothing was written then.
     """
     nodes = await _nodes(transport)
     if isinstance(nodes, ApiError):
         return nodes
     matched = match_hosts(hosts, nodes)
-    found = keep_names(source, nodes, {node: hosts[host] for host, node in sorted(matched.items())}, misses)
-    changes = {
-        node.name: (node, change)
-        for node in nodes
-        if (change := _change(source, node, found.get(node.name), misses, with_quality))
-    }
+    found = keep_names(
+        source, nodes, {node: hosts[host] for host, node in sorted(matched.items())}, rules.misses
+    )
+    short = cut_short(source, nodes, found)
+    considered = [node for node in nodes if short is None or node.name in found]
+    wanted = [(node, _change(source, node, found.get(node.name), rules)) for node in considered]
+    changes = {node.name: (node, change) for node, change in wanted if change}
     answers = await asyncio.gather(*(_write(transport, *change) for change in changes.values()))
     errors = {name: error for name, error in zip(changes, answers, strict=True) if error is not None}
     done = [name for name in changes if name not in errors]
@@ -88,17 +93,17 @@ async def label_nodes(
         changed=tuple(done),
         cleared=tuple(name for name in done if None in changes[name][1].labels.values()),
         strangers=tuple(sorted(hosts.keys() - matched.keys())),
+        foreign={node.name: change.foreign for node, change in wanted if change.foreign},
+        cut_short=short,
         # A node that has left meanwhile, or another one of its name, is for the next round.
         refused={name: error for name, error in errors.items() if error.code not in _GONE},
     )
 
 
-def _change(
-    source: str, node: NodeNow, kept: Kept | None, misses: int, with_quality: bool | None
-) -> Relabelling:
+def _change(source: str, node: NodeNow, kept: Kept | None, rules: Rules) -> Relabelling:
     if kept is None:
-        return relabel(source, node, None, misses, with_quality=with_quality)
-    return relabel(source, node, kept.found, misses, with_quality=with_quality, missed=kept.missed)
+        return relabel(source, node, None, rules)
+    return relabel(source, node, kept.found, rules, missed=kept.missed)
 
 
 async def _nodes(transport: Transport) -> list[NodeNow] | ApiError:
