@@ -1,6 +1,7 @@
 """`closeby compare`: configurations side by side on the same jobs."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,9 +140,22 @@ def test_words_that_only_we_use_are_told_below_the_tables(tmp_path: Path) -> Non
     told = closeby("compare", *asked).stdout
     tables, words = told.split("Delay: from submission to start.")
     words = " ".join(words.split()).lower()
-    for word in ("excess span", "group spread", "largest gang", "goodput", "distance", "slowdown"):
+    told_so = ("excess span", "group spread", "cross pairs", "ring crossings", "ring hops", "distance")
+    for word in (*told_so, "largest gang", "goodput", "slowdown"):
         assert word in tables
         assert f"{word}: " in words
+    assert "above the best" in tables.lower() and "above the best: " in words
+
+
+def test_every_measure_and_the_constants_of_the_model_are_compared(trace: Path) -> None:
+    """Those that docs/baselines.md names, in its order."""
+    asked = ("--config", "closeby", "--config", "random", "--trace", trace, "-f", "-")
+    found = report("compare", *asked, stdin=CLUSTER)
+    page = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text()
+    (told,) = re.findall(r"^Figures are called (.+?), and `model` has", page, re.DOTALL | re.MULTILINE)
+    names = [re.sub(r"\.[a-z]*(leaf|rack|zone|pod)$", ".LEVEL", one["name"]) for one in found["figures"]]
+    assert list(dict.fromkeys(names)) == re.findall(r"`([^`]+)`", told)
+    assert found["model"]["messageBytes"] == 2**30
 
 
 APPLICATIONS = ("--workload", "microservices", "--jobs", 8, "--from-empty", "--processes", 1)

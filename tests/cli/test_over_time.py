@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.calling import GPU, closeby, pod, racks, report, text
+from tests.cli.calling import GPU, closeby, node, pod, racks, report, text
 
 # One zone; r1 has two hosts of 8 GPUs, r2 has one.
 CLUSTER = racks({"a/r1": 2, "a/r2": 1})
@@ -178,6 +178,49 @@ def test_a_made_up_workload_is_the_same_again(tmp_path: Path) -> None:
     assert all(job["submitted"] == 0 for job in found["jobs"][: workload["standing"]])
     assert found == report("simulate", *asked, "--seed", 7)
     assert found != report("simulate", *asked, "--seed", 8)
+
+
+@pytest.mark.parametrize(("required", "most", "where"), [(None, 512, "small"), ("leaf", 64, "one leaf")])
+def test_no_made_up_job_is_larger_than_what_can_run(required: str | None, most: int, where: str) -> None:
+    """Seren goes up to 1,024 GPUs, small has 512 in leaves of 64; what is left out is said."""
+    asked = ("--workload", "seren", "--jobs", 2_000, "--cluster", "small", "--full")
+    found = report("simulate", *asked, *(("--required", required) if required else ()))
+    assert found["summary"]["impossible"] == found["summary"]["waiting"] == 0
+    come = [job for job in found["jobs"] if job["submitted"] > 0]
+    assert 2 * max(job["gpus"] for job in come) > most >= max(job["gpus"] for job in come)
+    standing = sum(job["gpus"] for job in found["jobs"] if job["submitted"] == 0)
+    assert standing == 435, "0.85 x 512 is 435.2"
+    offered = sum(job["gpus"] * (job["end"] - job["start"]) for job in come)
+    last = come[-1]["submitted"]
+    assert offered / (512 * last) == pytest.approx(found["workload"]["load"], rel=0.02)
+    (notice,) = found["notices"]
+    assert f"would have more than {most} GPUs, the most that a job can get in {where}: smaller" in notice
+
+
+def test_where_all_jobs_fit_nothing_is_said() -> None:
+    assert report("simulate", "--workload", "seren", "--jobs", 50)["notices"] == []
+
+
+def test_a_level_that_is_not_there_is_refused_before_jobs_are_made() -> None:
+    done = closeby("simulate", "--workload", "seren", "--jobs", 50, "--required", "shelf")
+    assert done.exit_code != 0
+    assert "topology fabric has no level shelf; there are pod, leaf, hostname" in done.stderr
+
+
+def test_no_application_is_larger_than_what_can_run() -> None:
+    """Ten nodes of 1.5 cores: pods of 2 cores have no place there."""
+    nodes = [node(f"n{number}", {}, 0) for number in range(10)]
+    for one in nodes:
+        one["status"]["allocatable"]["cpu"] = "1500m"
+    asked = ("--workload", "microservices", "--jobs", 8, "--load", 0.3)
+    found = small(*asked, cluster=nodes)
+    assert found["summary"]["impossible"] == 0
+    assert (
+        "would ask for more cores or pods than the cluster of the files has: smaller" in found["notices"][0]
+    )
+    done = closeby("simulate", "-f", "-", *asked, stdin=text({**nodes[0]}))
+    assert done.exit_code != 0
+    assert "room for the Online Boutique: 11 pods with 2.325 cores in all, and 0.3 of them" in done.stderr
 
 
 def test_a_written_trace_gives_the_same_run(tmp_path: Path) -> None:
@@ -468,3 +511,25 @@ def test_documents_that_were_skipped_are_told(trace: Path) -> None:
     assert closeby("simulate", "-f", "-", "--trace", trace, stdin=stdin).exit_code == 2
     found = report("simulate", "-f", "-", "--trace", trace, "--keep-going", stdin=stdin)
     assert found["notices"][0].startswith("skipped: ")
+
+
+def test_all_measures_and_constants_are_told_when_asked_for_and_on_a_page(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("name,submitted,duration,pods,gpus\na,0,10,12,8\nb,1,10,2,8\n")
+    asked = ("simulate", "--trace", trace, "--cluster", "small")
+    rows = (
+        "cross pairs",
+        "ring hops",
+        "stranded",
+        "span gap",
+        "all-reduce",
+        "any farther level",
+        "NCCL 2.17",
+    )
+    page = tmp_path / "report.html"
+    short = closeby(*asked, "--html", page).stdout
+    assert "--quality adds all measures" in " ".join(short.split())
+    full, html = closeby(*asked, "--quality").stdout, page.read_text(encoding="utf-8")
+    for row in rows:
+        assert row in full and row in html
+        assert row not in short or row == "all-reduce"

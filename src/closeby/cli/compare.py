@@ -124,14 +124,15 @@ def command(
     )
     compared = compare(wanted)
 
-    def views() -> "Iterable[RenderableType]":
+    def views(*, quality: bool = False) -> "Iterable[RenderableType]":
         from closeby.report.views.comparison import comparison_views
 
-        return comparison_views(compared.report)
+        return comparison_views(compared.report, quality=quality)
 
     emit_and_then(
         compared.report,
         output,
         views,
-        lambda: pictures.of_comparison(compared.histories, compared.report, views),
+        # A page has room for the constants.
+        lambda: pictures.of_comparison(compared.histories, compared.report, lambda: views(quality=True)),
     )

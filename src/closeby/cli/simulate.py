@@ -32,7 +32,11 @@ STILL_PENDING = 3
     help="Add the best possible: the talk of applications of up to 12 pods on 16 nodes, by a solver, and how "
     "close gangs of up to 64 equal pods could lie.",
 )
-@click.option("--quality", is_flag=True, help="Add to the table how close what was placed lies.")
+@click.option(
+    "--quality",
+    is_flag=True,
+    help="Add to the table how close what was placed lies, with all measures and the constants of the model.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
 @draws
@@ -68,12 +72,11 @@ def command(
         for option, given in (
             ("--explain", explain),
             ("--optimum", optimum or None),
-            ("--quality", quality or None),
             ("--scheduler-name", scheduler_name),
         ):
             if given is not None:
                 raise click.UsageError(f"{option} is for the pods of manifests, not for a run over time")
-        waiting = _over_time(sources, over_time, output, pictures)
+        waiting = _over_time(sources, over_time, output, quality, pictures)
     else:
         _only_over_time(over_time)
         if not sources.paths:
@@ -136,7 +139,7 @@ def _once(
     return report.waiting
 
 
-def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pictures) -> bool:
+def _over_time(sources: Sources, over_time: OverTime, output: str, quality: bool, pictures: Pictures) -> bool:
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.replaying import run_over_time
@@ -145,12 +148,18 @@ def _over_time(sources: Sources, over_time: OverTime, output: str, pictures: Pic
     ran = run_over_time(sources, over_time)
     report = simulation_report(ran.history, ran.measures, ran.asked, full=over_time.full)
 
-    def views() -> "Iterable[RenderableType]":
+    def views(*, quality: bool) -> "Iterable[RenderableType]":
         from closeby.report.views.simulation import simulation_views
 
-        return simulation_views(report)
+        return simulation_views(report, quality=quality)
 
-    emit_and_then(report, output, views, lambda: pictures.of_history(ran.history, report, views))
+    emit_and_then(
+        report,
+        output,
+        lambda: views(quality=quality),
+        # A page has room for all measures.
+        lambda: pictures.of_history(ran.history, report, lambda: views(quality=True)),
+    )
     return report.waiting
 
 

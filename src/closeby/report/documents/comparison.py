@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
+from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.scheduling import API_VERSION
 from closeby.report.words import plural
 from closeby.simulator.comparing.figures import Figure
@@ -81,6 +82,8 @@ class ComparisonReport(Struct, frozen=True, kw_only=True, rename="camel"):
     confidence: float = CONFIDENCE
     method: str = "paired t"
     figures: tuple[FigureEntry, ...]
+    #: The constants of what is modelled; not there for applications, of which nothing is.
+    model: Model | UnsetType = UNSET
     unstarted: tuple[UnstartedEntry, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -110,6 +113,7 @@ def comparison_report(
         reference=policies[0],
         policies=policies,
         figures=tuple(_figure(index, figure, of_policy) for index, figure in enumerate(figures)),
+        model=DEFAULT_MODEL if cluster.cores is UNSET else UNSET,
         unstarted=tuple(UnstartedEntry(name, jobs) for name, jobs in lost.items() if jobs),
         notices=notices,
     )

@@ -9,8 +9,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.quality.model import Model
 from closeby.report.documents.comparison import ComparisonReport, FigureEntry, PolicyFigure
 from closeby.report.views.layout import plain_table, section
+from closeby.report.views.quality import constants
 from closeby.report.words import plural
 
 
@@ -26,10 +28,14 @@ class _Scale(NamedTuple):
 _WORDS: Final = (
     "Delay: from submission to start. Excess span: domains that jobs larger than a node lie in, over the "
     "fewest that could hold them, 1 is ideal; group spread: domains that one of their data- or "
-    "pipeline-parallel groups touches; largest gang: what one domain could still hold, of all that is free. "
-    "Goodput: utilisation less what bad places lose. Distance: between pods of a job. Slowdown: modelled, "
-    "of communication if all nodes sent, of communication among the flows that were there, and of jobs; 1 is "
-    "ideal."
+    "pipeline-parallel groups touches. Cross pairs: pairs of pods of a job that lie in different domains; "
+    "ring crossings: edges of its ring of ranks that leave a domain; ring hops: tree edges that the ring runs "
+    "over, over the fewest in another order of ranks; distance: tree edges between pods of a job. Above the "
+    "best: of a sample of jobs, over the least possible on what was free when they started. Largest gang: what "
+    "one domain could still hold, of all that is free; stranded: what of it lies in domains that cannot hold a "
+    "gang that is next. Goodput: utilisation less what bad places lose. Modelled are an all-reduce, if all nodes sent "
+    "and among the flows that were there, and slowdown: of it and of whole jobs over ideal places, weighted by "
+    "GPU-time, 1 is ideal. The model's constants are in JSON and in the HTML report."
 )
 
 #: The same for applications.
@@ -41,10 +47,12 @@ _WORDS_OF_APPLICATIONS: Final = (
 )
 
 _TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
+#: Shorter times, in seconds, are told in milliseconds.
+_SHORT: Final = 0.1
 
 
-def comparison_views(report: ComparisonReport) -> Iterator[RenderableType]:
-    """What was run, the tables, and what the marks mean."""
+def comparison_views(report: ComparisonReport, *, quality: bool = False) -> Iterator[RenderableType]:
+    """What was run, the tables, and what the marks mean; with ``quality`` also the model's constants."""
     yield _what_ran(report)
     for title, figures in groupby(report.figures, key=lambda figure: figure.section):
         told = [figure for figure in figures if any(one.mean is not None for one in figure.policies)]
@@ -52,6 +60,8 @@ def comparison_views(report: ComparisonReport) -> Iterator[RenderableType]:
             yield section(title, _table(told))
     words = _WORDS if report.cluster.cores is UNSET else _WORDS_OF_APPLICATIONS
     yield Text(f"\n{_legend(report)}\n{words}", style="dim")
+    if quality and isinstance(report.model, Model):
+        yield section("Constants of what is modelled", constants(report.model))
     what = "job" if report.cluster.cores is UNSET else "application"
     for entry in report.unstarted:
         yield Text(f"\n{entry.policy}: {plural(entry.jobs, what)} never started", style="yellow")
@@ -97,6 +107,8 @@ def _scale(figure: FigureEntry) -> _Scale:
     if figure.unit == "ratio":
         return _Scale(title, 1.0, 3)
     most = max((abs(one.mean) for one in figure.policies if one.mean is not None), default=0.0)
+    if 0 < most < _SHORT:
+        return _Scale(f"{title}\nms", 1e-3, 2)
     unit, size = next(((unit, size) for unit, size in _TIMES if most >= 2 * size), ("s", 1.0))
     return _Scale(f"{title}\n{unit}", size, 1)
 

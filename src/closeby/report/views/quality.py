@@ -22,7 +22,10 @@ def quality_sections(report: SchedulingReport, names: Names) -> Iterator[Rendera
     """A section on gangs, one on applications; nothing where none is placed."""
     gangs = [(group, group.quality) for group in report.groups if isinstance(group.quality, QualityEntry)]
     if gangs and isinstance(report.model, Model):
-        yield section("How close gangs lie", Group(_gangs(gangs, names), Text(), _constants(report.model)))
+        yield section(
+            "How close gangs lie",
+            Group(_gangs(gangs, names), Text(), _words(report.model), constants(report.model)),
+        )
     talking = [entry for entry in report.app_groups if entry.pairs]
     if talking:
         yield section("How close applications lie", _applications(talking, names))
@@ -77,25 +80,42 @@ def _applications(entries: Sequence[AppGroupEntry], names: Names) -> Table:
     return table
 
 
-def _constants(model: Model) -> RenderableType:
-    """What the modelled figures rest on."""
+def _words(model: Model) -> RenderableType:
+    """What the columns mean."""
+    return Text(
+        "Excess span: domains that a gang lies in, over the fewest that could hold it on an empty\n"
+        "cluster, where that is above 1. Distance: tree edges between two pods, mean. Ring hops: tree\n"
+        "edges of the ring of ranks. (Least: the best that was possible.)\n"
+        f"Modelled: a ring all-reduce of {_message(model)} over all GPUs of a gang, and how many times longer\n"
+        "it takes than on an ideal placement on an empty cluster.",
+        style="dim",
+    )
+
+
+def constants(model: Model) -> RenderableType:
+    """All that the modelled figures rest on, and where it comes from."""
     figures = ("a step", "a link", "oversubscription")
     table = plain_table("climbing to", *figures, right=figures)
     for name, tier in zip(_TIERS, model.tiers, strict=False):
         speed = f"{tier.bytes_per_second / 1e9:g} GB/s"
         table.add_row(name, seconds_text(tier.latency_seconds), speed, f"{tier.oversubscription:g}")
-    message = f"{model.message_bytes / 2**30:g} GiB"
+    sources = [
+        f"{name.capitalize()}: {tier.source}." for name, tier in zip(_TIERS, model.tiers, strict=False)
+    ]
+    share = f"{100 * model.communication_share:g} %"
     return Group(
+        Indented(table, (0, 0, 0, 2), style="dim"),
         Text(
-            "Excess span: domains that a gang lies in, over the fewest that could hold it on an empty\n"
-            "cluster, where that is above 1. Distance: tree edges between two pods, mean. Ring hops: tree\n"
-            "edges of the ring of ranks. (Least: the best that was possible.)\n"
-            f"Modelled: a ring all-reduce of {message} over all GPUs of a gang, and how many times longer\n"
-            "it takes than on an ideal placement on an empty cluster.",
+            f"An all-reduce is of {_message(model)}; communication is {share} of a step on an ideal placement: "
+            f"{model.communication_source}.",
             style="dim",
         ),
-        Indented(table, (0, 0, 0, 2), style="dim"),
+        *(Text(source, style="dim") for source in sources),
     )
+
+
+def _message(model: Model) -> str:
+    return f"{model.message_bytes / 2**30:g} GiB"
 
 
 def seconds_text(seconds: float) -> str:

@@ -18,6 +18,8 @@ from closeby.report.documents.simulation import (
     SimulationReport,
 )
 from closeby.report.views.layout import Indented, plain_table, section
+from closeby.report.views.measures import MODELLED, PLACES, USE, by_level, of_run
+from closeby.report.views.quality import constants
 from closeby.report.words import plural, plural_noun, time_text
 
 #: Reasons that a table lists.
@@ -29,17 +31,29 @@ _WIDTH = 64
 _NAME = 10
 
 
-def simulation_views(report: SimulationReport) -> Iterator[RenderableType]:
-    """All sections that have something to say."""
+def simulation_views(report: SimulationReport, *, quality: bool = False) -> Iterator[RenderableType]:
+    """All sections that have something to say.
+
+    ``quality`` adds every measure with its definition, and the constants of what is modelled.
+    """
+    measures = report.measures
     yield _what_ran(report)
     yield _what_came_of_it(report)
-    yield section("Waiting, by size of job", _delays(report))
-    if report.cluster.gpus and report.measures.size_unit is SizeUnit.GPU:
-        yield section("Use of the GPUs", _use(report))
+    yield section(
+        "Waiting, by size of job", Group(_delays(report), *(_waiting_words(report) if quality else ()))
+    )
+    if report.cluster.gpus and measures.size_unit is SizeUnit.GPU:
+        yield section("Use of the GPUs", _use(report, quality=quality))
     if isinstance(report.applications, ApplicationsEntry):
         yield section("How close applications lay", _applications(report.applications))
-    elif any(level.span is not None for level in report.measures.levels):
-        yield section("Where jobs lay", _places(report.measures))
+    elif any(level.span is not None for level in measures.levels):
+        if quality:
+            tables = (by_level(measures.levels), Text(), of_run(measures, PLACES))
+            yield section("Where jobs lay", Group(*tables))
+            modelled = (of_run(measures, MODELLED), Text(), constants(measures.model))
+            yield section("What that costs: modelled, not measured", Group(*modelled))
+        else:
+            yield section("Where jobs lay", _places(measures))
     if report.reservations:
         yield section("Kept free for jobs that had waited long", _reservations(report))
     if report.refusals:
@@ -108,11 +122,18 @@ def _delays(report: SimulationReport) -> Table:
     return table
 
 
+def _waiting_words(report: SimulationReport) -> Iterator[Text]:
+    told = "From submission to start; a job that never started counts with what it had waited in the end."
+    if any(delay.topology is not None for delay in report.measures.delays):
+        told += " For topology: what jobs waited more than in the same run without a required level."
+    yield Text(told, style="dim")
+
+
 def _signed(seconds: float) -> str:
     return f"-{time_text(-seconds)}" if seconds < 0 else time_text(seconds)
 
 
-def _use(report: SimulationReport) -> RenderableType:
+def _use(report: SimulationReport, *, quality: bool) -> RenderableType:
     measures, samples = report.measures, report.samples
     lines: list[RenderableType] = [
         Text(
@@ -120,6 +141,8 @@ def _use(report: SimulationReport) -> RenderableType:
             f"over the {time_text(measures.window.length)} in which jobs came"
         )
     ]
+    if quality:
+        lines = [of_run(measures, USE), Text()]
     shown = Window(measures.window.begin, max(measures.window.end, _queue_empties(report)))
     if shown.length > 0:
         use = [busy / report.cluster.gpus for busy in samples.busy_gpus]
@@ -210,7 +233,7 @@ def _modelled(measures: Measures) -> Iterator[RenderableType]:
         f"{measures.all_reduce * 1000:,.1f} ms on average while all nodes send, "
         f"{measures.contended_all_reduce * 1000:,.1f} ms among the flows that were there; jobs take "
         f"{measures.job_slowdown or 1.0:.3f} times as long as on ideal places, weighted by GPU-time. "
-        "The constants are under measures.model of -o json."
+        "--quality adds all measures, and the constants of the model."
     )
 
 

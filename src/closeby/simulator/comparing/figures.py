@@ -35,15 +35,27 @@ Figures = dict[str, float | None]
 
 WAITING: Final = "Waiting"
 PLACES: Final = "Where jobs lay"
+RANKS: Final = "Pods and ranks of a job"
+ROOM: Final = "What was left free"
+GAPS: Final = "Above the best on what was free"
 USE: Final = "Use of the GPUs"
-NETWORK: Final = "Communication, modelled"
+NETWORK: Final = "Slowdown of communication and of jobs, modelled"
+ALL_REDUCE: Final = "An all-reduce, modelled"
 TALK: Final = "What talk between pods cost"
 PAIRS: Final = "Pairs of pods that talk"
 
 
 def figures_of(measures: Measures) -> tuple[tuple[Figure, float | None], ...]:
     """The figures of one run; runs on one cluster have the same ones in the same order."""
-    return (*_waiting(measures), *_places(measures), *_use(measures), *_network(measures))
+    return (
+        *_waiting(measures),
+        *_places(measures),
+        *_ranks(measures),
+        *_gaps(measures),
+        *_room(measures),
+        *_use(measures),
+        *_network(measures),
+    )
 
 
 def figures_of_applications(measures: Measures, talk: RunTalk) -> tuple[tuple[Figure, float | None], ...]:
@@ -85,17 +97,43 @@ def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
 def _places(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
     # Single nodes come last: a job of whole nodes can't use more of them than it must.
     for level in reversed(measures.levels[:-1]):
-        yield _of_level(level, "excessSpan", "excess span", False), level.weighted_excess_span
-    finest = measures.levels[-2:-1]
-    for level in finest:
-        yield _of_level(level, "groupSpread", "group spread", False), level.group_spread
-        yield _of_level(level, "largestGang", "largest gang", True, Unit.SHARE), level.largest_gang
+        yield _of_level(level, "excessSpan", "excess span", PLACES), level.weighted_excess_span
+    for level in measures.levels[-2:-1]:
+        yield _of_level(level, "groupSpread", "group spread", PLACES), level.group_spread
+
+
+def _ranks(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    for level in measures.levels[-2:-1]:
+        yield _of_level(level, "crossPairs", "cross pairs", RANKS, Unit.SHARE), level.cross_pairs
+        yield _of_level(level, "ringCrossings", "ring crossings", RANKS), level.ring_crossings
+    yield Figure("ringHops", "ring hops, of least", RANKS, Unit.RATIO, False), measures.ring_hops
+    yield Figure("meanDistance", "distance, edges", RANKS, Unit.RATIO, False), measures.mean_distance
+
+
+def _gaps(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    for level in reversed(measures.levels[:-1]):
+        yield _of_level(level, "spanGap", "span", GAPS, Unit.SHARE), level.span_gap
+    yield Figure("distanceGap", "distance", GAPS, Unit.SHARE, False), measures.distance_gap
+
+
+def _room(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+    for level in measures.levels[-2:-1]:
+        largest = _of_level(level, "largestGang", "largest gang", ROOM, Unit.SHARE, more_is_better=True)
+        yield largest, level.largest_gang
+    for level in reversed(measures.levels[:-1]):
+        yield _of_level(level, "stranded", "stranded", ROOM, Unit.SHARE), level.stranded
 
 
 def _of_level(
-    level: LevelMeasures, name: str, title: str, more_is_better: bool, unit: Unit = Unit.RATIO
+    level: LevelMeasures,
+    name: str,
+    title: str,
+    section: str,
+    unit: Unit = Unit.RATIO,
+    *,
+    more_is_better: bool = False,
 ) -> Figure:
-    return Figure(f"{name}.{level.level}", f"{title}, {level.level}", PLACES, unit, more_is_better)
+    return Figure(f"{name}.{level.level}", f"{title}, {level.level}", section, unit, more_is_better)
 
 
 def _use(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
@@ -107,9 +145,9 @@ def _use(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
 
 
 def _network(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
-    distance = Figure("meanDistance", "distance, edges", NETWORK, Unit.RATIO, False)
-    yield distance, measures.mean_distance
-    slowdown = measures.contended_slowdown
+    contended, slowdown = measures.contended_all_reduce, measures.contended_slowdown
+    yield Figure("allReduce", "if all send", ALL_REDUCE, Unit.SECONDS, False), measures.all_reduce
+    yield Figure("allReduce.contended", "as they sent", ALL_REDUCE, Unit.SECONDS, False), contended
     yield Figure("slowdown", "slowdown, if all send", NETWORK, Unit.RATIO, False), measures.slowdown
     yield Figure("slowdown.contended", "slowdown, as they sent", NETWORK, Unit.RATIO, False), slowdown
     yield Figure("slowdown.job", "slowdown, whole jobs", NETWORK, Unit.RATIO, False), measures.job_slowdown
