@@ -15,6 +15,7 @@ from closeby.simulator.workloads.generating import (
     generate,
 )
 from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.leaving_out import LeftOut, left_out
 from closeby.simulator.workloads.published import HELIOS_CLUSTERS, SIZES, Mix
 
 LINGJUN_GPUS = 847 * 8
@@ -131,6 +132,36 @@ def test_large_jobs_and_long_ones_can_be_left_out() -> None:
     whole = made("seren")
     assert jobs.sizes.mean() < whole.sizes.mean()
     assert float((jobs.sizes == 1).mean()) == pytest.approx(0.54 / (1 - 0.006), abs=0.005)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_cap_that_all_jobs_are_below_changes_nothing(name: str) -> None:
+    whole, capped = made(name, jobs=2_000), made(name, jobs=2_000, options=Options(max_gpus=LINGJUN_GPUS))
+    assert (whole.sizes == capped.sizes).all() and (whole.durations == capped.durations).all()
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8, 60, 64, 512])
+@pytest.mark.parametrize("name", [*PUBLISHED, "gavel"])
+def test_a_cap_leaves_the_others_in_proportion(name: str, most: int) -> None:
+    whole, capped = made(name), made(name, options=Options(max_gpus=most, standing=True))
+    assert int(capped.sizes.max()) <= most
+    come = capped.only(capped.submitted > 0)
+    kept = whole.sizes[whole.sizes <= most]
+    for size in (1, 2, 4, 8, 32):
+        share = 100 * float((kept <= size).mean())
+        assert 100 * float((come.sizes <= size).mean()) == pytest.approx(share, abs=1.5)
+    span = float(come.sizes @ come.durations) / (0.85 * LINGJUN_GPUS)
+    assert span * 0.98 < come.submitted[-1] < span, "the load is that of the jobs which there are"
+
+
+def test_what_is_left_out_is_told_as_published() -> None:
+    """Seren has 0.2 % of its jobs and 33.1 % of its GPU time above 512 GPUs."""
+    found = left_out("seren", Options(max_gpus=512))
+    assert found.jobs == pytest.approx(0.002, abs=0.0003)
+    assert found.time == pytest.approx(0.331, abs=0.02)
+    assert left_out("seren", Options(max_gpus=1_024)) == LeftOut(jobs=0.0, time=0.0)
+    assert left_out("gavel", Options(max_gpus=4)).jobs == pytest.approx(0.05, abs=0.005)
+    assert left_out("microservices", Options()).jobs == 0
 
 
 def test_more_jobs_come_in_the_afternoon_than_at_night() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.random import PCG64, Generator
 
 from closeby.simulator.workloads import published
+from closeby.simulator.workloads.applications import BOUTIQUE
 from closeby.simulator.workloads.generating import WORKLOADS, Options, generate
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.simulator.workloads.published import SIZES, Mix
@@ -41,10 +42,10 @@ def held(jobs: Jobs) -> float:
     seed=st.integers(0, 1_000_000),
 )
 def test_they_hold_the_load_and_never_more(name: str, load: float, capacity: int, seed: int) -> None:
-    """Less than one GPU short of it; applications less than 2.5 cores, as the Online Boutique has 2.4."""
+    """Less than one GPU short of it; applications less than the Online Boutique."""
     target = min(load, 1.0) * capacity
     short = target - held(begins_with(name, load=load, capacity=capacity, seed=seed))
-    assert -1e-6 * capacity < short < (2.5 if name == "microservices" else 1.0)
+    assert -1e-6 * capacity < short < (BOUTIQUE.cores if name == "microservices" else 1.0)
 
 
 @pytest.mark.parametrize("name", MIXES)

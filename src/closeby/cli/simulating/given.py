@@ -24,11 +24,15 @@ from closeby.scheduling.engine import Engine
 from closeby.simulator.comparing.running import Load
 from closeby.simulator.misfits import conditions_of
 from closeby.simulator.replay.clusters import SHAPES, GivenCluster, Room, cluster_of, made_up, room_of
+from closeby.simulator.replay.driver import UnrunnableError, tree_of
+from closeby.simulator.replay.limits import largest_job
 from closeby.simulator.replay.settings import Policy, engine_of
 from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import GPU
+from closeby.simulator.workloads.applications import BOUTIQUE
 from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options
 from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.leaving_out import left_out
 from closeby.simulator.workloads.traces import read_trace
 
 #: Conditions that are told one by one.
@@ -74,9 +78,12 @@ def read_given(
     room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
     if over_time.trace is None and not (room.total.any() or of_applications(over_time)):
         raise Unusable(f"no node offers {cluster.resource}; name with --resource what jobs are to ask for")
-    jobs, notices = _jobs(
-        over_time, cores if of_applications(over_time) else int(room.free.sum()), usual_jobs
-    )
+    wishes = Wishes(required=over_time.required, preferred=over_time.preferred, topology=over_time.topology)
+    jobs: Jobs | Load
+    if over_time.trace is not None:
+        jobs, notices = _read_jobs(over_time.trace)
+    else:
+        jobs, notices = _load(over_time, _place_for(engine, wishes, cluster), usual_jobs)
     return Given(
         policies=known,
         cluster=cluster,
@@ -84,9 +91,7 @@ def read_given(
         cores=cores,
         jobs=jobs,
         workload=over_time.workload or _trace_name(over_time.trace or ""),
-        wishes=Wishes(
-            required=over_time.required, preferred=over_time.preferred, topology=over_time.topology
-        ),
+        wishes=wishes,
         notices=(*notices, *skipped, *conditions, *_left_aside(cluster)),
     )
 
@@ -162,24 +167,85 @@ def _left_aside(cluster: GivenCluster) -> Iterator[str]:
         yield f"{plural(cluster.waiting, 'pod')} of the files {wait} left aside"
 
 
-def _jobs(
-    over_time: OverTime, capacity: float, usual_jobs: tuple[int, int]
-) -> tuple[Jobs | Load, tuple[str, ...]]:
-    if over_time.trace is not None:
-        return _read_jobs(over_time.trace)
+class _Place(Struct, frozen=True, kw_only=True):
+    """What a cluster has for the jobs of a workload."""
+
+    #: What it is called, and what all pods of a job must share; empty for nothing.
+    name: str
+    required: str
+    gpus: int
+    cores: float
+    #: GPUs of the largest job, and cores of the largest pod of an application; pods of all nodes.
+    largest_job: int
+    largest_pod: float
+    pods: int
+
+
+def _place_for(engine: Engine, wishes: Wishes, cluster: GivenCluster) -> _Place:
+    room, cores = room_of(engine, cluster.resource), room_of(engine, CPU).free
+    try:
+        tree = tree_of(engine, wishes)
+    except UnrunnableError as error:
+        raise Unusable(str(error)) from error
+    return _Place(
+        name=cluster.name,
+        required=wishes.required or "",
+        gpus=int(room.free.sum()),
+        cores=int(cores.sum()) / 1000,
+        largest_job=largest_job(room, tree, wishes.required),
+        largest_pod=int(cores.max(initial=0)) / 1000,
+        pods=int(room_of(engine, "pods").free.sum()),
+    )
+
+
+def _load(over_time: OverTime, place: _Place, usual_jobs: tuple[int, int]) -> tuple[Load, tuple[str, ...]]:
+    """What makes the jobs, all of which the cluster can hold, and how many are smaller for that."""
     name = over_time.workload or ""
     if name not in WORKLOADS:
         raise Unusable(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    applications = of_applications(over_time)
+    capacity = place.cores if applications else place.gpus
     if not capacity:
         raise Unusable("other pods hold all of the cluster, so that there is no load to make")
+    options = Options(standing=not over_time.from_empty)
+    if not applications:
+        options = replace(options, max_gpus=place.largest_job)
+    else:
+        options = replace(
+            options, max_cores=place.cores, max_pod_cores=place.largest_pod, max_pods=place.pods
+        )
+        if not options.allows(BOUTIQUE):
+            raise Unusable(
+                f"the least that {name} needs is room for the Online Boutique: {BOUTIQUE.pods} pods with "
+                f"{BOUTIQUE.cores:g} cores in all, and {max(BOUTIQUE.cpu) / 1000:g} of them on one node"
+            )
     load = Load(
         workload=name,
-        jobs=over_time.jobs or usual_jobs[of_applications(over_time)],
+        jobs=over_time.jobs or usual_jobs[applications],
         load=LOAD if over_time.load is None else over_time.load,
         capacity=capacity,
-        options=Options(standing=not over_time.from_empty),
+        options=options,
     )
-    return load, ()
+    return load, tuple(_drawn_smaller(load, place))
+
+
+def _drawn_smaller(load: Load, place: _Place) -> Iterator[str]:
+    """Says how many jobs would have been larger than what the cluster can hold."""
+    beyond = left_out(load.workload, load.options)
+    if not beyond.jobs:
+        return
+    count = max(round(beyond.jobs * load.jobs), 1)
+    most = load.options.max_gpus
+    where = f"one {place.required}" if place.required else place.name
+    if most is None:
+        what, asks = "core time", f"ask for more cores or pods than {place.name} has"
+    else:
+        what = "GPU-time"
+        asks = f"have more than {plural(most, 'GPU')}, the most that a job can get in {where}"
+    yield (
+        f"about {count:,} of {plural(load.jobs, 'job')} would {asks}: smaller ones are drawn in their place "
+        f"(as published such jobs hold {beyond.time:.0%} of the {what} of {load.workload})"
+    )
 
 
 def _read_jobs(path: str) -> tuple[Jobs, tuple[str, ...]]:

@@ -62,7 +62,7 @@ class _Replay:
         self._jobs = jobs
         self._settings = settings
         self._engine = engine
-        self._tree = _tree(engine, settings.wishes)
+        self._tree = tree_of(engine, settings.wishes)
         self._room = room_of(engine, cluster.resource)
         if jobs.gpus.any() and not self._room.total.any():
             raise UnrunnableError(
@@ -169,7 +169,12 @@ class _Replay:
         return [slot_of(one.node) for one in assigned]
 
 
-def _tree(engine: Engine, wishes: Wishes) -> Tree:
+def tree_of(engine: Engine, wishes: Wishes) -> Tree:
+    """The topology in which places are judged, which has all levels that are asked for.
+
+    Raises:
+        UnrunnableError: there is no such topology, or no such level.
+    """
     tree = judged_in(engine, wishes.topology)
     names = engine.topologies.usable()
     if tree is None and wishes.topology is not None:

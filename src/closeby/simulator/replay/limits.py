@@ -5,7 +5,18 @@ import numpy as np
 from closeby.simulator.replay.clusters import Room
 from closeby.simulator.replay.history import Counts
 from closeby.simulator.workloads.jobs import Jobs
+from closeby.simulator.workloads.sampling import GPUS_PER_HOST
 from closeby.topology.tree import Tree
+
+
+def largest_job(room: Room, tree: Tree, required: str | None) -> int:
+    """GPUs of the largest job that the cluster could hold if no other ran, made as generated jobs are.
+
+    That is one pod a host of 8 GPUs, all in one domain of the required level, or else a single pod.
+    """
+    level = None if required is None else tree.level_named(required)
+    together = _most_pods(GPUS_PER_HOST, room.free, tree, level) * GPUS_PER_HOST
+    return max(together, min(int(room.free.max(initial=0)), GPUS_PER_HOST))
 
 
 def too_large(jobs: Jobs, room: Room, tree: Tree, required: str | None) -> dict[int, str]:

@@ -5,6 +5,7 @@ and 2022 are the source to take them from), so the parameters here are ours and 
 go, how many callees a workload has, how many workloads share how many stores.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
@@ -98,14 +99,23 @@ def application(shape: Shape, random: Generator) -> CallGraph:
     )
 
 
-def draw_applications(count: int, random: Generator) -> tuple[tuple[CallGraph, ...], Floats, tuple[str, ...]]:
-    """Graphs, seconds that they stay, and kinds of ``count`` applications."""
+def draw_applications(
+    count: int, random: Generator, allowed: Callable[[CallGraph], bool]
+) -> tuple[tuple[CallGraph, ...], Floats, tuple[str, ...]]:
+    """Graphs, seconds that they stay, and kinds of ``count`` applications, of those that are allowed.
+
+    Raises:
+        ValueError: none is.
+    """
     graphs = [BOUTIQUE] + [application(shape, random) for shape, _ in SHAPES for _ in range(_VARIANTS)]
     kinds = ["boutique"] + [kind for kind in ("small", "medium", "large") for _ in range(_VARIANTS)]
     shares = [_BOUTIQUE_SHARE]
     for _, share in SHAPES:
         shares += [(1 - _BOUTIQUE_SHARE) * share / _VARIANTS] * _VARIANTS
-    chosen = random.choice(len(graphs), size=count, p=np.array(shares) / sum(shares)).tolist()
+    weights = np.array(shares) * [allowed(graph) for graph in graphs]
+    if not weights.any():
+        raise ValueError("all applications are larger than what is allowed")
+    chosen = random.choice(len(graphs), size=count, p=weights / weights.sum()).tolist()
     low, high = np.log(_STAYS)
     durations = np.exp(random.uniform(low, high, count))
     return tuple(graphs[index] for index in chosen), durations, tuple(kinds[index] for index in chosen)

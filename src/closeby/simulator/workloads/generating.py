@@ -62,10 +62,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     name: str
     #: One line for people.
     about: str
-    #: Draws a number of jobs, none larger than a number of GPUs.
-    draw: Callable[[int, int, Generator], Drawn]
-    #: Largest job in GPUs, where there is one.
-    max_gpus: int = 0
+    #: Draws a number of jobs, none larger than the options allow.
+    draw: Callable[[int, "Options", Generator], Drawn]
     #: What its load is a load of: GPUs, or cores where jobs take none.
     resource: str = GPU
     diurnal: bool = True
@@ -75,8 +73,12 @@ class Workload(Struct, frozen=True, kw_only=True):
 class Options(Struct, frozen=True, kw_only=True):
     """What to change of a workload. Each is 1 or more; None takes what was published."""
 
-    #: Leave larger jobs out.
+    #: Leave larger jobs out: what they would have been is drawn of the others.
     max_gpus: int | None = None
+    #: The same of applications: cores of a whole one, cores of one of its pods, and pods.
+    max_cores: float = math.inf
+    max_pod_cores: float = math.inf
+    max_pods: float = math.inf
     #: Seconds after which longer jobs end.
     max_duration: float = math.inf
     #: Whether jobs come by the hour of the day.
@@ -94,6 +96,14 @@ class Options(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not value >= 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
+
+    def allows(self, graph: CallGraph) -> bool:
+        """Whether an application is not too large."""
+        return (
+            graph.cores <= self.max_cores
+            and max(graph.cpu) / 1000 <= self.max_pod_cores
+            and graph.pods <= self.max_pods
+        )
 
 
 AS_PUBLISHED: Final = Options()
@@ -150,7 +160,7 @@ def generate(
 
 
 def _drawn(workload: Workload, count: int, options: Options, random: Generator) -> Drawn:
-    drawn = workload.draw(count, options.max_gpus or workload.max_gpus, random)
+    drawn = workload.draw(count, options, random)
     return replace(drawn, durations=np.minimum(drawn.durations, options.max_duration))
 
 
@@ -197,22 +207,24 @@ def _jobs(name: str, drawn: Drawn, submitted: Floats) -> Jobs:
     )
 
 
-def _of_mix(mix: Mix) -> Callable[[int, int, Generator], Drawn]:
-    def drawn(count: int, most: int, random: Generator) -> Drawn:
-        sizes, durations, kinds = draw(mix, count, most, random)
+def _of_mix(mix: Mix) -> Callable[[int, Options, Generator], Drawn]:
+    largest = SIZES[len(mix.jobs) - 1]
+
+    def drawn(count: int, options: Options, random: Generator) -> Drawn:
+        sizes, durations, kinds = draw(mix, count, options.max_gpus or largest, random)
         return Drawn(sizes=sizes, durations=durations, kinds=kinds)
 
     return drawn
 
 
-def _gavel(count: int, most: int, random: Generator) -> Drawn:
+def _gavel(count: int, options: Options, random: Generator) -> Drawn:
     """Closed form of Gavel (Narayanan et al., OSDI 2020; MIT licence, ``scheduler/utils.py``).
 
     1, 2, 4 or 8 GPUs with 70, 10, 15 and 5 %; run time 60 x 10^U s with U even in 1.5..3 in 80 % of jobs,
     else in 3..4; arrivals a Poisson process.
     """
     sizes = np.array([1, 2, 4, 8], dtype=np.int64)
-    shares = np.array([0.70, 0.10, 0.15, 0.05]) * (sizes <= most)
+    shares = np.array([0.70, 0.10, 0.15, 0.05]) * (sizes <= (options.max_gpus or sizes[-1]))
     powers = np.where(
         random.random(count) < 0.8, random.uniform(1.5, 3.0, count), random.uniform(3.0, 4.0, count)
     )
@@ -220,13 +232,13 @@ def _gavel(count: int, most: int, random: Generator) -> Drawn:
     return Drawn(sizes=drawn, durations=60.0 * 10.0**powers, kinds=("",) * count)
 
 
-def _applications(count: int, most: int, random: Generator) -> Drawn:
-    graphs, durations, kinds = draw_applications(count, random)
+def _applications(count: int, options: Options, random: Generator) -> Drawn:
+    graphs, durations, kinds = draw_applications(count, random, options.allows)
     return Drawn(sizes=np.zeros(count, dtype=np.int64), durations=durations, kinds=kinds, graphs=graphs)
 
 
 def _published(name: str, about: str, mix: Mix) -> Workload:
-    return Workload(name=name, about=about, draw=_of_mix(mix), max_gpus=SIZES[len(mix.jobs) - 1])
+    return Workload(name=name, about=about, draw=_of_mix(mix))
 
 
 #: All named workloads.
@@ -249,7 +261,6 @@ WORKLOADS: Final = {
             name="gavel",
             about="closed form of Gavel 2020: 1 to 8 GPUs, Poisson arrivals",
             draw=_gavel,
-            max_gpus=8,
             diurnal=False,
             burstiness=1.0,
         ),
