@@ -13,7 +13,7 @@ from closeby.objects.nodes import Taint
 from closeby.objects.pods import Pod, Toleration
 from closeby.objects.quantities import amount
 from closeby.report.counterfactuals.gathering import counterfactuals
-from closeby.report.counterfactuals.records import Counterfactual, Kind, TalkEntry
+from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry, TalkEntry
 from closeby.scheduling.intake.keys import APPLICATION
 from closeby.simulator.runs import Run, simulate
 from tests.applications.calls import app
@@ -92,6 +92,23 @@ def test_some_must_end_together() -> None:
     taken = [*pods(None, 1, prefix="y", on="b1", needs=spec(gpu=4)), *pods(None, 1, prefix="z", on="b2")]
     both = talking(rooms(b1=4, b2=4), [app("a")], [*taken, *replicas("a", 2, gpus=4)])
     assert said(both, Kind.ENDED) == ["a-0..1 fit when pod default/y-0 and pod default/z-0 end: on b1..2."]
+
+
+def test_the_least_stands_in_the_way_and_what_lacks_is_what_is_not_free() -> None:
+    """One GPU lacks on b1: who holds three need not go, whatever the names."""
+    for big, small in ("yz", "zy"):
+        taken = [
+            *pods(None, 1, prefix=big, on="b1", needs=spec(gpu=3)),
+            *pods(None, 1, prefix=small, on="b1"),
+        ]
+        (told,) = [
+            one
+            for one in answers(talking(rooms(b1=4), [app("a")], [*taken, *replicas("a", 1, gpus=1)]))
+            if one.kind is Kind.SHORT
+        ]
+        assert told.sentence == f"On b1 pod default/{small}-0 stands in the way of a-0."
+        assert isinstance(told.short, ShortEntry)
+        assert told.short.resources == {"example.com/gpu": 1}
 
 
 def test_what_helps_some_is_said_where_nothing_helps_all() -> None:

@@ -113,7 +113,7 @@ def test_how_short_the_best_rack_is_and_who_stands_in_the_way() -> None:
     ]
     assert short.sentence == (
         "b/r3 is the only rack that could hold all 3 pods, and takes 1 now, 2 pods or 1 node short "
-        "(4 example.com/gpu). In the way there: default/big (big-0)."
+        "(2 example.com/gpu). In the way there: default/big (big-0)."
     )
     assert short.fits
 
@@ -161,7 +161,7 @@ def test_a_plain_pod() -> None:
     assert said(world([], [*waiting, *full("n5=4"), *small]), "pod:default/lone-0") == [
         "It fits when pod default/on-n5-0 ends: on n5.",
         "It fits when pod default/x-0 ends: on n6.",
-        "On n5 pod default/on-n5-0 stands in its way.",
+        "On n6 pod default/x-0 stands in its way.",
     ]
     huge = pods(None, 1, prefix="lone", needs=spec(gpu=9))
     assert said(world([], [*huge, *full("n5=4")]), "pod:default/lone-0") == [

@@ -8,6 +8,7 @@ from closeby.report.counterfactuals.applications.gathering import (
     of_placed_application,
     of_waiting_application,
 )
+from closeby.report.counterfactuals.emptied import Emptied
 from closeby.report.counterfactuals.gangs.elsewhere import runner_up
 from closeby.report.counterfactuals.gangs.ending import ended
 from closeby.report.counterfactuals.gangs.lacking import short
@@ -74,11 +75,12 @@ def counterfactuals(
     trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
     asked = [key for key in trials.waiting if key in reasons][:ITEMS]
     found: dict[str, tuple[Counterfactual, ...]] = {}
+    emptied = Emptied(run)
     # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
     for key in reversed(asked):
         trials.forget_after(key)
         if not key.startswith(APPLICATION):
-            found[key] = _of_waiting(trials, key, reasons[key])
+            found[key] = _of_waiting(trials, key, emptied if reasons[key] else None)
         else:
             found[key] = of_waiting_application(trials, key, scheduler_name)
     for group in placed[:ITEMS]:
@@ -99,11 +101,12 @@ def _lacks(outcome: Outcome) -> bool:
     return bool(reasons & (_ROOM | _NAMES))
 
 
-def _of_waiting(trials: Trials, key: str, room: bool) -> tuple[Counterfactual, ...]:
+def _of_waiting(trials: Trials, key: str, emptied: Emptied | None) -> tuple[Counterfactual, ...]:
+    """``emptied``: the cluster without what may go, where more room can help."""
     group = None if key.startswith(PLAIN) else trials.engine.books.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
     found = list(relaxed(question))
-    if room:
+    if emptied is not None:
         rooms = Rooms(question)
-        found += [*ended(question, rooms), *short(question, rooms)]
+        found += [*ended(question, rooms), *short(question, rooms, emptied)]
     return tuple(found)

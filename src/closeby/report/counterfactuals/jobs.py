@@ -91,6 +91,11 @@ def stays(pod: Pod) -> bool:
     return _kind(pod) in _STAY
 
 
+def runs_for_ever(pod: Pod) -> bool:
+    """Whether nobody waits for its end: it stays, or is a pod of a Deployment and the like, in no gang."""
+    return stays(pod) or (pod.group is None and not pod.terminating and _kind(pod) in FOR_EVER)
+
+
 def _kind(pod: Pod) -> str:
     return pod.owner.partition("/")[0]
 

@@ -56,9 +56,10 @@ class ShortEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     domain: DomainPath
     fits: int
     needed: int
-    #: Pods that are too many, how many empty nodes of the domain would take them, and what they ask for.
+    #: Pods that are too many, and how many empty nodes of the domain would take them.
     pods: int
     nodes: int | None
+    #: What is asked for in all beyond what is free on nodes that may be used; only resources that lack.
     resources: Mapping[str, float]
     #: Pods (``namespace/name``) without which it fits there; empty where none were found.
     in_the_way: tuple[str, ...]

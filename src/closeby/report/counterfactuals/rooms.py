@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
+from closeby.report.counterfactuals.domains import Domains, slots_of
+from closeby.report.counterfactuals.jobs import stays
 from closeby.report.counterfactuals.questions import Question
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
-from closeby.topology.tree import ROOT_LEVEL, Domain
+from closeby.topology.tree import ROOT_LEVEL
 
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
@@ -29,34 +31,31 @@ class Rooms:
         self.needed = question.needed
         levels = question.levels
         self.level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
-        tree = question.trials.engine.topologies.flat() if levels is None else levels.tree
-        self.tree = tree
+        self.tree = question.trials.engine.topologies.flat() if levels is None else levels.tree
+        own = question.trials.engine.books.placed(question.key)
+        anchors = slots_of(self._cluster.placement(pod.uid) for pod in own)
+        self.domains = Domains(self.tree, self.level, anchors)
         #: By slot: labels, taints and the like let one of the pods go there.
         self._open = np.zeros(self._cluster.capacity, dtype=np.bool_)
         for pod in {pod.spec: pod for pod in question.waiting}.values():
             self._open |= lasting(question, pod)
         #: What every pod of the item needs, whatever they need besides.
-        self._least = _least(self._cluster, question.waiting)
+        self.least = _least(self._cluster, question.waiting)
+        #: What pods hold that would not go, in rows and slots: those of DaemonSets, and the item's own.
+        self.stays = np.zeros_like(self._cluster.requested)
+        for pod in {one.uid: one for one in (*own, *filter(stays, question.trials.pods))}.values():
+            slot = self._cluster.placement(pod.uid)
+            if slot is not None:
+                demand = self._cluster.demand(pod.spec)
+                self.stays[list(demand.rows), slot] += np.asarray(demand.amounts)
         #: Per slot, then per domain.
         self.at = self._at(np.arange(self._cluster.capacity), 0)
-        self.of = self._sums(self.at)
+        self.of = self.domains.sums(self.at)
         everything = np.arange(self._cluster.capacity)
         #: By slot, as lists, which are faster to ask one by one: its domain, and what it wins when empty.
-        self._owner = self.owners(everything).tolist()
+        self._owner = self.domains.owners(everything).tolist()
         self._spare = (self.emptied_slots() - self.at).tolist()
-        self._now = self._allowed(self.of).tolist()
-
-    def owners(self, slots: Ints) -> Ints:
-        """The domain of each slot; -1 outside the tree."""
-        positions = self.tree.position_of[slots]
-        if self.level == ROOT_LEVEL:
-            return np.where(positions < self.tree.size, 0, -1)
-        at = (
-            np.arange(self.tree.size)
-            if self.level == self.tree.node_level
-            else self.tree.domain_at[self.level]
-        )
-        return np.append(at, -1)[positions]
+        self._now = self.domains.labelled(self.of).tolist()
 
     def without(self, pods: Iterable[Pod]) -> tuple[Ints, Counts]:
         """The slots that these pods hold, and how many pods each could hold at most without them."""
@@ -83,10 +82,10 @@ class Rooms:
             return False
         slots, room = self.without(gone)
         sums = self.of.copy()
-        owners = self.owners(slots)
+        owners = self.domains.owners(slots)
         inside = owners >= 0
         np.add.at(sums, owners[inside], (room - self.at[slots])[inside])
-        return bool((self._allowed(sums) >= self.needed).any())
+        return bool((self.domains.labelled(sums) >= self.needed).any())
 
     def lie_in(self, pods: Iterable[Pod], domain: int) -> bool:
         """Whether one of these pods holds a node of a domain."""
@@ -102,46 +101,24 @@ class Rooms:
                 wins[owner] = wins.get(owner, 0) + self._spare[slot]
         return any(self._now[one] >= 0 and self._now[one] + won >= self.needed for one, won in wins.items())
 
-    def emptied(self) -> Counts:
-        """How many pods each domain could hold at most if nothing ran there."""
-        return self._allowed(self._sums(self.emptied_slots()))
-
     def emptied_slots(self) -> Counts:
-        """How many each slot could."""
+        """How many pods each slot could hold at most if all that may go had gone."""
         everything = np.arange(self._cluster.capacity)
-        return self._at(everything, self._cluster.requested[:, everything])
-
-    def most_on_a_node(self, domain: int) -> int:
-        """How many pods an empty node of a domain could hold at most."""
-        return int(self.emptied_slots()[self.slots(domain)].max(initial=0))
-
-    def slots(self, domain: int) -> Ints:
-        """The nodes of a domain."""
-        first, end = self.tree.span(Domain(self.level, domain))
-        return self.tree.slot_at[first:end]
+        return self._at(everything, self._cluster.requested[:, everything] - self.stays[:, everything])
 
     def best(self) -> Ints:
         """Domains that carry their level's label, those with the most room first."""
-        room = self._allowed(self.of)
+        room = self.domains.labelled(self.of)
         order = np.argsort(-room, kind="stable")
         return order[room[order] >= 0]
-
-    def _allowed(self, sums: Counts) -> Counts:
-        return sums if self.level == ROOT_LEVEL else np.where(self.tree.labelled[self.level], sums, -1)
 
     def _at(self, slots: Ints, freed: Counts | int) -> Counts:
         cluster = self._cluster
         left = cluster.allocatable[:, slots] - cluster.requested[:, slots] + freed
         most: Counts = np.full(len(slots), self.needed, dtype=np.int64)
-        for row, amount in self._least.items():
+        for row, amount in self.least.items():
             most = np.minimum(most, np.maximum(left[row], 0) // amount)
         return most * (cluster.alive[slots] & self._open[slots])
-
-    def _sums(self, at: Counts) -> Counts:
-        owners = self.owners(self.tree.slot_at)
-        sums = np.zeros(self.tree.count(self.level), dtype=np.int64)
-        np.add.at(sums, owners, at[self.tree.slot_at])
-        return sums
 
 
 def lasting(question: Question, pod: Pod) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
@@ -23,6 +24,7 @@ from closeby.report.counterfactuals.jobs import (
 )
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry, lack_entry
+from closeby.report.counterfactuals.weights import Weights
 from closeby.report.words import names_text
 from closeby.simulator.trials import Change, Result
 from closeby.topology.natural import natural_key
@@ -84,7 +86,7 @@ def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[C
     for near in (False, True):
         pods = [kin.pods[0] for kin in never if kin.on(kin.possible) == near]
         if pods:
-            yield _never(question, pods, near=near)
+            yield _never(question, reach, pods, near=near)
     if never:
         return
     found = _cleared(question, reach)
@@ -100,11 +102,11 @@ def in_the_way(question: Question, answers: Answers, reach: Reach) -> Iterator[C
         said,
         sentence=f"On {names_text(nodes)} {joined(named)} {verb} in the way of {_names(question.waiting)}.",
         jobs=shares(way),
-        short=_entry(question, tuple(sorted((one.key for one in way), key=natural_key))),
+        short=_entry(question, reach, tuple(sorted((one.key for one in way), key=natural_key))),
     )
 
 
-def _never(question: Question, pods: Sequence[Pod], *, near: bool) -> Counterfactual:
+def _never(question: Question, reach: Reach, pods: Sequence[Pod], *, near: bool) -> Counterfactual:
     """``near``: it is for their limits."""
     where = " within its limits of maxNetworkCost" if near else ""
     return Counterfactual(
@@ -112,16 +114,18 @@ def _never(question: Question, pods: Sequence[Pod], *, near: bool) -> Counterfac
         fits=False,
         sentence=f"No node{where} could hold {_any(pods)} even if nothing else ran there.",
         jobs=(),
-        short=_entry(question, ()),
+        short=_entry(question, reach, ()),
     )
 
 
-def _entry(question: Question, way: tuple[str, ...]) -> ShortEntry:
-    lack: dict[str, int] = {}
+def _entry(question: Question, reach: Reach, way: tuple[str, ...]) -> ShortEntry:
+    asked: dict[str, int] = {}
     for pod in question.waiting:
         for resource, amount in pod.spec.requests:
-            if amount:
-                lack[resource] = lack.get(resource, 0) + amount
+            asked[resource] = asked.get(resource, 0) + amount
+    cluster = question.trials.engine.cluster
+    slots = np.flatnonzero(np.logical_or.reduce([kin.allowed for kin in reach.kin]))
+    free = {resource: int(cluster.free(cluster.row_of[resource], slots).sum()) for resource in asked}
     return ShortEntry(
         level=None,
         domain=(),
@@ -129,7 +133,9 @@ def _entry(question: Question, way: tuple[str, ...]) -> ShortEntry:
         needed=len(question.waiting),
         pods=len(question.waiting),
         nodes=None,
-        resources=lack_entry(lack),
+        resources=lack_entry(
+            {one: amount - free[one] for one, amount in asked.items() if amount > free[one]}
+        ),
         in_the_way=way,
     )
 
@@ -137,16 +143,18 @@ def _entry(question: Question, way: tuple[str, ...]) -> ShortEntry:
 def _cleared(question: Question, reach: Reach) -> tuple[list[Pod], Result] | None:
     """Nodes are cleared, those that win most for each pod first, until all fits; then what may stay stays."""
     cluster = question.trials.engine.cluster
+    weights = Weights(cluster, {row for kin in reach.kin for row in kin.rooms.least})
     on: dict[int, list[Pod]] = {}
     for pod in question.trials.pods:
         slot = cluster.placement(pod.uid)
         if slot is not None and not stays(pod) and not question.owns(pod):
             on.setdefault(slot, []).append(pod)
+    held = {slot: sum(map(weights.of, pods)) for slot, pods in on.items()}
     chosen: list[int] = []
     needed = 0
     for kin in reach.kin:
         gains = [(int(room), slot) for slot in on if (room := _room(kin, slot, on[slot])) > 0]
-        gains.sort(key=lambda one: (len(on[one[1]]) / one[0], natural_key(cluster.names[one[1]] or "")))
+        gains.sort(key=lambda one: (held[one[1]] / one[0], natural_key(cluster.names[one[1]] or "")))
         missing = len(kin.pods)
         for room, slot in gains:
             if missing > 0:
@@ -160,7 +168,7 @@ def _cleared(question: Question, reach: Reach) -> tuple[list[Pod], Result] | Non
         pods = [pod for slot in slots for pod in on[slot]]
         result = _all_fit(question, pods)
         if result is not None:
-            return _fewest(question, pods, result)
+            return _fewest(question, weights, pods, result)
         if number >= len(order) or question.trials.spent:
             return None
         number *= 2
@@ -174,8 +182,13 @@ def _room(kin: Kin, slot: int, pods: Sequence[Pod]) -> int:
     return int(room.max(initial=0))
 
 
-def _fewest(question: Question, pods: Sequence[Pod], result: Result) -> tuple[list[Pod], Result]:
-    """Without those that may stay: first node by node, then one after another, as long as trials are left."""
+def _fewest(
+    question: Question, weights: Weights, pods: Sequence[Pod], result: Result
+) -> tuple[list[Pod], Result]:
+    """Without those that may stay, the largest first: node by node, then one after another.
+
+    As long as trials are left.
+    """
     on: dict[str | None, list[Pod]] = {}
     for pod in pods:
         on.setdefault(pod.node_name, []).append(pod)
@@ -183,8 +196,8 @@ def _fewest(question: Question, pods: Sequence[Pod], result: Result) -> tuple[li
     def fit_without(nodes: Sequence[str | None]) -> Result | None:
         return _all_fit(question, [pod for node in nodes for pod in on[node]])
 
-    nodes, result = fewest(list(on), result, fit_without)
-    left = [pod for node in nodes for pod in on[node]]
+    nodes, result = fewest(sorted(on, key=lambda node: sum(map(weights.of, on[node]))), result, fit_without)
+    left = sorted((pod for node in nodes for pod in on[node]), key=weights.of)
     return fewest(left, result, partial(_all_fit, question))
 
 

@@ -84,7 +84,7 @@ def _in_domain(
         if not rooms.lie_in(job.pods, domain):
             continue
         slots, room = rooms.without(job.pods)
-        inside = rooms.owners(slots) == domain
+        inside = rooms.domains.owners(slots) == domain
         gain = int((room - rooms.at[slots])[inside].sum())
         gains.append((-gain, len(job.held), number))
 

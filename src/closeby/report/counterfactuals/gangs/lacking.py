@@ -1,14 +1,16 @@
 """How short the domain is that comes closest, and which pods stand in the way there."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.cluster.resources import COMMON
 from closeby.objects.pods import Pod
-from closeby.objects.quantities import format_amount
+from closeby.report.counterfactuals.emptied import Emptied
 from closeby.report.counterfactuals.fewest import fewest
+from closeby.report.counterfactuals.gangs.clearing import Clearings
+from closeby.report.counterfactuals.gangs.missing import Lack, lack_of, lack_text
 from closeby.report.counterfactuals.jobs import named_owners, shares, stays
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry, lack_entry
@@ -20,46 +22,82 @@ from closeby.topology.tree import ROOT_LEVEL, Domain
 
 Counts = NDArray[np.int64]
 
+#: Domains that come equally close of which the one with the least in the way is looked for, and in how many
+#: of them that is tried.
+DOMAINS = 8
+TRIED = 3
 
-def short(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
+
+class _View(Struct, frozen=True, eq=False):
+    """One item of equal pods: how many of them find room, now and if all went that may."""
+
+    question: Question
+    rooms: Rooms
+    emptied: Emptied
+    #: By slot.
+    fits: Counts
+    empty: Counts
+    #: By domain; -1 where the item may not lie.
+    held: Counts
+    could: Counts
+
+    @property
+    def pod(self) -> Pod:
+        return self.question.waiting[0]
+
+    @property
+    def holding(self) -> int:
+        """How many domains could hold all."""
+        return int((self.could >= self.rooms.needed).sum())
+
+    @property
+    def level(self) -> str | None:
+        """The required one; None for the cluster."""
+        rooms = self.rooms
+        return None if rooms.level == ROOT_LEVEL else rooms.tree.level_names[rooms.level]
+
+
+def short(question: Question, rooms: Rooms, emptied: Emptied) -> Iterator[Counterfactual]:
     """The domain with the most room, by the engine's own count with every filter, for items of equal pods.
 
     Without the pods in the way it fits there, and none of them could stay.
     """
     if len({pod.spec for pod in question.waiting}) != 1 or (question.group and question.group.subgroups):
         return
-    pod = question.waiting[0]
-    fits = question.trials.engine.diagnosis.room(pod)
-    owners = rooms.owners(rooms.tree.slot_at)
-    held = np.zeros(rooms.tree.count(rooms.level), dtype=np.int64)
-    np.add.at(held, owners, fits[rooms.tree.slot_at])
-    if rooms.level > ROOT_LEVEL:
-        held = np.where(rooms.tree.labelled[rooms.level], held, -1)
+    engine, pod = question.trials.engine, question.waiting[0]
+    fits = engine.diagnosis.room(pod)
+    empty = emptied.room(pod, engine.books.placed(question.key))
+    held, could = rooms.domains.room(fits), rooms.domains.room(empty)
     if not len(held) or held.max() < 0 or held.max() >= rooms.needed:
         return
-    empty = rooms.emptied()
-    # Of the roomiest one that could hold all if it were empty.
-    domain = int(np.lexsort((-held, empty < rooms.needed))[0])
-    way = None if empty[domain] < rooms.needed else _in_the_way(question, rooms, domain, fits)
-    if way is None and question.group is None and rooms.most_on_a_node(domain):
+    view = _View(question, rooms, emptied, fits, empty, held, could)
+    if not view.holding:
+        if question.group is not None or not empty.max(initial=0):
+            yield _told(view, int(np.argmax(held)), None)
         return
-    yield _told(question, rooms, domain, int(held[domain]), pod, way)
+    domain, way = _in_the_way(view)
+    if way is None and (question.group is None or not emptied.knows_all(pod)):
+        return
+    yield _told(view, domain, way)
 
 
-def _told(
-    question: Question, rooms: Rooms, domain: int, fits: int, pod: Pod, way: tuple[Pod, ...] | None
-) -> Counterfactual:
-    tree, missing = rooms.tree, rooms.needed - fits
+def _told(view: _View, domain: int, way: tuple[Pod, ...] | None) -> Counterfactual:
+    question, rooms = view.question, view.rooms
+    fits = int(view.held[domain])
+    missing = rooms.needed - fits
     at = Domain(rooms.level, domain)
-    level = None if rooms.level == ROOT_LEVEL else tree.level_names[rooms.level]
-    lack = {resource: amount * missing for resource, amount in pod.spec.requests if amount}
-    each = rooms.most_on_a_node(domain)
+    slots = rooms.domains.slots(domain)
+    each = int(view.empty[slots].max(initial=0))
     nodes = -(-missing // each) if each else None
     named = named_owners(way or ())
     if question.group is None:
-        sentence = _on_a_node(way or (), named)
+        place = question.trials.engine.cluster.slot(way[0].node_name or "") if way else None
+        slots = slots if place is None else np.asarray([place], dtype=np.intp)
+        lack = lack_of(question, view.fits, slots, rooms.needed, alone=True)
+        sentence = _on_a_node(view, way or (), named)
     else:
-        sentence = _how_short(rooms, at, fits, level, nodes, lack)
+        lack = lack_of(question, view.fits, slots, rooms.needed)
+        sentence = _how_short(view, at, fits, nodes, lack)
         sentence += f" In the way there: {joined(named)}." if named else ""
     return Counterfactual(
         kind=Kind.SHORT,
@@ -67,77 +105,100 @@ def _told(
         sentence=sentence,
         jobs=() if way is None else shares(way),
         short=ShortEntry(
-            level=level,
-            domain=tree.path(at),
+            level=view.level,
+            domain=rooms.tree.path(at),
             fits=fits,
             needed=rooms.needed,
             pods=missing,
             nodes=nodes,
-            resources=lack_entry(lack),
+            resources=lack_entry(lack.amounts),
             in_the_way=tuple(sorted((one.key for one in way or ()), key=natural_key)),
         ),
     )
 
 
-def _on_a_node(way: Sequence[Pod], named: Sequence[str]) -> str:
+def _on_a_node(view: _View, way: Sequence[Pod], named: Sequence[str]) -> str:
     """Of a plain pod."""
     if not way:
-        return "No node could hold it even if nothing else ran there."
+        return f"No node could hold it {_even_if(view)}."
     return f"On {way[0].node_name} {joined(named)} {'stands' if len(named) == 1 else 'stand'} in its way."
 
 
-def _how_short(
-    rooms: Rooms, at: Domain, fits: int, level: str | None, nodes: int | None, lack: Mapping[str, int]
-) -> str:
+def _even_if(view: _View) -> str:
+    """What would have to be gone, so that what is said holds: not what comes back at once."""
+    if any(map(stays, view.emptied.pods)):
+        return "even if nothing ran there but pods of DaemonSets and static pods"
+    return "even if nothing else ran there"
+
+
+def _how_short(view: _View, at: Domain, fits: int, nodes: int | None, lack: Lack) -> str:
+    rooms, level = view.rooms, view.level
     pods, where = plural(rooms.needed, "pod"), path_text(rooms.tree.path(at))
-    could = int((rooms.emptied() >= rooms.needed).sum())
+    whole = f"all {pods}" if rooms.needed > 1 else "its pod"
     if level is None:
         begin = f"The cluster takes {fits} of {pods}"
-    elif not could:
-        begin = f"No {level} could hold all {pods} even if nothing else ran there; {where} takes {fits}"
-    elif could == 1:
-        begin = f"{where} is the only {level} that could hold all {pods}, and takes {fits} now"
+    elif not view.holding:
+        begin = f"No {level} could hold {whole} {_even_if(view)}; {where} takes {fits}"
+    elif view.holding == 1:
+        begin = f"{where} is the only {level} that could hold {whole}, and takes {fits} now"
     else:
-        begin = f"Of {plural(could, level)} that could hold all {pods} {where} comes closest and takes {fits}"
+        begin = (
+            f"Of {plural(view.holding, level)} that could hold {whole} {where} comes closest and takes {fits}"
+        )
     parts = [plural(rooms.needed - fits, "pod"), *([plural(nodes, "node")] if nodes and level else [])]
-    # What is scarce, if there is such a thing: cores and memory seldom are beside devices.
-    devices = [one for one in lack if one not in COMMON]
-    what = [f"{format_amount(one, lack[one])} {one}" for one in devices or sorted(lack)]
-    amounts = f" ({', '.join(what)})" if what else ""
-    return f"{begin}, {' or '.join(parts)} short{amounts}."
+    return f"{begin}, {' or '.join(parts)} short ({lack_text(lack)})."
 
 
-def _in_the_way(question: Question, rooms: Rooms, domain: int, fits: Counts) -> tuple[Pod, ...] | None:
-    """Pods without which it fits there, on the nodes that win most for each; None if none are found."""
-    cluster = question.trials.engine.cluster
-    own = {pod.uid for pod in (*question.waiting, *question.trials.engine.books.placed(question.key))}
-    on: dict[int, list[Pod]] = {}
-    for pod in question.trials.pods:
-        slot = cluster.placement(pod.uid)
-        if slot is not None and pod.uid not in own and not stays(pod):
-            on.setdefault(slot, []).append(pod)
-    slots = np.asarray(sorted(on), dtype=np.intp)
-    gains = []
-    for slot in slots[rooms.owners(slots) == domain].tolist():
-        gain = int(rooms.without(on[slot])[1][0] - fits[slot])
-        if gain > 0:
-            gains.append((len(on[slot]) / gain, -gain, natural_key(cluster.names[slot] or ""), slot))
-    missing = rooms.needed - int(fits[rooms.slots(domain)].sum())
+def _in_the_way(view: _View) -> tuple[int, tuple[Pod, ...] | None]:
+    """Of the domains that come equally close the one where least stands in the way, and the pods that do.
 
-    def fits_without(pods: Sequence[Pod]) -> Result | None:
-        return question.tried(Change(gone=tuple(pods))) if rooms.may_hold(pods) else None
+    None of them if no pods are found without which it fits there.
+    """
+    rooms, question = view.rooms, view.question
+    clearings = Clearings(question, rooms, view.fits, view.empty)
+    able = view.could >= rooms.needed
+    closest = np.flatnonzero(able & (view.held == view.held[able].max()))
+    missing = rooms.needed - int(view.held[closest[0]])
+    about = clearings.about(np.maximum(rooms.needed - view.held, 0))
+    closest = closest[np.argsort(about[closest], kind="stable")][:DOMAINS]
+    found = []
+    for place, domain in enumerate(closest.tolist()):
+        clearing = clearings.least(domain, missing)
+        if clearing is not None:
+            found.append((*clearing.size, place, domain, clearing))
+    for *_, domain, clearing in sorted(found, key=lambda one: one[:3])[:TRIED]:
+        result = question.tried(Change(gone=clearing.pods))
+        if result is not None:
+            return domain, _least(view, clearings, list(clearing.pods), result)
+    domain = int(closest[0])
+    return domain, _whole_nodes(view, clearings, domain, missing)
 
+
+def _whole_nodes(view: _View, clearings: Clearings, domain: int, missing: int) -> tuple[Pod, ...] | None:
+    """The same where filters, or who waits before it, want more than arithmetic says.
+
+    Nodes are cleared as a whole, twice as many beyond what should do, and so on.
+    """
+    slots = clearings.nodes(domain, missing)
     chosen: list[Pod] = []
     beyond, next_try = 0, 0
-    for number, (_, gain, _, slot) in enumerate(sorted(gains), start=1):
-        chosen += on[slot]
-        missing += gain
-        if missing > 0 or (beyond < next_try and number < len(gains)):
+    for number, slot in enumerate(slots, start=1):
+        chosen += clearings.on.get(slot, ())
+        missing -= int(view.empty[slot] - view.fits[slot])
+        if missing > 0 or (beyond < next_try and number < len(slots)):
             beyond += missing <= 0
             continue
-        result = question.tried(Change(gone=tuple(chosen)))
+        result = view.question.tried(Change(gone=tuple(chosen)))
         if result is not None:
-            return tuple(fewest(chosen, result, fits_without)[0])
-        # Filters, or who waits before it, want more: twice as many beyond what should do, and so on.
+            return _least(view, clearings, chosen, result)
         beyond, next_try = beyond + 1, 2 * next_try + 1
     return None
+
+
+def _least(view: _View, clearings: Clearings, pods: list[Pod], result: Result) -> tuple[Pod, ...]:
+    """Without those that may stay, the largest of them first."""
+
+    def fits_without(gone: Sequence[Pod]) -> Result | None:
+        return view.question.tried(Change(gone=tuple(gone))) if view.rooms.may_hold(gone) else None
+
+    return tuple(fewest(sorted(pods, key=clearings.weights.of), result, fits_without)[0])
