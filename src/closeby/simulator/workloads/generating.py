@@ -27,7 +27,7 @@ from closeby.simulator.workloads.sampling import GPUS_PER_HOST, draw
 from closeby.simulator.workloads.standing import standing
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 GPU: Final = "nvidia.com/gpu"
 CPU: Final = "cpu"
@@ -43,7 +43,7 @@ class Drawn(Struct, frozen=True, kw_only=True, eq=False):
     """Jobs before they have a time to come; J of them."""
 
     #: GPUs of each whole job, and seconds that it runs; shape (J,).
-    sizes: Ints
+    sizes: Counts
     durations: Floats
     kinds: tuple[str, ...]
     graphs: tuple[CallGraph, ...] = ()

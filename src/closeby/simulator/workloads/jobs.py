@@ -5,7 +5,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 
 class CallGraph(Struct, frozen=True, kw_only=True):
@@ -43,10 +43,10 @@ class Jobs(Struct, frozen=True, kw_only=True, eq=False):
     #: Seconds that a job runs once it has started; shape (J,).
     durations: Floats
     #: Pods of each job, and GPUs of each of its pods; shape (J,).
-    pods: Ints
-    gpus: Ints
+    pods: Counts
+    gpus: Counts
     #: Higher goes first; shape (J,).
-    priorities: Ints
+    priorities: Counts
     #: What a job is, such as ``pretrain``; empty where unknown; length J.
     kinds: tuple[str, ...]
     #: The application that a job is, None for a gang of equal pods; length J, or empty when none is one.
@@ -56,7 +56,7 @@ class Jobs(Struct, frozen=True, kw_only=True, eq=False):
         return len(self.names)
 
     @property
-    def sizes(self) -> Ints:
+    def sizes(self) -> Counts:
         """GPUs of each whole job; shape (J,)."""
         return self.pods * self.gpus
 

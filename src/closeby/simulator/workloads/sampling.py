@@ -12,7 +12,7 @@ from closeby.simulator.workloads.coupling import UNSEEN, Target, coupled, couple
 from closeby.simulator.workloads.published import HELIOS, SIZES, Mix
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 GPUS_PER_HOST: Final = 8
 #: At which the longest run times are averaged.
@@ -27,7 +27,7 @@ class SizeClass(Struct, frozen=True, kw_only=True, eq=False):
     #: Share of all jobs.
     share: float
     #: Sizes in GPUs, ascending, and how the class is shared out between them (cumulated, ends with 1).
-    sizes: Ints
+    sizes: Counts
     cumulated: Floats
     #: Cumulated shares of run times up to ``2**i`` seconds; begins with 0 for none, ends with 1.
     run_times: Floats
@@ -56,7 +56,7 @@ def size_classes(mix: Mix) -> tuple[SizeClass, ...]:
     )
 
 
-def draw(mix: Mix, count: int, most: int, random: Generator) -> tuple[Ints, Floats, tuple[str, ...]]:
+def draw(mix: Mix, count: int, most: int, random: Generator) -> tuple[Counts, Floats, tuple[str, ...]]:
     """Sizes in GPUs, run times in seconds and kinds of ``count`` jobs of at most ``most`` GPUs.
 
     Stratified: of ``count`` jobs each class has its share but for rounding, and so has each part of its run
@@ -103,7 +103,7 @@ def _part(one: SizeClass, most: int) -> float:
     return float(one.cumulated[np.searchsorted(one.sizes, most, side="right") - 1])
 
 
-def _kinds(mix: Mix, sizes: Ints, random: Generator) -> tuple[str, ...]:
+def _kinds(mix: Mix, sizes: Counts, random: Generator) -> tuple[str, ...]:
     if not mix.kinds:
         return ("",) * len(sizes)
     names = np.array([name for name, _ in mix.kinds], dtype=object)
@@ -114,7 +114,7 @@ def _kinds(mix: Mix, sizes: Ints, random: Generator) -> tuple[str, ...]:
     return tuple(kinds.tolist())
 
 
-def _spread(above: int, upto: int, at_size: float) -> tuple[Ints, Floats]:
+def _spread(above: int, upto: int, at_size: float) -> tuple[Counts, Floats]:
     """Sizes of a class and their cumulated shares; above a host's GPUs in whole hosts."""
     if upto <= 2 * GPUS_PER_HOST or at_size >= 1:
         return np.array([upto], dtype=np.int64), np.ones(1)
