@@ -86,8 +86,8 @@ def _words(model: Model) -> RenderableType:
         "Excess span: domains that a gang lies in, over the fewest that could hold it on an empty\n"
         "cluster, where that is above 1. Distance: tree edges between two pods, mean. Ring hops: tree\n"
         "edges of the ring of ranks. (Least: the best that was possible.)\n"
-        f"Modelled: a ring all-reduce of {_message(model)} over all GPUs of a gang, and how many times longer\n"
-        "it takes than on an ideal placement on an empty cluster.",
+        f"Modelled: a ring all-reduce of {_message(model)} over all GPUs of a gang, and how many times\n"
+        "longer it takes than on an ideal placement on an empty cluster.",
         style="dim",
     )
 
@@ -106,8 +106,8 @@ def constants(model: Model) -> RenderableType:
     return Group(
         Indented(table, (0, 0, 0, 2), style="dim"),
         Text(
-            f"An all-reduce is of {_message(model)}; communication is {share} of a step on an ideal placement: "
-            f"{model.communication_source}.",
+            f"An all-reduce is of {_message(model)}; communication is {share} of a step on an ideal "
+            f"placement: {model.communication_source}.",
             style="dim",
         ),
         *(Text(source, style="dim") for source in sources),
