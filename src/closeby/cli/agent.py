@@ -59,7 +59,7 @@ _PORT = click.IntRange(1, 65_535)
 @click.option(
     "--tls-cert", metavar="FILE", type=_FILE, help="This agent's certificate (PEM), for mutual TLS."
 )
-@click.option("--tls-key", metavar="FILE", type=_FILE, help="Its key.")
+@click.option("--tls-key", metavar="FILE", type=_FILE, help="The key of that certificate (PEM).")
 @click.option("--tls-ca", metavar="FILE", type=_FILE, help="The authority of all agents' certificates.")
 @click.option(
     "--tls-peer-name",
@@ -92,7 +92,12 @@ _PORT = click.IntRange(1, 65_535)
     help="Measure bandwidth too, to one peer a round (needs --insecure).",
 )
 @click.option(
-    "--iperf3-port", metavar="PORT", type=_PORT, default=9474, show_default=True, help="Its server's port."
+    "--iperf3-port",
+    metavar="PORT",
+    type=_PORT,
+    default=9474,
+    show_default=True,
+    help="The port of iperf3's server, on all nodes.",
 )
 @click.option(
     "--iperf3-bytes",
@@ -131,7 +136,7 @@ _PORT = click.IntRange(1, 65_535)
     type=click.FloatRange(0, 9, min_open=True),
     default=2.0,
     show_default=True,
-    help="For one probe.",
+    help="How long one probe may take.",
 )
 @click.option(
     "--most-zones",

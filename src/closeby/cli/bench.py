@@ -12,9 +12,18 @@ if TYPE_CHECKING:
 
 
 @click.command(name="bench")
-@click.option("--only", metavar="NAME", multiple=True, help="Only this benchmark. May be repeated.")
 @click.option(
-    "--json", "json_file", metavar="FILE", type=click.File("wb"), help="Write the figures as JSON (- prints)."
+    "--only",
+    metavar="NAME",
+    multiple=True,
+    help="Run this benchmark and no other; an unknown name lists them all. May be repeated.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=click.File("wb"),
+    help="Write the figures to a JSON file, or to standard output with -.",
 )
 def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
     """Measure the speed of decisions and print a table."""

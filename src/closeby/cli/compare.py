@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, keeps_going, output_option
+from closeby.cli.options import MANIFESTS_HELP, Sources, keeps_going, output_option
 from closeby.cli.simulating.over_time import (
-    APPLICATIONS_CLUSTER,
+    CLUSTER_OPTION,
     COMPARED_APPLICATIONS,
     COMPARED_JOBS,
-    DEFAULT_CLUSTER,
-    LOAD_HELP,
-    LoadRange,
+    FROM_EMPTY_OPTION,
+    LOAD_OPTION,
+    TRACE_OPTION,
+    WORKLOAD_OPTION,
     OverTime,
+    jobs_option,
     says_where,
 )
 from closeby.cli.simulating.overwriting import check_written
@@ -32,37 +34,37 @@ SEEDS = 10
     metavar="FILE|NAME",
     multiple=True,
     required=True,
-    help="A configuration, or the name of one that comes with closeby, such as closeby or slurm-tree. "
-    "At least two; the others are compared with the first.",
+    help="Configuration of the scheduler, or the name of one that comes with closeby, such as closeby or "
+    "slurm-tree; a file of that name wins. Give at least two: the others are compared with the first.",
 )
-@click.option("--workload", metavar="NAME", help="A made-up workload, such as seren or microservices.")
-@click.option(
-    "--trace", metavar="FILE", help="Jobs of a CSV file, or - for standard input; there are no seeds then."
-)
+@WORKLOAD_OPTION
+@TRACE_OPTION
 @click.option(
     "--seeds",
     type=click.IntRange(1, 10_000),
-    help=f"Make so many workloads, with the seeds 1, 2, ...  [default: {SEEDS}]",
+    metavar="NUMBER",
+    help=f"Make so many workloads, with the seeds 1, 2, ...; a trace has none.  [default: {SEEDS}]",
 )
+@jobs_option("each", f"{COMPARED_JOBS}; {COMPARED_APPLICATIONS} for applications")
+@LOAD_OPTION
+@FROM_EMPTY_OPTION
 @click.option(
-    "--jobs",
-    type=click.IntRange(1, 10_000_000),
-    help=f"Jobs of each.  [default: {COMPARED_JOBS}; {COMPARED_APPLICATIONS} applications]",
+    "-f",
+    "--filename",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    help=f"{MANIFESTS_HELP} They hold the cluster to run on.",
 )
-@click.option("--load", type=LoadRange(), help=LOAD_HELP)
-@click.option("--from-empty", is_flag=True, help="Begin with an empty cluster: it takes days to fill up.")
-@click.option(
-    "-f", "--filename", "paths", metavar="PATH", multiple=True, help="Manifests of the cluster to run on."
-)
-@click.option(
-    "--cluster",
-    metavar="NAME",
-    help="The made-up cluster to run on, if -f gives no nodes: lingjun, small, superpod, zones or racks.  "
-    f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
-)
+@CLUSTER_OPTION
 @keeps_going
 @says_where
-@click.option("--processes", type=click.IntRange(1, 1024), help="Runs at the same time.  [default: cores]")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    metavar="NUMBER",
+    help="How many runs go on at the same time.  [default: one for each core]",
+)
 @output_option
 @draws_distributions
 def command(
@@ -93,8 +95,8 @@ def command(
     \b
     Examples:
       closeby compare --config closeby --config most-allocated --workload seren
-      closeby compare --config mine.yaml --config closeby --workload philly --seeds 20 --cluster small
-      closeby compare --config default --config least-allocated --workload microservices --jobs 100
+      closeby compare --config mine.yaml --config closeby --trace jobs.csv -f cluster.yaml
+      closeby compare --config default --config random --workload microservices
     """
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.comparing import Wanted, compare

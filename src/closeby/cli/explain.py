@@ -34,7 +34,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     Examples:
       closeby explain train
       kubectl closeby explain worker-0 -n team-a
-      closeby explain podgroup/train -f my-cluster.yaml -f my-job.yaml
+      closeby explain podgroup/train -f cluster.yaml -f my-job.yaml
     """
     from closeby.cli.output import emit
     from closeby.cli.reading.inputs import Unusable, usable_configuration

@@ -11,7 +11,13 @@ Command = Callable[..., None]
 OUTPUTS = ("table", "json", "yaml")
 
 
-_FILES = "A file or folder of manifests (YAML or JSON), or - for standard input. May be repeated."
+MANIFESTS_HELP = "A file or folder of manifests (YAML or JSON), or - for standard input. May be repeated."
+
+
+POD_GROUPER_HELP = (
+    "Pods that a workload owns wait until the pod-grouper (`closeby controllers`) has said to which "
+    "gang they belong."
+)
 
 
 class Sources(NamedTuple):
@@ -133,7 +139,9 @@ def may_read_manifests(command: Command) -> Command:
 
 
 def _reads_files(command: Command, needed: bool) -> Command:
-    @click.option("-f", "--filename", "paths", metavar="PATH", multiple=True, required=needed, help=_FILES)
+    @click.option(
+        "-f", "--filename", "paths", metavar="PATH", multiple=True, required=needed, help=MANIFESTS_HELP
+    )
     @configured
     @keeps_going
     @wraps(command)
@@ -154,21 +162,21 @@ def reads_cluster_or_manifests(command: Command) -> Command:
         "paths",
         metavar="PATH",
         multiple=True,
-        help=f"{_FILES}  [default: the live cluster]",
+        help=f"{MANIFESTS_HELP}  [default: the live cluster]",
     )
     @connects
     @configured
     @click.option(
         "--scheduler-name",
         metavar="NAME",
-        help="Whose pending pods are decided.  [default: all in files; in a cluster the configuration's, "
-        "else closeby]",
+        help="Decide only pending pods whose spec.schedulerName is this.  [default: all in files; in a "
+        "cluster the configuration's, else closeby]",
     )
     @click.option(
         "--pod-grouper/--no-pod-grouper",
         default=None,
-        help="In a cluster: whether pods that a workload owns wait until the pod-grouper has said to which "
-        "gang they belong.  [default: if it has spoken of any pod of the scheduler]",
+        help=f"{POD_GROUPER_HELP} Of a live cluster only.  [default: if it has spoken of any pod of the "
+        "scheduler]",
     )
     @keeps_going
     @wraps(command)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Election, configured, connects, elects, logs, serves
+from closeby.cli.options import POD_GROUPER_HELP, Election, configured, connects, elects, logs, serves
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 @click.option(
     "--scheduler-name",
     metavar="NAME",
-    help="Schedule pods whose spec.schedulerName is this.  [default: the configuration's, else closeby]",
+    help="Schedule only pods whose spec.schedulerName is this.  [default: the configuration's, else closeby]",
 )
 @click.option(
     "--pod-grouper/--no-pod-grouper",
     default=False,
     show_default=True,
-    help="`closeby controllers` is at work: pods that a workload owns wait until it has said to which gang "
-    "they belong.",
+    help=POD_GROUPER_HELP,
 )
 @elects("closeby-scheduler")
 @serves

@@ -24,7 +24,8 @@ STILL_PENDING = 3
     type=click.Choice(["some", "all"]),
     is_flag=False,
     flag_value="some",
-    help="Add candidates, scores and refusals: of all nodes up to 200, else of the best 20; or of all.",
+    help="Add candidates, scores and refusals: with some, which need not be said, of all nodes up to 200, "
+    "else of the best 20; with all of all nodes.",
 )
 @click.option(
     "--optimum",
@@ -38,7 +39,11 @@ STILL_PENDING = 3
     help="Add to the table how close what was placed lies, with all measures and the constants of the model.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
-@click.option("--scheduler-name", metavar="NAME", help="Schedule only the pods that name this scheduler.")
+@click.option(
+    "--scheduler-name",
+    metavar="NAME",
+    help="Schedule only pending pods whose spec.schedulerName is this.  [default: all]",
+)
 @draws
 @runs_over_time
 def command(
@@ -56,11 +61,16 @@ def command(
     """Schedule the pods of manifests and say what went where, and why; or run a workload over time.
 
     Pods with a node run there already; all others are scheduled, until nothing changes. With --workload or
-    --trace jobs come, wait, run and end in virtual time, and pods that wait are left aside.
+    --trace jobs come, wait, run and end in virtual time, on the nodes of the manifests or on a made-up
+    cluster, and pods that wait are left aside.
+
+    Options from --workload on, and --plot-at, are for runs over time; --explain, --optimum and
+    --scheduler-name are for the pods of manifests.
 
     \b
     Examples:
-      kubectl get nodes,pods,podgroups -A -o yaml | closeby simulate -f - -f my-job.yaml
+      kubectl get nodes,pods,podgroups,topologies -A -o yaml > cluster.yaml
+      closeby simulate -f cluster.yaml -f my-job.yaml
       closeby simulate --workload seren --jobs 2000 --load 0.85
     """
     check_written(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
+    metavar="NUMBER",
     help="Levels below the whole cluster to show; single nodes are left out of tables unless they are few.",
 )
 @click.option("--after", is_flag=True, help="Schedule the pending pods first and show the state after that.")
@@ -40,7 +41,7 @@ def command(
     \b
     Examples:
       closeby topology --level rack
-      kubectl get nodes,pods,topologies -A -o yaml | closeby topology -f - --level rack
+      closeby topology -f cluster.yaml --after
     """
     from closeby.cli.output import emit
     from closeby.cli.reading.inputs import usable_configuration

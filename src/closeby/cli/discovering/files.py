@@ -123,7 +123,7 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
 @click.option(
     "--preset",
     metavar="NAME",
-    help="Family of labels.  [default: network-labels]; `--preset list` tells all.",
+    help="Family of labels; list tells all of them.  [default: network-labels]",
 )
 @click.option("--key", "own", metavar="KEY,KEY", help="Labels of no known family, closest first.")
 @discovers

@@ -41,7 +41,13 @@ def knows_prometheus(command: Command) -> Command:
         default="",
         help="Certificate to show, in PEM; the key may stand in the same file.",
     )
-    @click.option("--prometheus-key-file", metavar="FILE", type=_FILE, default="", help="Its key, in PEM.")
+    @click.option(
+        "--prometheus-key-file",
+        metavar="FILE",
+        type=_FILE,
+        default="",
+        help="That certificate's key, in PEM.",
+    )
     @click.option(
         "--prometheus-insecure-skip-verify",
         is_flag=True,

@@ -19,8 +19,6 @@ COMPARED_JOBS = 2_000
 COMPARED_APPLICATIONS = 100
 LOAD = 0.85
 SEED = 1
-LOAD_HELP = f"GPU-time asked for over GPU-time there is.  [default: {LOAD}]"
-
 
 STANDARD_INPUT = "-"
 
@@ -97,6 +95,45 @@ class LoadRange(click.FloatRange):
         return load
 
 
+WORKLOAD_OPTION = click.option(
+    "--workload",
+    metavar="NAME",
+    help="Run the jobs of a made-up workload, such as seren, philly or microservices; an unknown name lists "
+    "them all.",
+)
+TRACE_OPTION = click.option(
+    "--trace", metavar="FILE", help="Run the jobs of a CSV file, or - for standard input."
+)
+LOAD_OPTION = click.option(
+    "--load",
+    type=LoadRange(),
+    metavar="NUMBER",
+    help="GPU-time that the workload asks for over GPU-time there is; of applications it is time of cores.  "
+    f"[default: {LOAD}]",
+)
+FROM_EMPTY_OPTION = click.option(
+    "--from-empty",
+    is_flag=True,
+    help="Begin with an empty cluster, which takes days to fill up, not with jobs that run already.",
+)
+CLUSTER_OPTION = click.option(
+    "--cluster",
+    metavar="NAME",
+    help="The made-up cluster to run on, where -f names none: lingjun, small, superpod, zones or racks.  "
+    f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
+)
+
+
+def jobs_option(of: str, default: str) -> Callable[[Command], Command]:
+    """``--jobs``, of one workload or of each."""
+    return click.option(
+        "--jobs",
+        type=click.IntRange(1, 10_000_000),
+        metavar="NUMBER",
+        help=f"How many jobs {of} workload has.  [default: {default}]",
+    )
+
+
 def says_where(command: Command) -> Command:
     """The options of whatever runs jobs over time: what they ask for, where, and how close."""
     options = (
@@ -111,12 +148,14 @@ def says_where(command: Command) -> Command:
         click.option(
             "--required",
             metavar="LEVEL",
-            help="Each job of several pods must lie in one domain of this level, such as leaf.",
+            help="Each job of several pods must lie in one domain of this level (label, alias or short "
+            "name), such as leaf.",
         ),
         click.option(
             "--preferred",
             metavar="LEVEL",
-            help="Each job of several pods should lie in one domain of this level, if it can.",
+            help="Each job of several pods should lie in one domain of this level (label, alias or short "
+            "name), if it can.",
         ),
     )
     return _with(options, command)
@@ -131,33 +170,26 @@ def runs_over_time(command: Command) -> Command:
         command(over_time=OverTime(**asked), **options)
 
     jobs = (
+        WORKLOAD_OPTION,
+        TRACE_OPTION,
+        jobs_option("the", f"{JOBS}"),
         click.option(
-            "--workload",
-            metavar="NAME",
-            help="Run a made-up workload over time, such as seren, philly or microservices; an unknown name "
-            "lists them all.",
+            "--seed",
+            type=click.IntRange(0),
+            metavar="NUMBER",
+            help=f"Seed of the workload; equal seeds give equal jobs.  [default: {SEED}]",
         ),
-        click.option(
-            "--trace", metavar="FILE", help="Run the jobs of a CSV file, or - for standard input, over time."
-        ),
-        click.option(
-            "--jobs", type=click.IntRange(1, 10_000_000), help=f"Jobs of the workload.  [default: {JOBS}]"
-        ),
-        click.option("--load", type=LoadRange(), help=LOAD_HELP),
-        click.option("--seed", type=click.IntRange(0), help=f"Seed of the workload.  [default: {SEED}]"),
-        click.option(
-            "--from-empty", is_flag=True, help="Begin with an empty cluster; filling it takes days."
-        ),
-        click.option("--write-trace", metavar="FILE", help="Write the jobs as CSV, for --trace."),
-        click.option(
-            "--cluster",
-            metavar="NAME",
-            help="The made-up cluster to run on, if -f gives no nodes: lingjun, small, superpod, zones or "
-            f"racks.  [default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
-        ),
+        LOAD_OPTION,
+        FROM_EMPTY_OPTION,
+        click.option("--write-trace", metavar="FILE", help="Write the jobs to a CSV file, for --trace."),
+        CLUSTER_OPTION,
     )
     extent = (
-        click.option("--until", type=Seconds(), help="Stop after so much virtual time, such as 36h or 7200."),
+        click.option(
+            "--until",
+            type=Seconds(),
+            help="Stop after so much virtual time, such as 36h, or 7200 for seconds.",
+        ),
         click.option("--full", is_flag=True, help="Add every job and every sample to JSON and YAML."),
     )
     return _with(jobs, says_where(_with(extent, with_over_time)))

@@ -190,8 +190,8 @@ def draws(command: Command) -> Command:
         "--plot-at",
         "at",
         type=Seconds(),
-        help="The moment of a run over time that --plot's maps show, such as 36h or 7200; past its end "
-        "they show the end.  [default: the busiest]",
+        help="The moment of a run over time that --plot's maps show, such as 36h, or 7200 for "
+        "seconds; past its end they show the end.  [default: the busiest]",
     )
     @_HTML
     @wraps(command)
@@ -217,8 +217,11 @@ _PLOT = click.option(
     "--plot",
     "folder",
     metavar="DIR",
-    help="Write pictures there, as SVG and PNG; files of the same names are overwritten.",
+    help="Write pictures into this folder, as SVG and PNG; files of the same names are overwritten.",
 )
 _HTML = click.option(
-    "--html", "page", metavar="FILE", help="Write one HTML file with all of it; it needs no network."
+    "--html",
+    "page",
+    metavar="FILE",
+    help="Write the report and its pictures to one HTML file, which needs no network.",
 )
