@@ -91,11 +91,14 @@ def findings(
     keys: Sequence[str] | None = None,
     names: NameMap = NO_NAMES,
     adapters: str | None = None,
+    plane: str | None = None,
 ) -> Findings:
     """What is found in scans."""
     scans = [one if isinstance(one, str) else one.text() for one in texts]
     streams = ((f"scan {place}", io.BytesIO(text.encode())) for place, text in enumerate(scans))
-    return fabric_findings("scans", read_scans(streams), keys=keys, names=names, adapters=adapters)
+    return fabric_findings(
+        "scans", read_scans(streams), keys=keys, names=names, adapters=adapters, plane=plane
+    )
 
 
 def paths(found: Findings) -> dict[str, str]:

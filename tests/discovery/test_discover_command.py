@@ -23,7 +23,7 @@ def scan(tmp_path: Path) -> Path:
 
 def test_json(scan: Path) -> None:
     found = report("discover", "ibnetdiscover", scan)
-    assert list(found) == ["levels", "nodes", "links", "warnings"]
+    assert list(found) == ["levels", "nodes", "links", "planes", "warnings"]
     assert found["levels"] == ["block", "datacenter"]
     assert found["nodes"]["n1"] == {
         "path": ["L1", "S1"],

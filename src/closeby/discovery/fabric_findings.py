@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
+import msgspec
 from msgspec import Struct
 
 from closeby.discovery.device_names import NO_NAMES, NameMap, Names, is_aggregation, name_devices
@@ -11,7 +12,7 @@ from closeby.discovery.findings import Findings, Link
 from closeby.discovery.ibnetdiscover import read_scan
 from closeby.discovery.labelling import find
 from closeby.discovery.link_quality import degraded, uplinks
-from closeby.discovery.trees import Trees, grow_trees
+from closeby.discovery.planes import Trees, grow_trees
 from closeby.discovery.unreadable import UnreadableError
 from closeby.objects.reasons import Condition
 from closeby.topology.natural import natural_key
@@ -42,19 +43,21 @@ def fabric_findings(
     keys: Sequence[str] | None = None,
     names: NameMap = NO_NAMES,
     adapters: str | None = None,
+    plane: str | None = None,
 ) -> Findings:
     """Where hosts lie in a fabric.
 
-    ``names`` are of a map file; ``adapters`` is a pattern of those that count (see ``name_devices``).
+    ``names`` are of a map file; ``adapters`` is a pattern of those that count (see ``name_devices``);
+    ``plane`` is a switch, by name or GUID, of the plane that counts where several contradict each other.
     ``source`` says where the scans come from, for messages.
 
     Raises:
-        UnreadableError: no host is known by name.
+        UnreadableError: no host is known by name, or there is no such switch.
     """
     fabric = scans.fabric
     links = neighbours(fabric)
     named = name_devices(fabric, names, adapters)
-    trees = grow_trees(fabric, links, named)
+    trees = grow_trees(fabric, links, named, None if plane is None else _switch(source, plane, named))
     if not any(trees.places.values()):
         if adapters is not None and named.others:
             raise UnreadableError(source, f"no adapter matches {adapters}", "choose others with --adapters")
@@ -62,13 +65,23 @@ def fabric_findings(
         raise UnreadableError(source, "no host is known by its adapters' descriptions", remedy)
     up = uplinks(trees, links, named)
     warnings = (*scans.warnings, *named.warnings, *trees.warnings, *degraded(trees, links, named, up))
-    return find(
+    found = find(
         {host: place for host, place in trees.places.items() if place},
         keys,
         links=_links(fabric, trees, named),
         warnings=warnings,
         quality=up.quality,
     )
+    return msgspec.structs.replace(found, planes=trees.planes)
+
+
+def _switch(source: str, name: str, names: Names) -> str:
+    """The GUID of a switch."""
+    plain = name.lower().removeprefix("0x").rjust(16, "0")
+    for guid, its in names.switches.items():
+        if name == its or plain == guid:
+            return guid
+    raise UnreadableError(source, f"has no switch {name}", "give --plane a switch of the plane that counts")
 
 
 def _links(fabric: Fabric, trees: Trees, names: Names) -> Iterator[Link]:

@@ -44,6 +44,20 @@ class FoundNode(Struct, frozen=True, kw_only=True):
     qos: Mapping[str, LinkQuality] = {}
 
 
+class Plane(Struct, frozen=True, kw_only=True):
+    """A part of a fabric that no cables between switches join to the rest."""
+
+    #: That of its topmost switch with the lowest GUID.
+    name: str
+    switches: int
+    #: How many nodes have a cable to it.
+    nodes: int
+    #: Whether nodes lie where it says.
+    labels: bool
+    #: Where it says that nodes lie, closest first; only of one that nodes do not lie by.
+    paths: Mapping[str, tuple[str | None, ...]] = {}
+
+
 class Findings(Struct, frozen=True, kw_only=True):
     """All that a source tells (the JSON of ``closeby discover``)."""
 
@@ -51,4 +65,6 @@ class Findings(Struct, frozen=True, kw_only=True):
     levels: tuple[str, ...]
     nodes: Mapping[str, FoundNode]
     links: tuple[Link, ...] = ()
+    #: Where the source knows of several; those that nodes lie by first.
+    planes: tuple[Plane, ...] = ()
     warnings: tuple[Condition, ...] = ()

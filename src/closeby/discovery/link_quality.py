@@ -11,8 +11,8 @@ from msgspec import Struct
 from closeby.discovery.device_names import Names
 from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.findings import LinkQuality
+from closeby.discovery.planes import Trees
 from closeby.discovery.ranks import Neighbours
-from closeby.discovery.trees import Trees
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.quality import format_bandwidth
 from closeby.topology.uplinks import usual_amount

@@ -1,20 +1,19 @@
-"""From a fabric's graph to its trees: the domain of each host at each level, and what is odd on the way.
+"""From a fabric's graph to one tree: the domain of each host at each level, and what is torn on the way.
 
 A level is the switches of one rank. A domain is the switches of a level that stand over the same things: the
-rails of a rack, the spines over the same leaves. Planes that share no hosts end up as trees of their own.
+rails of a rack, the spines over the same leaves.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 
 from msgspec import Struct
 
 from closeby.discovery.alike import alike
 from closeby.discovery.device_names import Names
-from closeby.discovery.fabric import Cable, DeviceKind, Fabric, bandwidth_of
+from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.labelling import Place
-from closeby.discovery.ranks import Neighbours, rank_switches
+from closeby.discovery.ranks import Neighbours
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import listed
 
 
@@ -27,40 +26,38 @@ class Level(Struct, frozen=True):
     parent: Mapping[str, str]
 
 
-class Trees(Struct, frozen=True, kw_only=True):
-    """Where all hosts lie."""
+class Tree(Struct, frozen=True, kw_only=True):
+    """Where the hosts on some switches lie; or several trees, where these join nothing."""
 
-    ranks: Mapping[str, int]
     #: Closest to the hosts first.
     levels: tuple[Level, ...]
-    #: By name of the host, with the names of switches.
+    #: By name of the host, with the names of switches; empty where no cable of it works.
     places: Mapping[str, Place]
+    #: Domains that lie over several others which have nothing in common.
+    wide: Set[str] = frozenset()
     warnings: tuple[Condition, ...] = ()
 
 
-def grow_trees(fabric: Fabric, links: Neighbours, names: Names) -> Trees:
-    """The trees of a fabric, by the rules of this room's ``alike`` and ``ranks``.
+def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: Names) -> Tree:
+    """The tree of the switches that ``ranks`` holds, by the rules of this room's ``alike`` and ``ranks``.
 
     A switch or host that lies in several domains of the next level counts for the one that most of its cables
     lead to, and that is told. Levels above the second that join nothing are left out.
     """
-    return _Grower(fabric, links, names).trees()
+    return _Grower(ranks, links, names).tree()
 
 
 class _Grower:
-    def __init__(self, fabric: Fabric, links: Neighbours, names: Names) -> None:
-        self._fabric = fabric
+    def __init__(self, ranks: Mapping[str, int], links: Neighbours, names: Names) -> None:
+        self._ranks = ranks
         self._links = links
         self._names = names
-        self._ranks, self._odd_spines = rank_switches(
-            fabric, links, names.hosts.keys() | names.unnamed | names.others
-        )
         self._warnings: list[Condition] = []
         #: Hosts by how many cables they have to each of several domains, and the one that they count for; the
         #: level of these.
         self._torn: dict[tuple[tuple[tuple[str, int], ...], str, int], list[str]] = {}
 
-    def trees(self) -> Trees:
+    def tree(self) -> Tree:
         levels = self._levels()
         places = {
             host: self._place(host, cables, levels)
@@ -70,8 +67,7 @@ class _Grower:
             names = listed(hosts)
             remedy = "" if number else "choose the adapters that count with --adapters, if others do"
             self._several(f"Node/{hosts[0]}", names, dict(counts), chosen, remedy, many=len(hosts) > 1)
-        self._tell_odd(levels)
-        return Trees(ranks=self._ranks, levels=levels, places=places, warnings=tuple(self._warnings))
+        return Tree(levels=levels, places=places, wide=self._wide, warnings=tuple(self._warnings))
 
     def _cables_of_hosts(self) -> dict[str, dict[str, list[Cable]]]:
         """Per host the switches that it has cables to, with these."""
@@ -183,49 +179,6 @@ class _Grower:
             )
         self._warnings.append(
             Condition(reason=Reason.INVALID_SPEC, object=subject, message=message, remedy=remedy)
-        )
-
-    def _tell_odd(self, levels: tuple[Level, ...]) -> None:
-        named = self._names.switches
-        for spine in self._odd_spines:
-            self._warn(
-                named[spine], f"{named[spine]} has hosts but stands over leaves, and is taken for a spine"
-            )
-        for one, other in self._side_by_side():
-            self._warn(
-                named[one],
-                f"{named[one]} and {named[other]} are of one level and have a cable between them, which no "
-                "tree holds",
-            )
-        for domain in sorted(set(levels[0].domain.values())):
-            if len(levels) > 1 and domain not in levels[0].parent and domain not in self._wide:
-                self._warn(named[domain], f"{named[domain]} has no cable to a spine, as other leaves have")
-        silent = [one.guid for one in self._fabric.of_kind(DeviceKind.SWITCH) if one.guid not in self._ranks]
-        if silent:
-            shown = listed(named[guid] for guid in silent)
-            self._warn(named[silent[0]], f"no host is reached from {shown}, which count for nothing")
-        unnamed: dict[str, list[str]] = {}
-        for adapter in sorted(self._names.unnamed):
-            for switch in self._links[adapter]:
-                unnamed.setdefault(switch, []).append(adapter)
-        for switch in sorted(unnamed, key=lambda guid: natural_key(named.get(guid, guid))):
-            name = named.get(switch, switch)
-            cards = ", ".join(unnamed[switch])
-            self._warn(
-                name,
-                f"no host is known for {len(unnamed[switch])} of the adapters on {name}: {cards}",
-                'name them in a file of lines such as 0xGUID "node-1", and give it with --map',
-            )
-
-    def _side_by_side(self) -> Iterator[tuple[str, str]]:
-        for guid in sorted(self._ranks):
-            for peer in sorted(self._links[guid]):
-                if guid < peer and self._ranks.get(peer) == self._ranks[guid]:
-                    yield guid, peer
-
-    def _warn(self, name: str, message: str, remedy: str = "") -> None:
-        self._warnings.append(
-            Condition(reason=Reason.INVALID_SPEC, object=f"Switch/{name}", message=message, remedy=remedy)
         )
 
 

@@ -45,6 +45,12 @@ def _ports(
     help="Only adapters count that have such a word in their description, as mlx5_[0-7].",
 )
 @click.option(
+    "--plane",
+    metavar="SWITCH",
+    help="Where planes group the same hosts differently, that of this switch counts.  [default: the one with "
+    "most hosts, then with most domains]",
+)
+@click.option(
     "--program",
     metavar="PATH",
     default="ibnetdiscover",
@@ -74,6 +80,7 @@ def command(
     files: tuple[str, ...],
     map_path: str | None,
     adapters: str | None,
+    plane: str | None,
     program: str,
     ports: tuple[tuple[str, ...], ...],
     timeout: float,
@@ -103,7 +110,7 @@ def command(
         source = " ".join(_named(one) for one in files) or program
         with ExitStack() as stack:
             scans = read_scans(_opened(files, program, ports, timeout, stack))
-        return fabric_findings(source, scans, keys=keys, names=names, adapters=adapters)
+        return fabric_findings(source, scans, keys=keys, names=names, adapters=adapters, plane=plane)
 
     publish(discover, chosen)
 
