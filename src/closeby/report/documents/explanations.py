@@ -251,6 +251,4 @@ def _nodes(shown: PodExplanation | None) -> tuple[NodeLine, ...]:
 
 
 def _outlook(run: Run, entry: GroupEntry, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:
-    waiting = [pod for pod in pods if run.node_of(pod) is None]
-    sentence = None if group is None or entry.scheduled else prospect(run, group, entry.reason, waiting)
-    return () if sentence is None else (sentence,)
+    return () if group is None or entry.scheduled else prospect(run, group, entry.reason, pods)

@@ -1,58 +1,142 @@
 """Whether a gang that waits could ever start where it wants to: what domains would hold if empty."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.report.words import plural, plural_noun
+from closeby.report.counterfactuals.domains import Domains, slots_of
+from closeby.report.counterfactuals.emptied import Emptied
+from closeby.report.counterfactuals.jobs import stays
+from closeby.report.words import names_text, plural, plural_noun
+from closeby.scheduling.extension import Scope
+from closeby.scheduling.state import CycleState
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
+#: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
+CAUSES = 3
+NODES = 10_000
 
-def prospect(run: Run, group: PodGroup, reason: str | None, waiting: Sequence[Pod]) -> str | None:
-    """A sentence for gangs of equal pods that lack room; None for all others."""
-    specs = {pod.spec for pod in waiting}
+
+class _Asked(Struct, frozen=True, eq=False):
+    """A gang of equal pods, and the cluster without all that may go."""
+
+    run: Run
+    tree: Tree
+    #: What it requires; ``ROOT_LEVEL`` if nothing.
+    level: int
+    pod: Pod
+    #: Pods that must find a node together, and members that have theirs.
+    needed: int
+    own: tuple[Pod, ...]
+    emptied: Emptied
+
+    def room(self, level: int, emptied: Emptied) -> NDArray[np.int64]:
+        """Pods that each domain of a level would hold; -1 where the gang may not lie."""
+        cluster = self.run.engine.cluster
+        anchors = slots_of(cluster.placement(pod.uid) for pod in self.own)
+        return Domains(self.tree, level, anchors).room(emptied.room(self.pod, self.own))
+
+    def named(self, level: int) -> str:
+        return self.tree.level_names[level]
+
+
+def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Pod]) -> Iterator[str]:
+    """Sentences for gangs of equal pods that lack room; none for all others."""
+    waiting = [pod for pod in members if run.node_of(pod) is None]
     tree = run.tree_of(group)
-    if len(specs) != 1 or tree is None or group.subgroups:
-        return None
-    spec = specs.pop()
-    needed = min(group.min_member, len(waiting))
-    if reason == Reason.GANG_DOES_NOT_FIT:
-        most = int(_room(run, tree, ROOT_LEVEL, spec).max(initial=0))
-        if most < needed:
-            return f"Even if it were empty, the cluster would hold only {most} of its {needed} pods."
-        return "It can start once enough of the cluster is free."
+    known = reason in (Reason.GANG_DOES_NOT_FIT, Reason.TOPOLOGY_PLACEMENT_FAILED)
+    if not known or len({pod.spec for pod in waiting}) != 1 or tree is None or group.subgroups:
+        return
     required = None if group.constraint is None else group.constraint.required
-    level = None if required is None else tree.level_named(required)
-    if reason != Reason.TOPOLOGY_PLACEMENT_FAILED or level is None:
-        return None
-    name = tree.level_names[level]
-    room = _room(run, tree, level, spec)[tree.labelled[level]]
-    most, holding = int(room.max(initial=0)), int((room >= needed).sum())
-    if not holding:
-        return (
-            f"Even if it were empty, no {name} would hold more than {most} of its {needed} pods: "
-            f"ask for a coarser level or for fewer pods at once."
-        )
-    would = f"{plural(holding, name)} would" if holding > 1 else f"one of the {plural_noun(name)} would"
-    return f"If they were empty, {would} hold all {needed} pods, so it can start once enough is free."
+    level = ROOT_LEVEL if required is None else tree.level_named(required)
+    if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
+        return
+    books = run.engine.books
+    own = [replace(pod, node_name=run.node_of(pod)) for pod in books.placed(group.key)]
+    there = len(own) + len(books.done(group.key))
+    asked = _Asked(
+        run=run,
+        tree=tree,
+        level=level,
+        pod=waiting[0],
+        needed=min(max(group.min_member - there, 1), len(waiting)),
+        own=tuple(pod for pod in own if pod.node_name is not None),
+        emptied=Emptied(run),
+    )
+    if not asked.emptied.knows_all(asked.pod):
+        return
+    room = asked.room(level, asked.emptied)
+    if (room >= asked.needed).any():
+        yield _some_day(asked, int((room >= asked.needed).sum()))
+    else:
+        yield _never(asked, max(int(room.max(initial=0)), 0))
+        yield from _causes(asked)
 
 
-def _room(run: Run, tree: Tree, level: int, spec: PodSpec) -> NDArray[np.int64]:
-    """Pods that each domain of a level would hold if nothing else ran there; resources alone count."""
-    cluster = run.engine.cluster
-    fits: NDArray[np.int64] = cluster.allocatable[cluster.row_of["pods"], tree.slot_at]
-    for resource, amount in spec.requests:
-        if amount:
-            row = cluster.row_of.get(resource)
-            offered = 0 if row is None else cluster.allocatable[row, tree.slot_at]
-            fits = np.minimum(fits, offered // amount)
-    if level == tree.node_level or not len(fits):
-        return fits
-    if level == ROOT_LEVEL:
-        return np.asarray([fits.sum()])
-    return np.add.reduceat(fits, tree.bounds[level][:-1])
+def _some_day(asked: _Asked, holding: int) -> str:
+    """It would fit; whether the ends of what runs are enough for that."""
+    pods = f"all {asked.needed} pods" if asked.needed > 1 else "its pod"
+    ends = bool((asked.room(asked.level, asked.emptied.ended) >= asked.needed).any())
+    if asked.level == ROOT_LEVEL:
+        if ends:
+            return "It can start once enough of the cluster is free."
+        begin = f"If nothing else ran there, the cluster would hold {pods}"
+    else:
+        name = asked.named(asked.level)
+        would = f"{plural(holding, name)} would" if holding > 1 else f"one of the {plural_noun(name)} would"
+        begin = f"If they were empty, {would} hold {pods}"
+        if asked.emptied.pods:
+            begin = f"If nothing else ran there than what comes back at once, {would} hold {pods}"
+    if ends:
+        return f"{begin}, so it can start once enough is free."
+    return (
+        f"{begin}, but jobs' ends are not enough for that: pods that run for ever (of Deployments, "
+        f"StatefulSets and the like) would have to go."
+    )
+
+
+def _never(asked: _Asked, most: int) -> str:
+    """It would not even fit then; what it could ask for instead."""
+    pods = plural(asked.needed, "pod")
+    even = "Even if nothing ran there but what comes back at once"
+    even = even if asked.emptied.pods else "Even if it were empty"
+    if asked.level == ROOT_LEVEL:
+        return f"{even}, the cluster would hold only {most} of its {pods}."
+    instead = []
+    if any(
+        (asked.room(level, asked.emptied) >= asked.needed).any() for level in range(ROOT_LEVEL, asked.level)
+    ):
+        instead.append("for a coarser level")
+    if most:
+        instead.append("for fewer pods at once")
+    advice = f": ask {' or '.join(instead)}" if instead else ""
+    return f"{even}, no {asked.named(asked.level)} would hold more than {most} of its {pods}{advice}."
+
+
+def _causes(asked: _Asked) -> Iterator[str]:
+    """What keeps nodes from it for good, though some of them would be large enough."""
+    cluster = asked.emptied.engine.cluster
+    kept: dict[str, list[str]] = {}
+    looked_at = 0
+    for plugin, slots in asked.emptied.refusals(asked.pod):
+        if plugin.filter_scope is not Scope.STATIC:
+            continue
+        for slot in slots.tolist()[: NODES - looked_at]:
+            message = plugin.rejection(CycleState(), asked.pod, slot).message
+            kept.setdefault(message, []).append(cluster.node_at(slot).name)
+        looked_at += len(slots)
+    causes = sorted(kept.items(), key=lambda one: -len(one[1]))
+    if causes:
+        told = [f"{names_text(names)} ({message})" for message, names in causes[:CAUSES]]
+        more = " and others" if len(causes) > CAUSES else ""
+        yield f"As they are, these nodes take none of its pods: {', '.join(told)}{more}."
+    wanted = {resource for resource, _ in asked.pod.spec.requests}
+    if any(stays(pod) and wanted & {one for one, _ in pod.spec.requests} for pod in asked.emptied.pods):
+        yield "Pods of DaemonSets and static pods hold room that does not get free."

@@ -1,0 +1,122 @@
+"""Whether a gang that waits could ever start: what is said of it must not depend on room alone."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.configuration import Configuration
+from closeby.objects.groups import PodGroup
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.report.documents.prospects import prospect
+from closeby.simulator.runs import simulate
+from tests.crowded import world
+from tests.worlds import draw, gang, pods, spec
+
+TWO_RACKS = "a r1 : n1=4 n2=4\na r2 : n3=4 n4=4"
+ONE_RACK = "a r1 : n1=4 n2=4"
+STARTS = "so it can start once enough is free."
+FOR_EVER = (
+    "but jobs' ends are not enough for that: pods that run for ever (of Deployments, StatefulSets and the like) "
+    "would have to go."
+)
+ADVICE = "ask for a coarser level or for fewer pods at once."
+
+
+def said(members: Sequence[Pod], nodes: str | Sequence[Node], group: PodGroup | None = None) -> list[str]:
+    """The outlook of a gang ``train`` that requires a rack."""
+    group = group or gang(min_member=sum(one.group == "train" for one in members), required="rack")
+    run = simulate(world([group], members, nodes), Configuration())
+    reason = run.gang_outcomes["default/train"].reason
+    assert reason in (Reason.GANG_DOES_NOT_FIT, Reason.TOPOLOGY_PLACEMENT_FAILED)
+    own = [pod for pod in run.pods if pod.group == "train"]
+    return list(prospect(run, group, reason, own))
+
+
+def whole(count: int) -> list[Pod]:
+    """Members of which each wants a node for itself."""
+    return pods("train", count, spec(gpu=4))
+
+
+def on(node: str, gpus: int, owner: str = "") -> list[Pod]:
+    return pods(None, 1, spec(gpu=gpus), prefix=f"on-{node}", on=node, owner=owner)
+
+
+def test_no_rack_is_large_enough_although_the_cluster_is() -> None:
+    """Three whole nodes of two racks of two; on each rack one node is busy."""
+    assert said([*whole(3), *on("n1", 4), *on("n3", 4)], TWO_RACKS) == [
+        f"Even if it were empty, no rack would hold more than 2 of its 3 pods: {ADVICE}"
+    ]
+
+
+def test_a_coarser_level_is_advised_only_where_it_would_do() -> None:
+    assert said(whole(3), ONE_RACK) == [
+        "Even if it were empty, no rack would hold more than 2 of its 3 pods: ask for fewer pods at once."
+    ]
+    assert said(pods("train", 1, spec(gpu=9)), ONE_RACK) == [
+        "Even if it were empty, no rack would hold more than 0 of its 1 pod."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "cause"),
+    [
+        ({"unschedulable": True}, "n2 (the node is cordoned (spec.unschedulable))"),
+        ({"ready": False}, "n2 (the node is not ready)"),
+        (
+            {"taints": (Taint("node.kubernetes.io/not-ready", "", "NoSchedule"),)},
+            "n2 (taint node.kubernetes.io/not-ready:NoSchedule not tolerated)",
+        ),
+    ],
+)
+def test_an_empty_rack_of_which_a_node_takes_no_pods(broken: dict[str, object], cause: str) -> None:
+    one, other = draw(ONE_RACK)
+    assert said(whole(2), [one, replace(other, **broken)]) == [
+        "Even if it were empty, no rack would hold more than 1 of its 2 pods: ask for fewer pods at once.",
+        f"As they are, these nodes take none of its pods: {cause}.",
+    ]
+
+
+def test_what_a_daemon_holds_does_not_get_free() -> None:
+    never, why = said([*whole(2), *on("n1", 1, "DaemonSet/agent")], ONE_RACK)
+    assert never == (
+        "Even if nothing ran there but what comes back at once, no rack would hold more than 1 of its 2 "
+        "pods: ask for fewer pods at once."
+    )
+    assert why == "Pods of DaemonSets and static pods hold room that does not get free."
+
+
+def test_what_a_deployment_holds_gets_free_but_not_by_an_end() -> None:
+    assert said([*whole(2), *on("n1", 1, "ReplicaSet/web")], ONE_RACK) == [
+        f"If they were empty, one of the racks would hold all 2 pods, {FOR_EVER}"
+    ]
+
+
+def test_it_can_start_where_ends_of_jobs_are_enough() -> None:
+    (one,) = said([*whole(2), *on("n1", 1), *on("n4", 1, "ReplicaSet/web")], "a r1 : n1=4 n2=4\na r2 : n4=4")
+    assert one == f"If they were empty, one of the racks would hold all 2 pods, {STARTS}"
+    anywhere = gang(min_member=2)
+    assert said([*whole(2), *on("n1", 1)], ONE_RACK, anywhere) == [
+        "It can start once enough of the cluster is free."
+    ]
+
+
+def test_of_the_whole_cluster_the_same_is_told() -> None:
+    anywhere = gang(min_member=3)
+    assert said(whole(3), ONE_RACK, anywhere) == [
+        "Even if it were empty, the cluster would hold only 2 of its 3 pods."
+    ]
+    assert said([*whole(3), *on("n1", 1, "ReplicaSet/web")], TWO_RACKS.replace("n4=4", ""), anywhere) == [
+        f"If nothing else ran there, the cluster would hold all 3 pods, {FOR_EVER}"
+    ]
+
+
+def test_members_that_run_hold_the_others_to_their_rack() -> None:
+    """r2 is empty and large, but one member runs in r1, which has no node for the two others."""
+    first, *others = whole(3)
+    members = [replace(first, node_name="n1", phase="Running"), *others]
+    assert said(members, "a r1 : n1=4 n2=4\na r2 : n3=4 n4=4 n5=4") == [
+        f"Even if it were empty, no rack would hold more than 1 of its 2 pods: {ADVICE}"
+    ]
