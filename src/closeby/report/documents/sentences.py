@@ -57,10 +57,9 @@ def _why_not(best: DomainLine, looked_at: int) -> str:
     if best.fits >= best.wanted:
         where = path_text(best.domain)
         return f"{where} alone would hold all {best.wanted} pods, but not as the subgroups require."
-    return (
-        f"Of {plural(looked_at, level)} the roomiest, {path_text(best.domain)}, "
-        f"holds {best.fits} of {best.wanted} pods{lack}."
-    )
+    which = f"Of {plural(looked_at, level)} the roomiest" if looked_at > 1 else f"The only {level}"
+    who = "The cluster" if best.level is None else f"{which}, {path_text(best.domain)},"
+    return f"{who} holds {best.fits} of {best.wanted} pods{lack}."
 
 
 def _why_here(domains: Sequence[DomainLine], group: PodGroup | None) -> str:

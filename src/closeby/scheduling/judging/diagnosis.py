@@ -67,6 +67,23 @@ class Diagnosis:
         """Nodes that take no such pod, by reason."""
         return _count(state, pod, self.refusals(state, pod, slots))
 
+    def kept_out(self, state: CycleState, pod: Pod) -> str:
+        """How many nodes take no such pod, by reason, with an example where it lies in the node itself.
+
+        Such as ``2 nodes NodeUnschedulable, for instance n7: the node is not ready; 1 node …``.
+        """
+        refused = self.refusals(state, pod)
+        examples: dict[Reason, str] = {}
+        for plugin, slots in refused:
+            if plugin.filter_scope is Scope.STATIC:
+                slot = int(slots[0])
+                found = plugin.rejection(state, pod, slot)
+                examples.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
+        return "; ".join(
+            f"{count} node{'s' if count > 1 else ''} {reason}{examples.get(reason, '')}"
+            for reason, count in _count(state, pod, refused).most_common()
+        )
+
     def why_no_node(self, state: CycleState, pod: Pod) -> tuple[Reason, str]:
         """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
 
@@ -180,7 +197,8 @@ class Diagnosis:
         )
 
     def _lack(self, demand: Sequence[Share], slots: Ints) -> str:
-        """The resource of which the domain has least for the gang: free in all, and asked for."""
+        """The resource of which the domain has least for the gang: free where it may go, and asked for."""
+        slots = slots[np.logical_or.reduce([share.pod_class.static[slots] for share in demand])]
         asked: Counter[str] = Counter()
         for share in demand:
             for resource, amount in share.pods[0].spec.requests:

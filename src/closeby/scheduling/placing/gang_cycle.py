@@ -217,8 +217,7 @@ class _GangCycle:
         if short is not None and not self._budget.spent:
             self._tools.table.refresh(short.pod_class)
             room = short.pod_class.total
-            tally = self._tools.diagnosis.tally(self._state, short.pods[0])
-            nodes = ", ".join(f"{count} nodes {reason}" for reason, count in tally.most_common())
+            nodes = self._tools.diagnosis.kept_out(self._state, short.pods[0])
             message = f"{room} of {len(short.pods)} pods fit in the whole cluster"
             if not self._tools.cluster.node_count:
                 message = "the cluster has no nodes"

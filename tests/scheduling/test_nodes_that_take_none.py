@@ -1,0 +1,42 @@
+"""What a gang that waits is told of nodes that take none of its pods."""
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.nodes import Taint
+from closeby.objects.reasons import Reason
+from tests.worlds import draw, gang, pods, spec, world
+
+NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ({"ready": False}, "1 node NodeUnschedulable, for instance n2: the node is not ready"),
+        (
+            {"unschedulable": True},
+            "1 node NodeUnschedulable, for instance n2: the node is cordoned (spec.unschedulable)",
+        ),
+        (
+            {"taints": (NOT_READY,)},
+            f"1 node TaintNotTolerated, for instance n2: taint {NOT_READY.key}:NoSchedule not tolerated",
+        ),
+    ],
+)
+def test_why_a_node_takes_none_is_said_of_the_node_itself(broken: dict[str, object], told: str) -> None:
+    one, other = draw("a r1 : n1=4 n2=4")
+    drawn = world([one, replace(other, **broken)])
+    drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, spec(gpu=4)))
+    assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+    assert drawn.outcome("train").message == f"1 of 2 pods fit in the whole cluster ({told})"
+
+
+def test_what_is_free_on_nodes_that_may_not_be_used_does_not_count() -> None:
+    """r1 has eight GPUs free, of which four are cordoned; r2 holds one of the two pods as well."""
+    one, other, elsewhere = draw("a r1 : n1=4 n2=4\na r2 : n3=4")
+    drawn = world([one, replace(other, unschedulable=True), elsewhere])
+    drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, spec(gpu=4)))
+    assert (drawn.outcome("train").message or "").endswith(
+        "the roomiest, a/r1, takes 1 (example.com/gpu: 4 free, 8 asked)"
+    )
