@@ -4,7 +4,14 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
-from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved, PriorityClassChanged
+from closeby.scheduling.events import (
+    GroupChanged,
+    GroupRemoved,
+    NodeAdded,
+    PodAdded,
+    PodRemoved,
+    PriorityClassChanged,
+)
 from tests.worlds import GPU, World, gang, node, pods, spec, world
 
 
@@ -106,6 +113,16 @@ def test_an_item_that_is_gone_and_comes_again_gets_a_new_place() -> None:
     drawn.tell(PodRemoved("default/a"), PodAdded(plain("a", 1)))
     drawn.run()
     assert list(drawn.where) == ["b", "a"]
+
+
+def test_a_gang_whose_pods_come_before_its_object_has_the_priority_that_stands_there() -> None:
+    """It waits for the object, meanwhile with a place by its pods; the object may go and come again too."""
+    high, higher = replace(gang("g", 2), priority=5), replace(gang("g", 2), priority=9)
+    drawn = empty().run(members=[plain("between", 7), *pods("g", 2)])
+    drawn.tell(GroupChanged(high)).run()
+    drawn.tell(GroupRemoved(high.key)).run()
+    drawn.tell(GroupChanged(higher)).run()
+    assert order(drawn) == ["g-0", "g-1", "between"]
 
 
 def test_what_does_not_fit_does_not_hold_up_the_rest() -> None:

@@ -325,7 +325,9 @@ class Engine:
             case GroupChanged(group):
                 before = self.books.groups.get(group.key)
                 self.books.groups[group.key] = group
-                if before is None or replace(before, plan=group.plan) != group:
+                if before is None:
+                    self._rounds.consider_anew(group.key)
+                elif replace(before, plan=group.plan) != group:
                     self._rounds.consider(group.key)
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)

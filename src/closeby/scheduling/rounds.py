@@ -68,6 +68,12 @@ class Rounds:
             self.news[key] = None
             self.reservations.renewed(key)
 
+    def consider_anew(self, key: str) -> None:
+        """A gang's object has appeared: what its place in the queue goes by stands there."""
+        if self.queue.knows(key):
+            self._drop(key)
+        self.consider(key)
+
     def wake(self, stir: Stir) -> None:
         """Something happened that may help those that wait: they are looked at again at the next tick."""
         self._stirred |= stir
