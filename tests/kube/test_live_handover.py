@@ -14,11 +14,13 @@ from tests.kube.live import through_proxy
 from tests.kube.live_world import (
     World,
     behind_proxy,
+    condition,
     group_of,
     host,
     planned,
     replica,
     until,
+    until_said,
 )
 
 #: Seconds that the server takes for a binding.
@@ -216,5 +218,52 @@ def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
 
     async def _planned(it: World, number: int) -> bool:
         return len(planned(await group_of(it, "g"))) == number
+
+    asyncio.run(run())
+
+
+def test_what_is_said_of_a_pod_group_is_not_said_of_one_that_is_made_anew(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Its pods go, and it is made anew, while its condition is being written."""
+    seen: list[object] = []
+
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, host("n")) as (it, proxy), it.scheduling():
+
+            async def anew() -> None:
+                await it.delete("g-0")
+                await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g")
+                await it.create_group("g", 1)
+                proxy.before("PATCH", "/podgroups/g/status", look)
+
+            async def look() -> None:
+                seen.append(await condition(it, "g"))
+
+            proxy.before("PATCH", "/podgroups/g/status", anew)
+            await it.gang("g", 1)
+            await until_said(it, "g", "GangIncomplete")
+            assert seen == [{}]
+
+    asyncio.run(run())
+
+
+def test_a_gang_that_was_bound_before_says_so_under_the_next_leader(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The one before has bound its last pod, and ended before it could say so."""
+
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, host("n", gpus=1)) as (it, proxy):
+            await it.gang("g", 1, gpus=2)
+            async with it.scheduling():
+                await until_said(it, "g", "GangDoesNotFit")
+                proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
+                async with joined(it.api, [host("more", gpus=2)]):
+                    await it.bound(1)
+            proxy.forgive()
+            assert (await condition(it, "g"))["reason"] == "GangDoesNotFit"
+            async with it.scheduling():
+                await until_said(it, "g", "Placed")
 
     asyncio.run(run())

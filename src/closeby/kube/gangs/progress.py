@@ -26,6 +26,10 @@ class GangProgress:
         self._begun.update(found)
         return found
 
+    def gangs(self) -> tuple[str, ...]:
+        """All gangs that were heard of."""
+        return tuple(self._engine.books.groups)
+
     def needs_plan(self, key: str, binds: Sequence[Bind]) -> bool:
         """Whether these bindings could leave the gang with some members bound but too few.
 

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -78,8 +79,8 @@ class GangReporter:
         self._made: dict[str, str] = {}
         #: By gang: uid and version of the object after our last write, of which the watch may not have told.
         self._versions: dict[str, tuple[str, str]] = {}
-        #: One write at a time for each gang, so that the last one wins.
-        self._locks: dict[str, asyncio.Lock] = {}
+        #: One write at a time for each gang, so that the last one wins; also where it is forgotten meanwhile.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def review(self, key: str, within: float = 0.0) -> None:
         """Look at the gang soon; what is due earlier stays so."""
@@ -104,9 +105,19 @@ class GangReporter:
         if standing is not None and standing.present:
             self.review(key, self._manners.stands)
 
+    def resume(self, key: str) -> None:
+        """Since somebody before us told of the gang it may have got its last pod, or have lost one."""
+        standing = self._standing_of(key)
+        found = None if standing is None else self._objects.of(standing.group)
+        if standing is None or found is None or not found.has_conditions:
+            return
+        told = found.conditions.get(SCHEDULED if found.ours else _UPSTREAM_SCHEDULED)
+        if (told is not None and told.status == "True") is not standing.enough:
+            self.review(key, self._manners.stands)
+
     def forget(self, key: str) -> None:
         """The gang is gone."""
-        for kept in (self._due, self._told, self._since, self._made, self._versions, self._locks):
+        for kept in (self._due, self._told, self._since, self._made, self._versions):
             kept.pop(key, None)
 
     def made(self, key: str) -> str:
@@ -179,7 +190,8 @@ class GangReporter:
         return Written(Verdict.FATAL, ApiError(None, FAULT, brief(writing.error)))
 
     async def _write(self, key: str) -> Written:
-        async with self._locks.setdefault(key, asyncio.Lock()):
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
             standing = self._standing_of(key)
             found = None if standing is None else self._objects.of(standing.group)
             if standing is None or found is None:
@@ -209,6 +221,12 @@ class GangReporter:
                 self.review(key, told.at + self._manners.rephrased_after - now)
                 return DONE
         written = await self._send(key, said, figures, wire, found, planned)
+        still = self._objects.of(standing.group)
+        if still is None or still.uid != found.uid:
+            # Nothing was told of the one that bears its name now.
+            if self._versions.get(key, ("", ""))[0] == found.uid:
+                del self._versions[key]
+            return Written(Verdict.CONFLICT, written.error)
         if written.ok:
             self._told[key] = _Told(found.uid, found.generation, said, figures, wire is not None, now)
             if wire is None:
@@ -238,9 +256,8 @@ class GangReporter:
                 status |= {"scheduled": figures[0], "domain": figures[1]}
                 if wire is not None:
                     status["plan"] = msgspec.to_builtins(wire)
-            # What is said of a plan must not undo what another leader said meanwhile.
-            version = self._version(key, found) if planned else None
-            written = await self._writer.apply_status(*where, status, version)
+            # It must not undo what another leader said meanwhile, nor be said of a new object of that name.
+            written = await self._writer.apply_status(*where, status, self._version(key, found))
             self._note_version(key, found, written)
         return written
 

@@ -45,6 +45,8 @@ class Starts:
         """Takes up what was begun earlier: it has come to its end, or the next decision carries it on."""
         for key in self._progress.resume():
             self._reporter.review(key, within=1.0)
+        for key in self._progress.gangs():
+            self._reporter.resume(key)
 
     def begin(self, key: str, binds: Sequence[Bind]) -> None:
         """Binds members of a gang, after its plan is written down where it needs one."""

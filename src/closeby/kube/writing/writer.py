@@ -255,10 +255,12 @@ class Writer:
         status: Mapping[str, object],
         version: str | None = None,
     ) -> Written:
-        """Server-side apply: this is all that we say in the status of this very object (by uid).
+        """Server-side apply: this is all that we say in the status of an object.
 
         What we said before and say no more is removed; what others said is left alone, also in lists of
-        conditions. With ``version`` only if the object did not change since: CONFLICT otherwise.
+        conditions. With ``version`` only if the object did not change since: CONFLICT otherwise. Of custom
+        resources the server compares no uid when a status is written: only with a version is it sure to be
+        that of this very object, and not of one made anew under its name.
         """
         metadata = {"name": name, "namespace": namespace, "uid": uid}
         if version is not None:
