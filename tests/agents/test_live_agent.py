@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from closeby.agents.bandwidth.advertising import NodeNow, patch_of
 from closeby.kube.state.endpoints import Endpoints, Place
 from closeby.kube.watch.changes import Troubled
+from closeby.kube.writing.node_status import patch_node_status
 from closeby.objects.decoding.bandwidth import BANDWIDTH
 from tests.agents.programs import Agent, agent, free_port
 from tests.agents.talking import TOKEN
@@ -98,6 +100,28 @@ def test_bandwidth_is_advertised_and_again_when_the_node_is_made_anew(
                 assert (await api.get(f"/api/v1/nodes/{name}"))["metadata"]["resourceVersion"] == version
                 assert await asyncio.to_thread(one.stop) < 1
                 assert one.process.returncode == 0, one.log
+
+    asyncio.run(run())
+
+
+def test_what_the_kubelet_wrote_meanwhile_stays(control_plane: ControlPlane) -> None:
+    """The node was made anew and said nothing yet when the agent heard of it."""
+
+    async def run() -> None:
+        async with Api(control_plane.access()) as api, direct(control_plane.kubeconfig) as transport:
+            name = unique("n")
+            path = f"/api/v1/nodes/{name}"
+            made = await api.create("/api/v1/nodes", {"metadata": {"name": name}})
+            empty = NodeNow(uid=made["metadata"]["uid"])
+            await api.patch(f"{path}/status", {"status": {"capacity": {"cpu": "8"}}}, kind="merge")
+            assert await patch_node_status(transport, name, patch_of(empty, 10**10)) is not None
+            assert (await api.get(path))["status"]["capacity"] == {"cpu": "8"}
+            await api.patch(
+                f"{path}/status", {"status": {"capacity": None, "allocatable": None}}, kind="merge"
+            )
+            assert await patch_node_status(transport, name, patch_of(empty, 10**10)) is None
+            assert await bandwidth(api, name) == ("10G", "10G")
+            await api.delete(path)
 
     asyncio.run(run())
 

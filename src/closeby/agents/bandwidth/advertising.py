@@ -53,6 +53,8 @@ def patch_of(node: NodeNow, bits: int) -> Sequence[Operation]:
         if amount(now) == bits:
             continue
         if not there:
+            # The kubelet may have written it meanwhile; a test for null asks whether it is not there.
+            operations.append({"op": "test", "path": f"/status/{field}", "value": None})
             operations.append({"op": "add", "path": f"/status/{field}", "value": {}})
         operations.append({"op": "add", "path": f"/status/{field}/{key}", "value": str(bits)})
     # Not on another node that took the name meanwhile: that may be another machine.
