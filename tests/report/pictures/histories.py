@@ -107,7 +107,13 @@ def history(
         offsets=np.concatenate(([0], np.cumsum([len(job.nodes) for job in every]))).astype(np.intp),
         slots=np.asarray([names.index(node) for job in every for node in job.nodes], dtype=np.intp),
         until=until,
-        samples=_samples(submitted, started, ended, pods * gpus, until),
+        samples=_samples(
+            submitted,
+            started,
+            ended,
+            pods * gpus,
+            [until, *(at for one in kept for at in (one.begin, one.end))],
+        ),
         refusals={},
         impossible=tuple(list(jobs).index(name) for name in impossible),
         reservations=tuple(
@@ -124,10 +130,14 @@ def history(
 
 
 def _samples(
-    submitted: np.ndarray, started: np.ndarray, ended: np.ndarray, sizes: np.ndarray, until: float
+    submitted: np.ndarray,
+    started: np.ndarray,
+    ended: np.ndarray,
+    sizes: np.ndarray,
+    others: Sequence[float],
 ) -> Samples:
-    moments = np.concatenate((submitted, started, ended, [until]))
-    times = np.unique(moments[~np.isnan(moments)])
+    moments = np.concatenate((submitted, started, ended, others))
+    times = np.unique(moments[moments <= others[0]])
     gone = np.where(np.isnan(ended), np.inf, ended)
     begun = np.where(np.isnan(started), np.inf, started)
     runs = (begun <= times[:, None]) & (times[:, None] < gone)

@@ -136,8 +136,9 @@ def check_quiet(browser: webdriver.Chrome, folder: Path) -> None:
     assert elsewhere == {(folder / "report.html").as_uri()}
 
 
-def move_to(browser: webdriver.Chrome, moment: float) -> None:
-    """Move the slider as a hand does that drags it."""
+def move_to(browser: webdriver.Chrome, minutes: float, past: History | None = None) -> None:
+    """Drag the slider to the last stop up to a time; that of the story without a past."""
+    stop = scene_of(past or story()).moments.holding(minutes * 60)
     run(
         browser,
         """
@@ -146,7 +147,7 @@ def move_to(browser: webdriver.Chrome, moment: float) -> None:
         slider.dispatchEvent(new Event("input", {bubbles: true}));
         await (await window.closeby)[0].runAsync();
         """,
-        moment,
+        stop,
     )
 
 
@@ -251,7 +252,7 @@ def test_nodes_are_kept_free_while_a_reservation_holds(browser: webdriver.Chrome
         (40.0, {("never", "n6")}, last),
         (0.0, set(), None),
     ):
-        move_to(browser, minutes)
+        move_to(browser, minutes, reserving_story())
         marks = run(browser, MARKS, 0, "gang")
         assert {(datum["gang"], datum["node"]) for datum, _, _ in marks} == kept
         assert [text for text in run(browser, TEXTS, 0) if "kept free" in text] == ([told] if told else [])
@@ -264,7 +265,7 @@ def test_a_node_that_is_kept_free_is_tinted_and_says_for_whom(
 ) -> None:
     """n5 is free and kept for later; n1 is kept too, but wide still has all of it and its colour."""
     opened(browser, tmp_path, page_of_history(reserving_story(), HEADING, []))
-    move_to(browser, 15.0)
+    move_to(browser, 15.0, reserving_story())
     at = {datum["node"]: (x, y) for datum, x, y in run(browser, MARKS, 0, "gang")}
     assert browser.execute_script(PIXEL, "over-time", *at["n5"]) == TINT
     assert browser.execute_script(PIXEL, "over-time", *at["n1"]) not in (TINT, "#FFFFFF")

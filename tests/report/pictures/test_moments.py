@@ -3,41 +3,52 @@
 import numpy as np
 import pytest
 
-from closeby.report.pictures.moments import moments_of
+from closeby.report.pictures.moments import STOPS, moments_of
 
 
 @pytest.mark.parametrize(
-    ("until", "unit", "step", "last"),
+    ("until", "unit", "last"),
     [
-        (30.0, "s", 0.05, 30.0),
-        (2400.0, "min", 0.05, 40.0),
-        (86_400.0, "h", 0.05, 24.0),
-        (30 * 86_400.0, "h", 1.0, 720.0),
-        (90 * 86_400.0, "d", 0.1, 90.0),
-        (0.0, "s", 1.0, 0.0),
+        (30.0, "s", 30.0),
+        (2400.0, "min", 40.0),
+        (86_400.0, "h", 24.0),
+        (90 * 86_400.0, "d", 90.0),
+        (0.0, "s", 0.0),
     ],
 )
-def test_a_round_step_in_a_unit_that_suits_the_run(until: float, unit: str, step: float, last: float) -> None:
-    moments = moments_of(until)
-    assert (moments.unit, moments.step, moments.last) == (unit, step, last)
-    assert moments.count <= 1001
+def test_a_unit_that_suits_the_run(until: float, unit: str, last: float) -> None:
+    moments = moments_of(np.zeros(0), until)
+    assert (moments.unit, moments.last) == (unit, last)
 
 
-def test_the_last_stop_is_never_before_the_end() -> None:
-    for until in (1.0, 7.77, 599.9, 601.0, 12_345.6, 1e6, 1e8):
-        moments = moments_of(until)
-        assert moments.last * moments.seconds >= until * (1 - 1e-9)
+def test_every_moment_is_a_stop_where_they_are_few() -> None:
+    """Also the beginning and the end, each once."""
+    moments = moments_of(np.asarray([2.0, 2.0, 7.5, 30.0]), until=30.0)
+    assert moments.stops.tolist() == [0.0, 2.0, 7.5, 30.0]
+    assert moments.happened == 4
+
+
+def test_stops_are_close_together_where_much_happens() -> None:
+    """4,000 moments in the first hour, and forty in the next hundred hours."""
+    early, late = np.linspace(0.0, 3600.0, 4000), np.linspace(3600.0, 364_000.0, 41)
+    moments = moments_of(np.concatenate((early, late)), until=364_000.0)
+    assert moments.count == STOPS
+    assert np.count_nonzero(moments.stops <= 1.0) > 0.98 * STOPS
+    assert (moments.stops[0], moments.unit) == (0.0, "h")
 
 
 def test_what_holds_at_no_stop_is_not_seen() -> None:
-    """Stops at 0, 10, 20 and 30."""
-    moments = moments_of(30.0, most=4)
-    assert (moments.step, moments.count) == (10.0, 4)
+    moments = moments_of(np.asarray([0.0, 10.0, 20.0, 30.0]), until=30.0)
     since = np.asarray([0.0, 1.0, 1.0, 10.0, 20.0, 30.0])
     until = np.asarray([1.0, 10.0, 10.5, 10.0, 21.0, 99.0])
     assert moments.seen(since, until).tolist() == [True, False, True, False, True, True]
 
 
-def test_the_nearest_stop() -> None:
-    moments = moments_of(30.0, most=4)
-    assert [moments.nearest(seconds) for seconds in (0.0, 4.0, 16.0, 500.0)] == [0, 0, 2, 3]
+def test_the_stop_that_holds_at_a_time() -> None:
+    moments = moments_of(np.asarray([10.0, 20.0]), until=30.0)
+    assert [moments.holding(seconds) for seconds in (0.0, 9.0, 10.0, 19.9, 500.0)] == [0, 0, 1, 1, 3]
+
+
+def test_a_time_that_is_asked_for_is_a_stop() -> None:
+    moments = moments_of(np.linspace(0.0, 3000.0, 5000), until=3000.0, most=3, wanted=77.0)
+    assert [moments.named(stop) for stop in range(4)] == ["0 min", "1.28 min", "25 min", "50 min"]

@@ -49,9 +49,10 @@ def test_a_run_over_time_has_measures_a_slider_and_distributions() -> None:
     assert "<p>as in the table</p>" in page
     found = charts(page)
     assert list(found) == ["over-time", "delay", "span"]
-    (moment,) = [one for one in found["over-time"]["params"] if one["name"] == "moment"]
-    assert moment["value"] == 10
-    assert moment["bind"] == {"input": "range", "min": 0, "max": 40, "step": 0.05, "name": "Time [min]"}
+    stop, moment = [one for one in found["over-time"]["params"] if one["name"] in ("moment", "stop")]
+    assert stop["value"] == 2
+    assert stop["bind"] == {"input": "range", "min": 0, "max": 6, "step": 1, "name": "Moment"}
+    assert moment["expr"] == "[0,5,10,15,20,30,40][stop]"
 
 
 def test_a_state_has_no_slider() -> None:
@@ -95,10 +96,24 @@ def test_names_can_not_end_the_script_that_holds_them() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
+    """Of 1,500 jobs that run for a moment each, one after the other, the slider can't stop at every one."""
     jobs = {
         f"short-{number}": Job(nodes=("n1",), start=number * 0.01, end=number * 0.01 + 0.01)
-        for number in range(100)
+        for number in range(1500)
     }
     past = history({**jobs, "long": Job(nodes=("n2",), start=0.0, end=500.0)}, until=500.0)
     page = page_of_history(past, HEADING, [])
-    assert "99 of 101 jobs that started ran only between two such moments" in page
+    assert "The maps show the state at 1,000 of 1,502 moments at which something happened" in page
+    assert "501 of 1,501 jobs that started ran only between two of them" in page
+    assert "only between two of them" not in page_of_history(story(), HEADING, [])
+
+
+def test_the_time_after_jobs_came_and_waited_is_drawn_short_and_said_so() -> None:
+    """The last job comes after ten seconds and starts at once; it ends after 500."""
+    jobs = {"a": Job(nodes=("n1",), start=0.0, end=10.0), "b": Job(nodes=("n2",), submitted=10.0, start=10.0)}
+    page = page_of_history(history(jobs, until=500.0), HEADING, [])
+    said = (
+        "Jobs came or waited for 10 s; the 8 min 10 s after that, in which the last of them ended, are drawn"
+    )
+    assert said in page
+    assert "are drawn shorter" not in page_of_history(story(), HEADING, [])

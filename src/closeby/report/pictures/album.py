@@ -7,6 +7,7 @@ import altair as alt
 import numpy as np
 from msgspec import Struct
 
+from closeby.report.pictures.axis import axis_of
 from closeby.report.pictures.boxes import boxes_of
 from closeby.report.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
 from closeby.report.pictures.fabric import fabric, limbs_of
@@ -61,13 +62,13 @@ def pictures_of_run(run: Run, heading: Heading) -> tuple[Picture, ...]:
 def pictures_of_history(history: History, heading: Heading, at: float | None = None) -> tuple[Picture, ...]:
     """``rack-map`` and ``fabric`` at the moment ``at`` (seconds; None: when most GPUs are busy), and
     ``timeline`` and ``distributions`` of the whole run."""
-    scene = scene_of(history)
+    scene = scene_of(history, at)
     stop = stop_of(history, scene, at)
-    when = f" at {scene.moments.at(stop):g} {scene.moments.unit}"
+    when = f" at {scene.moments.named(stop)}"
     over_time = Picture(
         name="timeline",
         title="Utilisation and queue over time",
-        notes=(),
+        notes=axis_of(history, scene.moments).notes,
         chart=timeline(history, scene.moments),
         heading=heading,
     )
@@ -107,11 +108,11 @@ def are_applications(histories: Mapping[str, Sequence[History]]) -> bool:
 
 
 def stop_of(history: History, scene: Scene, at: float | None) -> int:
-    """The stop of the slider nearest to a time; None: to the first moment at which most GPUs are busy, or
-    most jobs run where they ask for none."""
+    """The last stop of the slider up to a time; None: the first at which most GPUs are busy, or most jobs run
+    where they ask for none."""
     if at is not None:
-        return scene.moments.nearest(at)
-    stops = np.asarray([scene.moments.at(stop) for stop in range(scene.moments.count)])
+        return scene.moments.holding(at)
+    stops = scene.moments.stops
     times = scene.moments.told(history.samples.times)
     index = np.searchsorted(times, stops, side="right") - 1
     if scene.resource == POD:

@@ -1,10 +1,14 @@
-"""The moments of a run that a picture can show: the stops of the slider, in a unit that a person reads."""
+"""The moments of a run that a picture can show: the stops of the slider, in a unit that a person reads.
 
-from math import ceil, floor, log10
+Little happens in most of a long run. A step of the slider is what happens next and not so much time, so that
+stops lie close together where jobs come and wait.
+"""
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
+
+from closeby.report.pictures.steps import evenly
 
 Floats = NDArray[np.float64]
 
@@ -19,15 +23,21 @@ UNITS = (
 STOPS = 1000
 
 
-class Moments(Struct, frozen=True, kw_only=True):
-    """Stops at 0, ``step``, 2 ``step``, … up to ``last``, all in ``unit``."""
+class Moments(Struct, frozen=True, kw_only=True, eq=False):
+    """Stops at times at which something happened, all in ``unit``."""
 
     #: ``s``, ``min``, ``h`` or ``d``, and how many seconds that is.
     unit: str
     seconds: float
-    step: float
-    #: The last stop is at or after the end of the run.
-    count: int
+    #: Ascending, the first is 0 and the last the end of the run.
+    stops: Floats
+    #: Moments at which something happened; with as many stops, nothing is hidden between two of them.
+    happened: int
+
+    @property
+    def count(self) -> int:
+        """How many stops there are."""
+        return len(self.stops)
 
     @property
     def last(self) -> float:
@@ -35,34 +45,40 @@ class Moments(Struct, frozen=True, kw_only=True):
         return self.at(self.count - 1)
 
     def at(self, stop: int) -> float:
-        """A stop in the unit, as the slider says it."""
-        return round(stop * self.step, 9)
+        """A stop in the unit."""
+        return float(self.stops[stop])
+
+    def named(self, stop: int) -> str:
+        """A stop as it is told: ``26.5 h``."""
+        return f"{round(self.at(stop), 2):g} {self.unit}"
 
     def told(self, seconds: Floats) -> Floats:
         """Times in the unit, exact enough for a picture; equal times stay equal, and the order is kept."""
-        return np.asarray(np.round(seconds / self.seconds, 4))
+        return _told(seconds, self.seconds)
 
-    def nearest(self, seconds: float) -> int:
-        """The stop nearest to a time."""
-        return min(max(round(seconds / self.seconds / self.step), 0), self.count - 1)
+    def holding(self, seconds: float) -> int:
+        """The last stop that does not lie after a time."""
+        told = float(self.told(np.asarray(seconds)))
+        return max(int(np.searchsorted(self.stops, told, side="right")) - 1, 0)
 
     def seen(self, since: Floats, until: Floats) -> NDArray[np.bool_]:
         """Whether some stop lies in ``[since, until)``; times in the unit."""
-        # A stop that is meant to fall on a time may miss it by a rounding error of the division.
-        nudge = 1e-7
-        return np.asarray(np.ceil(since / self.step - nudge) < np.ceil(until / self.step - nudge))
+        return np.searchsorted(self.stops, since) < np.searchsorted(self.stops, until)
 
 
-def moments_of(until: float, most: int = STOPS) -> Moments:
-    """Stops for a run of ``until`` seconds: a round step, and at most ``most`` of them."""
+def moments_of(happened: Floats, until: float, most: int = STOPS, wanted: float | None = None) -> Moments:
+    """At most ``most`` stops for a run of ``until`` seconds, evenly over the times at which something
+    happened.
+
+    ``wanted`` is a time that shall be a stop besides, such as one that somebody asks to see. All in seconds.
+    """
     unit, seconds = next((name, size) for name, size, longest in UNITS if until <= longest)
-    length = until / seconds
-    step = _round_up(length / max(most - 1, 1)) if length > 0 else 1.0
-    return Moments(unit=unit, seconds=seconds, step=step, count=ceil(length / step - 1e-7) + 1)
+    times = np.unique(_told(np.append(happened, [0.0, until]), seconds))
+    stops = times[evenly(len(times), most)]
+    if wanted is not None:
+        stops = np.unique(np.append(stops, _told(np.asarray([min(wanted, until)]), seconds)))
+    return Moments(unit=unit, seconds=seconds, stops=stops, happened=len(times))
 
 
-def _round_up(value: float) -> float:
-    """The next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, …"""
-    power = 10.0 ** floor(log10(value))
-    factor = next((factor for factor in (1, 2, 5) if factor * power >= value * (1 - 1e-9)), 10)
-    return round(factor * power, 9)
+def _told(times: Floats, seconds: float) -> Floats:
+    return np.asarray(np.round(times / seconds, 4))

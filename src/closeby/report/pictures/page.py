@@ -12,10 +12,11 @@ import altair as alt
 import vl_convert
 
 from closeby.report.pictures.album import distributions, maps_of, not_drawn, notes_on, stop_of
+from closeby.report.pictures.axis import axis_of
 from closeby.report.pictures.files import VEGA_LITE
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.markup import markup
-from closeby.report.pictures.paper import finished, moment_of
+from closeby.report.pictures.paper import finished, moment_by_slider, moment_of
 from closeby.report.pictures.scene import scene_of
 from closeby.report.pictures.snapshot import snapshot
 from closeby.report.pictures.timeline import scrubbed_timeline
@@ -40,17 +41,21 @@ def page_of_history(history: History, heading: Heading, views: Iterable["Rendera
     distributions."""
     scene = scene_of(history)
     moments = scene.moments
-    slider = alt.binding_range(min=0, max=moments.last, step=moments.step, name=f"Time [{moments.unit}]")
+    slider = alt.binding_range(min=0, max=moments.count - 1, step=1, name="Moment")
     charts = alt.vconcat(scrubbed_timeline(history, moments), *maps_of(scene).values(), spacing=26)
-    moment = moment_of(moments.at(stop_of(history, scene, None)), slider)
+    chosen = moment_by_slider(moments.stops.tolist(), stop_of(history, scene, None), slider)
     return _page(
         heading,
         _section("Measures", markup(views)),
         _section(
             "The cluster over time",
             SLIDER,
-            _asides(f"Move the slider. {HINT}", *notes_on(scene)),
-            _chart("over-time", finished(charts, "", (), moment), CANVAS, slider="#moment"),
+            _asides(
+                f"Move the slider: each step is what happens next. {HINT}",
+                *axis_of(history, moments).notes,
+                *notes_on(scene),
+            ),
+            _chart("over-time", finished(charts, "", (), *chosen), CANVAS, slider="#moment"),
         ),
         _distributions({history.policy: [history]}, heading),
     )

@@ -12,6 +12,8 @@ RULE = "#D92D20"
 FONT = "DejaVu Sans, Verdana, Arial, Helvetica, sans-serif"
 #: The parameter that holds the chosen moment, in the unit of the scene.
 MOMENT = "moment"
+#: The parameter that the slider sets.
+STOP = "stop"
 #: Keeps the rows that hold at that moment.
 THERE = f"datum.since <= {MOMENT} && {MOMENT} < datum.until"
 
@@ -38,13 +40,15 @@ def colour(field: str) -> alt.Color:
     return alt.Color(field, type="nominal", scale=None, legend=None)
 
 
-def moment_of(value: float, binding: alt.BindRange | None = None) -> alt.Parameter:
-    """The chosen moment, at first ``value``."""
-    return (
-        alt.param(name=MOMENT, value=value)
-        if binding is None
-        else alt.param(MOMENT, value=value, bind=binding)
-    )
+def moment_of(value: float) -> alt.Parameter:
+    """The chosen moment."""
+    return alt.param(name=MOMENT, value=value)
+
+
+def moment_by_slider(stops: Sequence[float], first: int, slider: alt.BindRange) -> tuple[alt.Parameter, ...]:
+    """The stop that the slider chooses, by its number, and the moment that it is."""
+    times = ",".join(f"{stop:g}" if stop == float(f"{stop:g}") else repr(stop) for stop in stops)
+    return alt.param(STOP, value=first, bind=slider), alt.param(MOMENT, expr=f"[{times}][{STOP}]")
 
 
 Chart = alt.LayerChart | alt.HConcatChart | alt.VConcatChart

@@ -117,22 +117,26 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
         return np.repeat(np.arange(len(self.tenants)), np.diff(self.offsets))
 
 
-def scene_of(history: History, most_pods: int = MOST_PODS) -> Scene:
-    """A run over time. Jobs that run at no stop of the slider are left out, and counted."""
+def scene_of(history: History, at: float | None = None, most_pods: int = MOST_PODS) -> Scene:
+    """A run over time. Jobs that run at no stop of the slider are left out, and counted.
+
+    ``at``, in seconds, is a stop of the slider besides.
+    """
     ran = ~np.isnan(history.started)
     ended = np.where(np.isnan(history.ended), history.until, history.ended)
     pods = np.diff(history.offsets)
+    happened = _happened(history)
     most = STOPS
     while True:
-        moments = moments_of(history.until, most)
+        moments = moments_of(happened, history.until, most, at)
         since, until = moments.told(history.started), moments.told(ended)
-        # What still runs when the run stops is there at the last stop too, which may lie behind the end.
-        until = np.where(ran & np.isnan(history.ended), moments.last + moments.step, until)
+        # What still runs when the run stops is there at the last stop too.
+        until = np.where(ran & np.isnan(history.ended), moments.last + 1.0, until)
         seen = np.zeros(len(history.jobs), dtype=np.bool_)
         seen[ran] = moments.seen(since[ran], until[ran])
         keepings = _keepings(history, moments)
         marks = int(pods[seen].sum()) + sum(len(one.slots) for one in keepings)
-        if marks <= most_pods or moments.count <= 2:
+        if marks <= most_pods or most <= 2:
             break
         most //= 2
     return _scene(history, moments, np.flatnonzero(seen), (since, until), keepings)
@@ -177,13 +181,21 @@ def _scene(
     )
 
 
+def _happened(history: History) -> Floats:
+    """When jobs came, started and ended, and when nodes began and ceased to be kept free, in seconds."""
+    kept = [time for one in history.reservations for time in (one.begin, one.end)]
+    came = history.jobs.submitted[history.counted]
+    times = np.concatenate((came, history.started, history.ended, kept))
+    return times[~np.isnan(times)]
+
+
 def _keepings(history: History, moments: Moments) -> tuple[Keeping, ...]:
     """The reservations that hold at some stop of the slider."""
     kept = history.reservations
     since = moments.told(np.asarray([one.begin for one in kept]))
     until = moments.told(np.asarray([one.end for one in kept]))
     # What holds when the run stops does so at the last stop too, as jobs do.
-    until = np.where([not one.why for one in kept], moments.last + moments.step, until)
+    until = np.where([not one.why for one in kept], moments.last + 1.0, until)
     jobs = history.jobs
     return tuple(
         Keeping(
@@ -264,9 +276,9 @@ def _left_out(history: History, moments: Moments, shown: int, keepings: int) -> 
     if not hidden:
         return ()
     sentence = (
-        f"The maps show the state every {time_text(moments.step * moments.seconds)}; "
-        f"{' and '.join(hidden)} only between two such moments and are not "
-        "seen on them. Charts over time, distributions and measures count every job."
+        f"The maps show the state at {moments.count:,} of {moments.happened:,} moments at which something "
+        f"happened; {' and '.join(hidden)} only between two of them and are not seen on them. Charts over "
+        "time, distributions and measures count every job."
     )
     return (sentence,)
 

@@ -69,7 +69,7 @@ def snapshot(run: Run) -> Scene:
         amounts=np.asarray(amounts, dtype=np.float64),
         links_of_pods=np.asarray([_links(members) for _, members in groups], dtype=np.intp),
         links_of_nodes=node_gpus(cluster)[:slots].astype(np.intp),
-        moments=Moments(unit="s", seconds=1.0, step=1.0, count=1),
+        moments=Moments(unit="s", seconds=1.0, stops=np.zeros(1), happened=1),
         coloured=_COLOURED[frozenset(kinds)],
         left_out=others,
     )

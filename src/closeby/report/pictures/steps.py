@@ -15,7 +15,8 @@ POINTS = 400
 def thinned(times: Floats, values: NDArray[np.generic], columns: int = COLUMNS) -> Ints:
     """Indices of the points that draw the same step line: of each column the first, least, greatest and last.
 
-    After M4 (Jugel et al., PVLDB 7(10), 2014). Times ascend; all points are kept when there are few.
+    After M4 (Jugel et al., PVLDB 7(10), 2014). Times ascend, or are where they lie on an axis that is not
+    even; all points are kept when there are few.
     """
     if len(times) <= 4 * columns:
         return np.arange(len(times))
@@ -25,6 +26,11 @@ def thinned(times: Floats, values: NDArray[np.generic], columns: int = COLUMNS) 
     ends = np.append(begins[1:], len(times)) - 1
     by_value = np.lexsort((values, column))
     return np.unique(np.concatenate((begins, ends, by_value[begins], by_value[ends])))
+
+
+def evenly(count: int, most: int) -> Ints:
+    """Indices of at most so many of ``count`` points, evenly spread; the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, max(most, 2))).round().astype(np.intp))
 
 
 def cdf(values: Floats, weights: Floats | None = None, points: int = POINTS) -> tuple[Floats, Floats]:

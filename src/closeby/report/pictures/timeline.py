@@ -7,8 +7,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.report.pictures.axis import TimeAxis, axis_of
 from closeby.report.pictures.moments import Moments
-from closeby.report.pictures.paper import INK, MOMENT, RULE
+from closeby.report.pictures.paper import INK, MOMENT, PALE_INK, RULE, STOP
 from closeby.report.pictures.steps import thinned
 from closeby.report.pictures.tables import data
 from closeby.report.words import plural
@@ -61,17 +62,19 @@ def _panels(
             _Series(values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
             *series,
         ]
+    axis = axis_of(history, moments)
+    over = [*([] if above is None else [above]), *([_end(axis)] if axis.bent else [])]
     for number, one in enumerate(series):
-        layers = _line(one, samples.times, moments, with_times=one is series[-1], low=height <= LOW)
-        chart = alt.LayerChart(layer=[*layers, *([] if above is None else [above])])
+        layers = _line(one, samples.times, moments, axis, with_times=one is series[-1], low=height <= LOW)
+        chart = alt.LayerChart(layer=[*layers, *over])
         yield chart.properties(width=WIDTH, height=height, name=f"timeline_{number}")
 
 
 def _line(
-    series: _Series, times: Floats, moments: Moments, *, with_times: bool, low: bool
+    series: _Series, times: Floats, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
 ) -> tuple[alt.Chart, alt.Chart]:
     values = series.values
-    kept = thinned(times, values)
+    kept = thinned(axis.places(moments.told(times)), values)
     rows = data(
         # The last value holds until the end; without this point its step would have no length.
         time=np.append(moments.told(times[kept]), moments.last),
@@ -81,8 +84,8 @@ def _line(
     x = alt.X(
         "time:Q",
         title=f"time [{moments.unit}]" if with_times else None,
-        scale=alt.Scale(domain=[0, moments.last], nice=False),
-        axis=alt.Axis(grid=False, labels=with_times, labelFlush=False),
+        scale=axis.scale(),
+        axis=alt.Axis(grid=False, labels=with_times, labelFlush=False, values=list(axis.marks), format=",~g"),
     )
     scale = alt.Scale(domain=[0, max(series.top, 1.0)], nice=False)
     # Values of the same moment would be stacked otherwise.
@@ -106,6 +109,16 @@ def _counts(top: float, ticks: int) -> alt.Axis:
     return alt.Axis(format=",d", values=list(range(int(top) + 1)), minExtent=LABELS)
 
 
+def _end(axis: TimeAxis) -> alt.Chart:
+    """Where jobs come and wait no more, and the axis bends."""
+    chart: alt.Chart = (
+        alt.Chart(data(end=np.asarray([axis.focus])))
+        .mark_rule(color=PALE_INK, strokeWidth=1, strokeDash=[3, 3])
+        .encode(x="end:Q")
+    )
+    return chart
+
+
 def _rule() -> alt.Chart:
     """The chosen moment."""
     chart: alt.Chart = (
@@ -119,26 +132,25 @@ def _rule() -> alt.Chart:
 
 def _in_words(history: History, moments: Moments) -> alt.Chart:
     """``At 26.5 h: 5,312 of 6,776 GPUs busy, 12 jobs wait for 400 GPUs`` for each stop of the slider."""
-    stops = np.asarray([moments.at(stop) for stop in range(moments.count)])
-    samples = history.samples
+    stops, samples = moments.stops, history.samples
     index = np.searchsorted(moments.told(samples.times), stops, side="right") - 1
     columns = [
         np.where(index >= 0, one[index], 0) for one in (samples.busy, samples.queued, samples.queued_gpus)
     ]
     capacity = int(history.node_gpus.sum()) if history.told_in_gpus else 0
     texts = [
-        f"At {stop:g} {moments.unit}: "
+        f"At {moments.named(stop)}: "
         + (f"{busy:,} of {plural(capacity, 'GPU')} busy, " if capacity else "")
         + (f"{plural(queued, 'job')} waiting" if queued else "no job waits")
         + (f" for {plural(gpus, 'GPU')}" if gpus else "")
-        for stop, busy, queued, gpus in zip(stops.tolist(), *(one.tolist() for one in columns), strict=True)
+        for stop, busy, queued, gpus in zip(
+            range(moments.count), *(one.tolist() for one in columns), strict=True
+        )
     ]
-    rows = data(since=stops, until=stops + moments.step, text=texts)
-    # A stop's own row, also where the slider's value and the stop differ by a rounding error.
-    nearest = f"abs({MOMENT} - datum.since) < {moments.step / 2:g}"
+    rows = data(number=np.arange(moments.count), text=texts)
     chart: alt.Chart = (
         alt.Chart(rows)
-        .transform_filter(nearest)
+        .transform_filter(f"datum.number === {STOP}")
         .mark_text(align="left", baseline="middle", fontSize=13, fontWeight="bold", color=INK)
         .encode(x=alt.value(0), y=alt.value(9), text="text:N")
         .properties(width=WIDTH, height=18, name="moment_in_words")
