@@ -183,6 +183,22 @@ def test_taints_that_stand_in_the_way() -> None:
     assert found[0].startswith("It fits now if it tolerates taints (team): on n")
 
 
+def test_only_what_must_be_tolerated_is_named_and_cordoned_nodes_with_it() -> None:
+    """n1 has a taint that is tolerated already, n2 one that is not, and n2 is cordoned besides."""
+    one, other = draw("a r1 : n1=2 n2=2")
+    nodes = [
+        replace(one, taints=(Taint("team", "ml", "NoSchedule"),)),
+        replace(other, taints=(Taint("new", "yes", "NoSchedule"),), unschedulable=True),
+    ]
+    tolerant = replace(spec(gpu=2), tolerations=(Toleration(key="team", operator="Exists"),))
+    _, found = asked(world([gang(min_member=2, required="rack")], pods("train", 2, tolerant), nodes))
+    (told,) = [one for one in found["default/train"] if "tolerates" in one.sentence]
+    assert (
+        told.sentence == "It fits now if it tolerates taints (new) and cordoned nodes: in a/r1, on 2 nodes."
+    )
+    assert told.change == {"tolerations": "new, node.kubernetes.io/unschedulable"}
+
+
 def test_a_rack_of_which_no_node_may_be_used_is_not_one_that_could_hold_it() -> None:
     """All nodes are cordoned: whatever ends, nothing makes room."""
     nodes = [replace(one, unschedulable=True) for one in draw(CLUSTER)]

@@ -56,7 +56,7 @@ def test_a_coarser_level_is_advised_only_where_it_would_do() -> None:
         "Even if it were empty, no rack would hold more than 2 of its 3 pods: ask for fewer pods at once."
     ]
     assert said(pods("train", 1, spec(gpu=9)), ONE_RACK) == [
-        "Even if it were empty, no rack would hold more than 0 of its 1 pod."
+        "Even if it were empty, no rack would hold its pod."
     ]
 
 

@@ -1,10 +1,14 @@
 """Which nodes an item could ask for instead, so that it fits now."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, Toleration
+from closeby.objects.tolerations import PREFER_NO_SCHEDULE, tolerated
+from closeby.plugins.node_unschedulable import CORDON
+from closeby.report.counterfactuals.fewest import fewest
 from closeby.report.counterfactuals.questions import Question, where_entry, where_text
 from closeby.report.counterfactuals.records import Counterfactual, Kind
 from closeby.simulator.trials import Change, Result
@@ -19,32 +23,54 @@ def other_nodes(question: Question) -> Iterator[Counterfactual]:
         if result is not None:
             change = {"nodeSelector": None, "affinity.nodeAffinity": None}
             yield _of_any(question, "without its node selector and affinity", change, result)
-    nodes = question.trials.engine.cluster.nodes
-    if any(node is not None and (node.taints or node.unschedulable) for node in nodes):
-        result = question.tried(Change(waiting=tuple(_tolerant(pod) for pod in question.waiting)))
-        if result is not None:
-            used = {one.node for one in result.assigned}
-            taints = sorted(
-                {
-                    taint.key
-                    for node in nodes
-                    if node is not None and node.name in used
-                    for taint in node.taints
-                    if taint.effect != "PreferNoSchedule"
-                }
-            )
-            of = f" ({', '.join(taints)})" if taints else " or cordoned nodes"
-            yield _of_any(question, f"if it tolerates taints{of}", {"tolerations": "all"}, result)
+    yield from _tolerating(question)
+
+
+def _tolerating(question: Question) -> Iterator[Counterfactual]:
+    """The fewest taints, of the nodes that it would use if it tolerated all, and whether cordoned nodes."""
+    cluster = question.trials.engine.cluster
+    if not any(node is not None and (node.taints or node.unschedulable) for node in cluster.nodes):
+        return
+    result = question.tried(Change(waiting=tuple(_tolerant(pod, ("",)) for pod in question.waiting)))
+    if result is None:
+        return
+    keys = _against(question, [cluster.node_at(cluster.slot_of(one.node)) for one in result.assigned])
+    # A gang that fits has what it needs, an application has more or less of it.
+    number = 0 if question.application is None else len(question.got(result))
+
+    def enough(some: Sequence[str]) -> Result | None:
+        fewer = question.tried(Change(waiting=tuple(_tolerant(pod, some) for pod in question.waiting)))
+        return fewer if fewer is not None and len(question.got(fewer)) >= number else None
+
+    keys, least = fewest(keys, result, enough)
+    taints = [key for key in keys if key != CORDON.key]
+    named = [f"taints ({', '.join(taints)})"] if taints else []
+    named += ["cordoned nodes"] if CORDON.key in keys else []
+    condition = f"if it tolerates {' and '.join(named) or 'all taints'}"
+    yield _of_any(question, condition, {"tolerations": ", ".join(keys) or "all"}, least)
+
+
+def _against(question: Question, nodes: Iterable[Node]) -> list[str]:
+    """Keys of taints that keep a pod of the item from one of these nodes; that of cordoned ones last."""
+    pods = list({pod.spec: pod for pod in question.waiting}.values())
+    found = {
+        taint.key
+        for node in nodes
+        for taint in (*node.taints, *((CORDON,) if node.unschedulable else ()))
+        if taint.effect != PREFER_NO_SCHEDULE
+        and not all(tolerated(pod.spec.tolerations, taint) for pod in pods)
+    }
+    return sorted(found, key=lambda key: (key == CORDON.key, key))
 
 
 def _anywhere(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_selector=(), required_affinity=None))
 
 
-def _tolerant(pod: Pod) -> Pod:
-    return replace(
-        pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, Toleration(operator="Exists")))
-    )
+def _tolerant(pod: Pod, keys: Iterable[str]) -> Pod:
+    """A pod that tolerates taints with these keys besides; the empty key stands for all."""
+    more = tuple(Toleration(key=key, operator="Exists") for key in keys)
+    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
 
 
 def _of_any(

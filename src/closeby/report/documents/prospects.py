@@ -104,11 +104,13 @@ def _some_day(asked: _Asked, holding: int) -> str:
 
 def _never(asked: _Asked, most: int) -> str:
     """It would not even fit then; what it could ask for instead."""
-    pods = plural(asked.needed, "pod")
+    pods = plural(asked.needed, "pod") if asked.needed > 1 else "pod"
+    some = f"any of its {pods}" if asked.needed > 1 else "its pod"
     even = "Even if nothing ran there but what comes back at once"
     even = even if asked.emptied.pods else "Even if it were empty"
     if asked.level == ROOT_LEVEL:
-        return f"{even}, the cluster would hold only {most} of its {pods}."
+        held = f"hold only {most} of its {pods}" if most else f"not hold {some}"
+        return f"{even}, the cluster would {held}."
     instead = []
     if any(
         (asked.room(level, asked.emptied) >= asked.needed).any() for level in range(ROOT_LEVEL, asked.level)
@@ -117,7 +119,8 @@ def _never(asked: _Asked, most: int) -> str:
     if most:
         instead.append("for fewer pods at once")
     advice = f": ask {' or '.join(instead)}" if instead else ""
-    return f"{even}, no {asked.named(asked.level)} would hold more than {most} of its {pods}{advice}."
+    held = f"more than {most} of its {pods}" if most else some
+    return f"{even}, no {asked.named(asked.level)} would hold {held}{advice}."
 
 
 def _causes(asked: _Asked) -> Iterator[str]:
