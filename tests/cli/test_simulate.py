@@ -403,8 +403,8 @@ def test_the_table_tells_all_in_80_columns_and_without_colours() -> None:
         "a/r1/node-1",
         "solo",
         "big",
-        "TopologyPlacementFailed",
-        "no rack of topology",
+        "GangDoesNotFit",
+        "2 of 3 pods fit",
     ):
         assert part in " ".join(result.stdout.split())
     assert result.stdout.startswith("Placed 9 of 12 pods on 2 nodes. 1 pod on 1 node was running already.")

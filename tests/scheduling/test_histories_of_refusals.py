@@ -24,6 +24,8 @@ import pytest
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.intake.keys import name_of
+from closeby.scheduling.outcomes import Decision, Outcome, Report
 from tests.scheduling.histories import History, engine
 
 #: Steps of the longest history, and of those in which queues grow.
@@ -141,12 +143,67 @@ def rest(history: History, one: Engine) -> None:
 
 def placed_by_one_who_comes_late(history: History, one: Engine, key: str) -> dict[str, str]:
     """Where an engine that hears only now of the cluster, and of one item that waits, places its pods."""
+    members = {pod.uid for pod in one.books.waiting(key)}
+    bound = History(0).bound(decided_by_one_who_comes_late(history, one, key))
+    return {uid: name for uid, name in bound.items() if uid in members}
+
+
+def decided_by_one_who_comes_late(history: History, one: Engine, key: str) -> list[Decision]:
+    """What an engine that hears only now of the cluster decides about one item that waits."""
     late = engine()
     late.handle(*history.beginning(), *map(GroupChanged, history.groups.values()), *history.running(), Tick())
     members = {pod.uid for pod in one.books.waiting(key)}
     asked = [PodAdded(pod) for uid, pod in history.pods.items() if uid in members]
-    bound = History(0).bound(late.handle(*asked, Tick()))
-    return {uid: name for uid, name in bound.items() if uid in members}
+    return late.handle(*asked, Tick())
+
+
+@few_and_many
+def test_what_waits_says_why_it_does_now_once_everything_was_looked_at_again(seeds: range) -> None:
+    """While an item lacks room it is not tried, so that what it was told may be false by then; after the look
+    at everything, which a live scheduler takes every minute and a simulation at its end, it is true.
+    """
+    renewed = 0
+    for seed in seeds:
+        with history_of(seed) as (history, dice):
+            one = engine(rests=dice.random() < 0.5)
+            events = history.beginning()
+            for _ in range(dice.randint(2, LONGEST)):
+                history.bound(one.handle(*events, Tick(history.now)))
+                events = history.step()
+            history.bound(one.handle(*events, history.measured(None)))
+            rest(history, one)
+            before = {key: told(one, key) for key in one.waiting}
+            looked_at_again(history, one)
+            for key in one.waiting:
+                # Members that have finished are gone: one who comes late does not hear of them.
+                if one.books.done(key):
+                    continue
+                decisions = decided_by_one_who_comes_late(history, one, key)
+                outcomes = [one.outcome for one in decisions if isinstance(one, Report)]
+                now = told(one, key)
+                assert now == {uid: why for outcome in outcomes for uid, why in reasons(outcome).items()}
+                renewed += before.get(key) != now
+    assert renewed >= len(seeds) // 4
+
+
+def looked_at_again(history: History, one: Engine) -> None:
+    """Until nothing is placed by it: a gang whose search was cut short may find a place later."""
+    bound = dict(history.where)
+    history.bound(one.handle(Unheard()))
+    rest(history, one)
+    if bound != history.where:
+        looked_at_again(history, one)
+
+
+def told(one: Engine, key: str) -> dict[str, tuple[Reason, str]]:
+    outcome = one.outcome(name_of(key))
+    assert outcome is not None
+    return reasons(outcome)
+
+
+def reasons(outcome: Outcome) -> dict[str, tuple[Reason, str]]:
+    """By pod; less the one node given as an instance, for nodes come in another order to one who is late."""
+    return {one.pod.uid: (one.reason, one.message.partition(" (for instance")[0]) for one in outcome.leftover}
 
 
 @few_and_many

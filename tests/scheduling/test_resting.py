@@ -17,7 +17,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     Unheard,
 )
-from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
+from closeby.scheduling.intake.cures import ANYTHING, Stir, cures
 from closeby.scheduling.outcomes import Report
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
@@ -119,7 +119,7 @@ def test_what_is_placed_and_comes_back_begins_anew() -> None:
     ("reasons", "cure"),
     [
         ({Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
-        ({Reason.GANG_INCOMPLETE}, NOTHING),
+        ({Reason.GANG_INCOMPLETE}, Stir.TOPOLOGY),
         ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
         ({Reason.TOPOLOGY_NOT_FOUND}, Stir.TOPOLOGY),
         ({Reason.UNSUPPORTED, Reason.INVALID_SPEC}, Stir.TOPOLOGY | Stir.NETWORK),

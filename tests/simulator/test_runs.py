@@ -53,6 +53,28 @@ def test_pods_are_told_in_natural_order_with_their_nodes() -> None:
     assert found.places["default/train"].span == {"zone": 1, "rack": 2, "hostname": 3}
 
 
+def test_what_waits_says_why_it_does_after_all_others_were_placed() -> None:
+    """wide is decided first, and finds room for 4 of its 5 pods; one of these places is taken after that."""
+    wide = [replace(pod, spec=replace(pod.spec, priority=1)) for pod in pods("wide", 5)]
+    group = gang("wide", min_member=5, required="rack")
+    found = simulate(manifests([*wide, *pods(None, 1)], group, nodes="a r1 : a1=4"), Configuration())
+    assert list(found.assignments) == ["default/pod-0"]
+    assert {one.message for one in found.leftovers.values()} == {"3 of 5 pods fit in the whole cluster"}
+    assert found.gang_outcomes["default/wide"].message == "3 of 5 pods fit in the whole cluster"
+
+
+def test_a_gang_of_which_some_members_wait_is_told_as_it_was_placed() -> None:
+    """elastic gets 3 of its 4 members; the last room goes after that, and then one of them waits for less."""
+    elastic = [replace(pod, spec=replace(pod.spec, priority=1)) for pod in pods("elastic", 4, spec(gpu=2))]
+    group = gang("elastic", min_member=1, required="rack")
+    members = [*elastic, *pods(None, 1)]
+    found = simulate(manifests(members, group, nodes="a r1 : a1=7"), Configuration(), Asked(explain=True))
+    outcome = found.gang_outcomes["default/elastic"]
+    assert len(outcome.assigned) == 3 and outcome.place is not None and outcome.reason is None
+    assert [one.pod.name for one in outcome.left] == ["elastic-3"]
+    assert outcome.left[0] == found.leftovers[outcome.left[0].pod.uid]
+
+
 def test_running_members_are_taken_in_before_anything_is_decided() -> None:
     """Two members run in b; the third joins them although a is tighter."""
     found = run(

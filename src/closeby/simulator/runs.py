@@ -6,6 +6,7 @@ A run is pure: the same objects and configuration give the same result, however 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.applications.talk import EdgeCost
 from closeby.objects.configuration import Configuration
@@ -16,7 +17,7 @@ from closeby.objects.reasons import Condition
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, MeasurementsChanged, NodeAdded, PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, MeasurementsChanged, NodeAdded, PodAdded, Tick, Unheard
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome, Place, Report
@@ -135,6 +136,8 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
     tick = Tick() if asked.wall is None else Tick(0.0, wall=asked.wall)
     while asked.schedule and gathered.take(engine.handle(tick)):
         pass
+    while gathered.outdated and gathered.take(engine.handle(Unheard(), tick)):
+        pass
     return Run(
         engine=engine,
         again=lambda running: world.anew(configuration, running),
@@ -186,13 +189,17 @@ class _Gathered:
         self.pod_outcomes: dict[str, Outcome] = {}
         self.assignments: dict[str, Assignment] = {}
         self.leftovers: dict[str, Leftover] = {}
+        #: Something was placed after some pod was told why it waits: it may wait for another reason by now.
+        self.outdated = False
 
     def take(self, decisions: Iterable[object]) -> bool:
         """Note decisions; True when something was placed."""
         placed = False
         for decision in decisions:
-            placed = placed or isinstance(decision, Bind)
-            if isinstance(decision, Report):
+            if isinstance(decision, Bind):
+                placed = True
+                self.outdated = self.outdated or bool(self.leftovers)
+            elif isinstance(decision, Report):
                 self._note(decision.outcome)
         return placed
 
@@ -202,12 +209,22 @@ class _Gathered:
             ItemKind.APPLICATION: self.app_outcomes,
             ItemKind.POD: self.pod_outcomes,
         }
+        before = outcomes[outcome.kind].get(outcome.key)
+        if before is not None and before.assigned and not outcome.assigned:
+            outcome = _still_waiting(before, outcome)
         outcomes[outcome.kind][outcome.key] = outcome
         for assignment in outcome.assigned:
             self.assignments[assignment.pod.uid] = assignment
             self.leftovers.pop(assignment.pod.uid, None)
         for leftover in outcome.leftover:
             self.leftovers[leftover.pod.uid] = leftover
+
+
+def _still_waiting(before: Outcome, after: Outcome) -> Outcome:
+    """What was decided about an item of which some pods were placed, and why the others still wait."""
+    anew = {one.pod: one for one in after.explanations}
+    explanations = tuple(anew.get(one.pod, one) for one in before.explanations)
+    return replace(before, left=after.leftover, explanations=explanations)
 
 
 def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:

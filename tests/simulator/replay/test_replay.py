@@ -127,6 +127,14 @@ def test_a_run_stops_at_a_time() -> None:
     assert list(history.refusals) == [1]
 
 
+def test_what_waits_at_the_end_says_why_it_does_then() -> None:
+    """d comes when all hosts are in use. One is free when the run stops, which is too few to try it again."""
+    rows = (("a", 0, 50, 1, 8), ("b", 0, 100, 1, 8), ("c", 0, 100, 1, 8), ("d", 10, 10, 3, 8))
+    early, late = (run(jobs(*rows), leaves(3), Settings(until=until)) for until in (40, 60))
+    assert early.refusals[3].startswith("0 of 3 pods fit in the whole cluster (3 nodes InsufficientResources")
+    assert late.refusals[3].startswith("1 of 3 pods fit in the whole cluster (2 nodes InsufficientResources")
+
+
 def test_what_runs_there_already_stays() -> None:
     """Six of h1's eight GPUs are held for ever: two are left for jobs."""
     held = Pod(

@@ -25,9 +25,10 @@ ANYTHING: Final = Stir.ROOM | Stir.TOPOLOGY | Stir.NETWORK | Stir.MEASURED
 
 #: Reasons that not everything can cure; what is not named here is tried again after anything.
 _CURES: Final[Mapping[Reason, Stir]] = {
-    Reason.GANG_INCOMPLETE: NOTHING,
     Reason.SCHEDULING_GATED: NOTHING,
     Reason.UNSUPPORTED: NOTHING,
+    # Its members are news of its own; without its topology it waits for that first.
+    Reason.GANG_INCOMPLETE: Stir.TOPOLOGY,
     Reason.TOPOLOGY_NOT_FOUND: Stir.TOPOLOGY,
     Reason.TOPOLOGY_LEVEL_NOT_FOUND: Stir.TOPOLOGY,
     Reason.INVALID_SPEC: Stir.TOPOLOGY | Stir.NETWORK,

@@ -5,13 +5,22 @@ that still wait then could never be placed.
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, Tick
-from closeby.scheduling.outcomes import Assignment, ItemKind, Outcome, Release, Report, Reserve
+from closeby.scheduling.events import Event, Tick, Unheard
+from closeby.scheduling.outcomes import (
+    Assignment,
+    Bind,
+    Decision,
+    ItemKind,
+    Outcome,
+    Release,
+    Report,
+    Reserve,
+)
 from closeby.simulator.replay.agenda import Agenda
 from closeby.simulator.replay.applications import talk_of
 from closeby.simulator.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
@@ -85,9 +94,12 @@ class _Replay:
         now = 0.0
         moments = 0
         end = inf if self._settings.until is None else self._settings.until
-        while (moment := self._agenda.next()) < inf:
-            if moment > end:
-                now = end
+        while True:
+            moment = self._agenda.next()
+            if moment > end or moment == inf:
+                if self._looks_again(now):
+                    continue
+                now = end if moment < inf else now
                 break
             now = moment
             self._moment(now)
@@ -122,8 +134,23 @@ class _Replay:
             recorder.arrives(job)
             events.extend(submitter.arrives(job))
         events.append(Tick(now))
-        number_of = submitter.number_of
-        for decision in self._engine.handle(*events):
+        self._carry_out(self._engine.handle(*events), now)
+
+    def _looks_again(self, now: float) -> bool:
+        """Try all that waits once more at the end; True when something found a place.
+
+        What lacks room still is not tried on the way, though by now it may wait for another reason than the
+        one it was told. When this is False everything says what keeps it out now.
+        """
+        if not self._engine.waiting:
+            return False
+        decisions = self._engine.handle(Unheard(), Tick(now))
+        self._carry_out(decisions, now)
+        return any(isinstance(one, Bind) for one in decisions)
+
+    def _carry_out(self, decisions: Iterable[Decision], now: float) -> None:
+        recorder, number_of = self._recorder, self._submitter.number_of
+        for decision in decisions:
             match decision:
                 case Report(outcome):
                     self._note(number_of[outcome.key], outcome, now)
