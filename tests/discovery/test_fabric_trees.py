@@ -78,6 +78,79 @@ def test_a_host_on_a_spine_has_no_leaf() -> None:
     assert "is taken for a spine" in warned(found)["Switch/S1"]
 
 
+#       C1  C2          two pods of two leaves under two cores each, two hosts a leaf
+#    S1 S2   T1 T2
+#   A  B       D  E
+PODS = {leaf: ", ".join(f"{leaf.lower()}{number} m" for number in (1, 2, 3, 4)) for leaf in "ABDE"}
+POD_CABLES = (
+    "A-S1, A-S1, A-S2, A-S2, B-S1, B-S1, B-S2, B-S2, D-T1, D-T1, D-T2, D-T2, E-T1, E-T1, E-T2, E-T2, "
+    "S1-C1, S1-C2, S2-C1, S2-C2, T1-C1, T1-C2, T2-C1, T2-C2"
+)
+IN_PODS = {
+    f"{leaf.lower()}{number}": f"{leaf}/{'S1' if leaf in 'AB' else 'T1'}/C1"
+    for leaf in PODS
+    for number in (1, 2, 3, 4)
+}
+
+
+@pytest.mark.parametrize("order", ["", "C1 S1 T1", "C1 C2 S1 S2 T1 T2 E D B A"])
+@pytest.mark.parametrize("more", [{"C1": "u1 m"}, {"C1": "u1 m", "C2": "u2 m"}, {"C1": "x a", "C2": "x b"}])
+def test_hosts_on_the_cores_change_no_level(more: dict[str, str], order: str) -> None:
+    found = findings(Drawing({**PODS, **more}, POD_CABLES, order=order))
+    told = {one.split()[0] for several in more.values() for one in several.split(", ")}
+    assert paths(found) == {**IN_PODS, **dict.fromkeys(told, "-/-/C1")}
+    assert "over switches that stand over leaves, and" in warned(found)["Switch/C1"]
+
+
+@pytest.mark.parametrize("order", ["", "STORE C1 S1 T1"])
+def test_a_leaf_cabled_straight_to_the_cores_lies_beside_the_pods(order: str) -> None:
+    hosts = {**PODS, "STORE": "s1 m, s2 m, s3 m"}
+    found = findings(Drawing(hosts, POD_CABLES + ", STORE-C1, STORE-C2", order=order))
+    assert paths(found) == {**IN_PODS, **dict.fromkeys(("s1", "s2", "s3"), "STORE/-/C1")}
+    assert found.levels == ("block", "datacenter", "zone")
+    assert warned(found) == {
+        "Switch/STORE": "STORE is cabled straight to C1, past the level between them, and gets no label there"
+    }
+    assert found.nodes["s1"].qos["STORE"].uplinks == 2
+
+
+def test_one_cable_of_a_leaf_to_a_core_changes_nothing() -> None:
+    found = findings(Drawing(PODS, POD_CABLES + ", A-C1"))
+    assert paths(found) == IN_PODS
+    assert found.warnings == ()
+
+
+def test_cables_between_leaves_do_not_make_a_leaf_of_a_spine_with_a_host() -> None:
+    # S1 has a manager, and L1 a cable to L2.
+    cables = ", ".join(f"L{leaf}-S{spine}" for leaf in (1, 2, 3, 4) for spine in (1, 2) for _ in (1, 2))
+    hosts = {f"L{leaf}": f"n{leaf} a, m{leaf} a, o{leaf} a, p{leaf} a" for leaf in (1, 2, 3, 4)}
+    found = findings(Drawing({**hosts, "S1": "manager a"}, cables + ", L1-L2"))
+    leaves = {f"{name}{leaf}": f"L{leaf}/S1" for name in "nmop" for leaf in (1, 2, 3, 4)}
+    assert paths(found) == {**leaves, "manager": "-/S1"}
+    assert "between them, which no tree holds" in warned(found)["Switch/L1"]
+
+
+def test_storage_on_all_spines_leaves_them_spines() -> None:
+    cables = ", ".join(f"L{leaf}-S{spine}" for leaf in (1, 2, 3, 4) for spine in (1, 2) for _ in "1234")
+    hosts = {f"L{leaf}": ", ".join(f"n{leaf}{one} a" for one in "abcdefgh") for leaf in (1, 2, 3, 4)}
+    storage = {f"S{spine}": ", ".join(f"s{one} m{spine}" for one in "abcdef") for spine in (1, 2)}
+    found = findings(Drawing({**hosts, **storage}, cables))
+    assert found.levels == ("block", "datacenter")
+    assert {name: path for name, path in paths(found).items() if name[0] == "n"} == {
+        f"n{leaf}{one}": f"L{leaf}/S1" for leaf in (1, 2, 3, 4) for one in "abcdefgh"
+    }
+    assert paths(found)["sa"] == "-/S1"
+    assert warned(found)["Switch/S1"] == "S1, S2 have hosts but stand over leaves, and are taken for spines"
+
+
+def test_a_leaf_with_few_hosts_and_stray_cables_is_a_leaf() -> None:
+    # L1 has one host left, and a cable each to L2 and L3.
+    hosts = {"L1": "n1 a", **{f"L{leaf}": f"n{leaf} a, m{leaf} a, o{leaf} a" for leaf in (2, 3, 4)}}
+    cables = ", ".join(f"L{leaf}-S{spine}" for leaf in (1, 2, 3, 4) for spine in (1, 2, 3))
+    found = findings(Drawing(hosts, cables + ", L1-L2, L1-L3"))
+    assert {paths(found)[f"n{leaf}"] for leaf in (1, 2, 3, 4)} == {f"L{leaf}/S1" for leaf in (1, 2, 3, 4)}
+
+
 def test_rails_of_a_rack_are_one_leaf() -> None:
     # Two rails a rack; n4's second adapter is out, and n9's too.
     hosts = {

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.calling import closeby
 
 from closeby.discovery.findings import Plane
 from closeby.discovery.unreadable import UnreadableError
+from tests.cli.calling import closeby
 from tests.discovery.drawing_fabrics import Drawing, findings, paths, warned
 
 #     S             T

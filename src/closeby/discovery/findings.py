@@ -47,7 +47,7 @@ class FoundNode(Struct, frozen=True, kw_only=True):
 class Plane(Struct, frozen=True, kw_only=True):
     """A part of a fabric that no cables between switches join to the rest."""
 
-    #: That of its topmost switch with the lowest GUID.
+    #: That of a switch, which is the topmost one with the lowest GUID.
     name: str
     switches: int
     #: How many nodes have a cable to it.

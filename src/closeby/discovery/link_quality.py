@@ -34,12 +34,13 @@ def uplinks(trees: Trees, links: Neighbours, names: Names) -> Uplinks:
     """The way up of every switch and domain."""
     cables: dict[str, tuple[Cable, ...]] = {}
     quality: dict[str, LinkQuality] = {}
-    for level, upper in zip(trees.levels, trees.levels[1:], strict=False):
+    for level in trees.levels:
         together: dict[str, list[Cable]] = {}
         for guid, domain in level.domain.items():
-            up = tuple(
-                one for peer in sorted(links[guid]) if peer in upper.domain for one in links[guid][peer]
-            )
+            if domain not in level.parent:
+                continue
+            coarser = trees.levels[trees.ranks[level.parent[domain]] - 1].domain
+            up = tuple(one for peer in sorted(links[guid]) if peer in coarser for one in links[guid][peer])
             if up:
                 cables[guid] = up
                 together.setdefault(domain, []).extend(up)

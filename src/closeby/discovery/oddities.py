@@ -21,8 +21,13 @@ def uneven(
 ) -> Iterator[Condition]:
     """What does not fit in a tree; ``spines`` are those with hosts, ``wide`` the wider networks."""
     named = names.switches
-    for spine in spines:
-        yield _odd(named[spine], f"{named[spine]} has hosts but stands over leaves, and is taken for a spine")
+    for rank in sorted({ranks[guid] for guid in spines}):
+        equal = [named[guid] for guid in spines if ranks[guid] == rank]
+        what = "leaves" if rank == 2 else "switches that stand over leaves"
+        taken = "is taken for a spine" if len(equal) == 1 else "are taken for spines"
+        have, stand = ("has", "stands") if len(equal) == 1 else ("have", "stand")
+        yield _odd(equal[0], f"{listed(equal)} {have} hosts but {stand} over {what}, and {taken}")
+    yield from _skipped(ranks, levels, named)
     for one, other in _side_by_side(ranks, links):
         yield _odd(
             named[one],
@@ -53,6 +58,21 @@ def unknown(fabric: Fabric, ranks: Mapping[str, int], links: Neighbours, names: 
             f"no host is known for {len(unnamed[switch])} of the adapters on {name}: {cards}",
             'name them in a file of lines such as 0xGUID "node-1", and give it with --map',
         )
+
+
+def _skipped(
+    ranks: Mapping[str, int], levels: Sequence[Level], named: Mapping[str, str]
+) -> Iterator[Condition]:
+    for level in levels:
+        for domain, parent in sorted(level.parent.items()):
+            between = ranks[parent] - ranks[domain] - 1
+            if between:
+                past = "the level" if between == 1 else f"the {between} levels"
+                yield _odd(
+                    named[domain],
+                    f"{named[domain]} is cabled straight to {named[parent]}, past {past} between them, and "
+                    "gets no label there",
+                )
 
 
 def _side_by_side(ranks: Mapping[str, int], links: Neighbours) -> Iterator[tuple[str, str]]:

@@ -99,13 +99,13 @@ def _preferred(trees: Sequence[Tree], parts: Sequence[Mapping[str, int]], plane:
     """Planes in the order in which they count."""
     hosts = [sum(map(bool, tree.places.values())) for tree in trees]
     most = max(hosts, default=0)
-    domains = [len({place[0] for place in tree.places.values() if place}) for tree in trees]
+    domains = [[len(set(level.domain.values())) for level in tree.levels] for tree in trees]
     return sorted(
         range(len(trees)),
         key=lambda one: (
             plane not in parts[one],
             0 if hosts[one] >= _AS_MANY * most else most - hosts[one],
-            -domains[one],
+            [-number for number in domains[one]],
             min(parts[one]),
         ),
     )
@@ -128,7 +128,7 @@ def _joined(trees: Sequence[Tree], order: Sequence[int]) -> list[list[int]]:
 
 
 def _contradict(one: Mapping[str, Place], other: Mapping[str, Place]) -> bool:
-    """Whether neither groups the hosts of both more finely than the other, at some level."""
+    """Whether at some level the hosts of both are not grouped alike."""
     common = one.keys() & other.keys()
     if len(common) <= _STRANGERS * min(len(one), len(other)):
         return False
@@ -139,7 +139,9 @@ def _contradict(one: Mapping[str, Place], other: Mapping[str, Place]) -> bool:
             for host in common
             if (a := _domain(one[host], level)) is not None and (b := _domain(other[host], level)) is not None
         ]
-        if _tears(pairs) and _tears([(b, a) for a, b in pairs]):
+        torn = [_tears(pairs), _tears([(b, a) for a, b in pairs])]
+        # Wider racks are a network for storage, which joins none of the finer ones; wider pods would do so.
+        if any(torn) if level else all(torn):
             return True
     return False
 
@@ -154,9 +156,9 @@ def _tears(pairs: Sequence[tuple[str, str]]) -> bool:
     for one, other in pairs:
         groups.setdefault(one, Counter())[other] += 1
     for counts in groups.values():
-        (_, first), *rest = counts.most_common(2)
-        second = rest[0][1] if rest else 0
-        if second > _TORN * counts.total() and (second > 1 or second == first):
+        most = max(counts.values())
+        apart = counts.total() - most
+        if apart > _TORN * counts.total() and (apart > 1 or most == 1):
             return True
     return False
 
@@ -181,7 +183,7 @@ def _planes(
 ) -> Iterator[Plane]:
     for at, several in enumerate(joined):
         for one in several:
-            top = min(parts[one], key=lambda guid: (-parts[one][guid], guid))
+            top = min(own[one].levels[-1].domain.values(), default=min(parts[one]))
             places = {host: place for host, place in own[one].places.items() if place}
             yield Plane(
                 name=names.switches[top],

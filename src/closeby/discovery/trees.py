@@ -4,7 +4,7 @@ A level is the switches of one rank. A domain is the switches of a level that st
 rails of a rack, the spines over the same leaves.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -22,7 +22,8 @@ class Level(Struct, frozen=True):
 
     #: Domain per switch.
     domain: Mapping[str, str]
-    #: The domain of the next coarser level per domain; absent where there is none.
+    #: The domain of the next coarser level per domain, of the level after that where it has no cable to that
+    #: one, and so on; absent where there is none.
     parent: Mapping[str, str]
 
 
@@ -85,38 +86,50 @@ class _Grower:
             for switch in on.keys() & leaves.keys():
                 leaves[switch].add(host)
         grouped = alike(leaves, racks=True)
-        levels: list[Level] = []
         self._wide = set(grouped.wide)
+        domains = [grouped.domain]
         while True:
-            rank = len(levels) + 2
+            rank = len(domains) + 1
             below = {
-                guid: {grouped.domain[peer] for peer in self._links[guid] if peer in grouped.domain}
+                guid: {domains[-1][peer] for peer in self._links[guid] if peer in domains[-1]}
                 for guid, its in self._ranks.items()
                 if its == rank
             }
             if rank > 2:
                 # Such as a leaf whose hosts are all off: it stands over spines as a core switch would.
-                below = {guid: domains for guid, domains in below.items() if len(domains) > 1}
-            upper = alike(below, racks=False)
-            levels.append(Level(grouped.domain, self._parents(grouped.domain, upper.domain, below)))
+                below = {guid: others for guid, others in below.items() if len(others) > 1}
             if not below:
-                return tuple(levels)
-            grouped = upper
+                return tuple(
+                    Level(level, self._parents(level, domains[number + 1 :]))
+                    for number, level in enumerate(domains)
+                )
+            domains.append(alike(below, racks=False).domain)
 
-    def _parents(
-        self, domain: Mapping[str, str], upper: Mapping[str, str], below: Mapping[str, Set[str]]
-    ) -> dict[str, str]:
-        above: dict[str, dict[str, list[Cable]]] = {}
-        for guid in below:
+    def _parents(self, domain: Mapping[str, str], coarser: Sequence[Mapping[str, str]]) -> dict[str, str]:
+        members: dict[str, list[str]] = {}
+        for guid, one in domain.items():
+            members.setdefault(one, []).append(guid)
+        found = {}
+        for one in sorted(members):
+            above = next(
+                (above for upper in coarser if (above := self._cables_to(members[one], upper))),
+                None,
+            )
+            if above is None:
+                continue
+            found[one] = self._chosen(above)
+            if len(above) > 1:
+                name = self._names.switches[one]
+                self._several(f"Switch/{name}", name, _counts(above), found[one])
+        return found
+
+    def _cables_to(self, switches: Sequence[str], domain: Mapping[str, str]) -> dict[str, list[Cable]]:
+        """The cables of some switches per domain of a level."""
+        found: dict[str, list[Cable]] = {}
+        for guid in switches:
             for peer, cables in self._links[guid].items():
                 if peer in domain:
-                    above.setdefault(domain[peer], {}).setdefault(upper[guid], []).extend(cables)
-        found = {}
-        for one in sorted(above):
-            found[one] = self._chosen(above[one])
-            if len(above[one]) > 1:
-                name = self._names.switches[one]
-                self._several(f"Switch/{name}", name, _counts(above[one]), found[one])
+                    found.setdefault(domain[peer], []).extend(cables)
         return found
 
     def _chosen(self, cables: Mapping[str, list[Cable]]) -> str:
@@ -140,13 +153,13 @@ class _Grower:
         if len(cables) > 1:
             counts = tuple(sorted(_counts(cables).items()))
             self._torn.setdefault((counts, domain, number), []).append(host)
-        place: list[str | None] = [None] * number
+        place: list[str | None] = []
         above: str | None = domain
-        for level in levels[number:]:
-            if above is None:
-                break
+        while above is not None:
+            level = self._ranks[above] - 1
+            place += [None] * (level - len(place))
             place.append(self._names.switches[above])
-            above = level.parent.get(above)
+            above = levels[level].parent.get(above)
         return tuple(place)
 
     def _several(
