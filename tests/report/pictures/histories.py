@@ -196,7 +196,8 @@ def applications(policy: str = "by-hand") -> History:
         TalkMeasures(cost=None, pairs=1, same_node=0.0, same_zone=0.0, same_region=1.0, over=0),
     )
     jobs = replace(past.jobs, graphs=(pair, pair, lone, pair))
-    return replace(past, jobs=jobs, talk=dict(enumerate(told)))
+    cpu = np.where(np.asarray([name != "" for name in past.nodes]), 4000, 0)
+    return replace(past, jobs=jobs, talk=dict(enumerate(told)), node_cpu=cpu)
 
 
 def who_holds(past: History, seconds: float) -> dict[str, dict[str, int]]:

@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from closeby.report.pictures.album import bars_note
 from closeby.report.pictures.lanes import Pieces, pieces_of
 from closeby.report.pictures.scene import Scene, scene_of
 from closeby.simulator.replay.history import History
-from tests.report.pictures.histories import Job, history, story, who_holds
+from tests.report.pictures.histories import Job, applications, history, story, who_holds
 
 Parts = dict[str, list[tuple[float, float, str]]]
 
@@ -117,6 +118,25 @@ def test_without_gpus_pods_are_drawn_against_the_fullest_node() -> None:
     assert (scene.resource, scene.capacity.tolist()) == ("pod", [3.0] * 7)
     assert drawn_at(scene, 5.0) == {"n1": [(0, 2, "a"), (2, 3, "b")], "n2": [(0, 1, "a")]}
     assert drawn_at(scene, 20.0) == {"n1": [(0, 1, "c")]}
+
+
+def test_applications_are_drawn_by_their_cores() -> None:
+    """A pod asks for one of a node's four cores; the two of bank lie on n5, beside one of far at first."""
+    scene = scene_of(applications())
+    assert (scene.resource, scene.unit, set(scene.capacity[:7].tolist())) == ("cpu", "cores", {4.0})
+    found = pieces_of(scene)
+    parts = {
+        (scene.nodes[slot], scene.tenants[tenant].name, low, high)
+        for slot, tenant, low, high in zip(
+            found.slots.tolist(), found.tenants.tolist(), found.low.tolist(), found.high.tolist(), strict=True
+        )
+    }
+    assert parts == {
+        *(("n1", "shop", 0.0, 0.25), ("n2", "shop", 0.0, 0.25), ("n1", "far", 0.25, 0.5)),
+        *(("n5", "bank", 0.0, 0.5), ("n5", "far", 0.5, 0.75), ("n3", "lone", 0.0, 0.25)),
+    }
+    assert {one.name: one.asks for one in scene.tenants}["bank"] == "2 pods, 2 cores"
+    assert bars_note(scene) == "A bar is a node with all of its cores; coloured is what is held."
 
 
 def test_jobs_between_two_stops_are_left_out_and_counted() -> None:

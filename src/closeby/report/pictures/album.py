@@ -14,10 +14,10 @@ from closeby.report.pictures.fabric import fabric, limbs_of
 from closeby.report.pictures.headings import Heading
 from closeby.report.pictures.paper import Chart, finished, moment_of
 from closeby.report.pictures.rack_map import rack_map
-from closeby.report.pictures.scene import POD, Scene, scene_of
+from closeby.report.pictures.scene import GPU, POD, Scene, scene_of
 from closeby.report.pictures.snapshot import snapshot
 from closeby.report.pictures.timeline import timeline
-from closeby.report.words import plural, plural_noun
+from closeby.report.words import plural
 from closeby.simulator.replay.history import History
 from closeby.simulator.runs import Run
 
@@ -108,16 +108,17 @@ def are_applications(histories: Mapping[str, Sequence[History]]) -> bool:
 
 
 def stop_of(history: History, scene: Scene, at: float | None) -> int:
-    """The last stop of the slider up to a time; None: the first at which most GPUs are busy, or most jobs run
-    where they ask for none."""
+    """The last stop of the slider up to a time; None: the first at which most GPUs are busy, or else
+    most cores or pods."""
     if at is not None:
         return scene.moments.holding(at)
     stops = scene.moments.stops
     times = scene.moments.told(history.samples.times)
     index = np.searchsorted(times, stops, side="right") - 1
-    if scene.resource == POD:
+    if scene.resource != GPU:
         running = (scene.since <= stops[:, None]) & (stops[:, None] < scene.until)
-        return int(np.argmax(running.sum(axis=1)))
+        held = np.bincount(scene.tenant_of, weights=scene.amounts, minlength=len(scene.tenants))
+        return int(np.argmax(running @ held))
     busy = np.where(index >= 0, history.samples.busy[index], 0) if len(times) else np.zeros(1)
     return int(np.argmax(busy))
 
@@ -133,7 +134,9 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
         )
     limbs = limbs_of(scene.tree)
     if scene.resource == POD:
-        sentences.append("Jobs ask for no GPUs, in which the load of a fabric is told: it is not drawn.")
+        sentences.append(
+            "Jobs ask for neither GPUs nor cores, in which the load of a fabric is told: it is not drawn."
+        )
     elif limbs is None:
         sentences.append(
             "There is no fabric to draw: the topology has no level above nodes that could be drawn."
@@ -170,8 +173,7 @@ def bars_note(scene: Scene) -> str:
     """What a bar of the rack map is."""
     if scene.resource == POD:
         return "A bar is a node; a full one has as many pods as any node ever has."
-    unit = plural_noun(scene.resource) if scene.whole else scene.resource
-    return f"A bar is a node with all of its {unit}; coloured is what is held."
+    return f"A bar is a node with all of its {scene.unit}; coloured is what is held."
 
 
 def _has_flows(scene: Scene) -> bool:

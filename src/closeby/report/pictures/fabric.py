@@ -15,7 +15,7 @@ from closeby.report.pictures.loads import Loads, loads_of
 from closeby.report.pictures.paper import INK, PALE_INK, THERE, Sheet
 from closeby.report.pictures.scene import Scene
 from closeby.report.pictures.tables import data
-from closeby.report.words import path_text, plural, plural_noun
+from closeby.report.words import path_text, plural
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 Floats = NDArray[np.float64]
@@ -221,7 +221,7 @@ def _bars(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
         color=alt.Color(
             "busy:Q",
             scale=alt.Scale(domain=[0, 0.5, 1], range=list(BUSY), interpolate="rgb"),
-            title=f"{plural_noun(scene.resource) if scene.whole else scene.resource} busy",
+            title=f"{scene.unit} busy",
             legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
         ),
         tooltip=_told(),
@@ -267,7 +267,8 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
         .mark_text(align="left", baseline="middle", fontSize=11, color=PALE_INK)
         .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
     )
-    yield _worths(sheet, scene, limbs.levels)
+    if scene.has_rings:
+        yield _worths(sheet, scene, limbs.levels)
     labelled = [
         (index, scene.tree.path(domain)[-1] or "–")
         for index, domain in enumerate(limbs.domains)
@@ -295,7 +296,7 @@ def _worths(sheet: Sheet, scene: Scene, levels: int) -> alt.Chart:
     rows = data(
         left=np.zeros(levels),
         middle=np.arange(levels) * (BAR + LINKS) + BAR + LINKS / 2,
-        worth=[f"uplinks 1:{tier.oversubscription:g}" if scene.has_rings else "" for tier in tiers],
+        worth=[f"uplinks 1:{tier.oversubscription:g}" for tier in tiers],
     )
     chart: alt.Chart = (
         alt.Chart(rows)

@@ -25,8 +25,8 @@ class Pieces(Struct, frozen=True, kw_only=True, eq=False):
 def pieces_of(scene: Scene) -> Pieces:
     """The pieces of all pods.
 
-    A GPU is a lane: a pod gets the smallest run of free lanes that holds it, else the lowest free ones. Which
-    of a node's GPUs a pod really has is not known. What is not counted in pieces is stacked by tenant.
+    A pod gets the smallest gap that holds it, else the lowest parts that are free. Which of a node's GPUs a
+    pod really has is not known.
     """
     tenant_of = scene.tenant_of
     order = np.lexsort((np.arange(len(scene.slots)), scene.since[tenant_of], scene.slots))
@@ -44,8 +44,9 @@ def pieces_of(scene: Scene) -> Pieces:
         ):
             continue
         mine = order[first:end]
-        found = _lanes(scene, mine, tenant_of) if scene.whole else _stacked(scene, mine, tenant_of)
-        rows.extend((slot, low / capacity, high / capacity, tenant) for low, high, tenant in _joined(found))
+        full = capacity * _parts(scene)
+        found = _joined(_lanes(scene, mine, tenant_of))
+        rows.extend((slot, low / full, high / full, tenant) for low, high, tenant in found)
     columns = tuple(zip(*rows, strict=True)) or ((), (), (), ())
     return Pieces(
         slots=np.asarray(columns[0], dtype=np.intp),
@@ -55,21 +56,27 @@ def pieces_of(scene: Scene) -> Pieces:
     )
 
 
-def _lanes(scene: Scene, pods: Ints, tenant_of: Ints) -> Iterator[tuple[float, float, int]]:
-    """Pods of one node, by start: first and last lane of each piece."""
-    taken_until = [-np.inf] * int(scene.capacity[scene.slots[pods[0]]])
+def _lanes(scene: Scene, pods: Ints, tenant_of: Ints) -> Iterator[tuple[int, int, int]]:
+    """Pods of one node, by start: the ends of each piece, in GPUs or in thousandths of what is shared."""
+    whole = round(float(scene.capacity[scene.slots[pods[0]]]) * _parts(scene))
+    taken: list[tuple[int, int, float]] = []
     for pod in pods.tolist():
         tenant = int(tenant_of[pod])
         since, until = float(scene.since[tenant]), float(scene.until[tenant])
-        free = [lane for lane, end in enumerate(taken_until) if end <= since]
-        for low, high in _chosen(_runs(free), int(scene.amounts[pod])):
-            taken_until[low:high] = [until] * (high - low)
+        taken = sorted(piece for piece in taken if piece[2] > since)
+        for low, high in _chosen(_gaps(taken, whole), round(float(scene.amounts[pod]) * _parts(scene))):
+            taken.append((low, high, until))
             yield low, high, tenant
 
 
-def _joined(pieces: Iterable[tuple[float, float, int]]) -> Iterator[tuple[float, float, int]]:
+def _parts(scene: Scene) -> int:
+    """Whole numbers are exact."""
+    return 1 if scene.whole else 1000
+
+
+def _joined(pieces: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
     """Pieces of one tenant that touch as one."""
-    last: tuple[float, float, int] | None = None
+    last: tuple[int, int, int] | None = None
     for piece in pieces:
         if last is not None and last[2] == piece[2] and last[1] == piece[0]:
             last = (last[0], piece[1], piece[2])
@@ -81,39 +88,24 @@ def _joined(pieces: Iterable[tuple[float, float, int]]) -> Iterator[tuple[float,
         yield last
 
 
-def _runs(lanes: list[int]) -> list[tuple[int, int]]:
-    """Neighbours as ``[first, end)``."""
-    runs: list[tuple[int, int]] = []
-    for lane in lanes:
-        if runs and runs[-1][1] == lane:
-            runs[-1] = (runs[-1][0], lane + 1)
-        else:
-            runs.append((lane, lane + 1))
-    return runs
+def _gaps(taken: Iterable[tuple[int, int, float]], whole: int) -> list[tuple[int, int]]:
+    """What is free between pieces in ascending order, as ``[first, end)``."""
+    gaps: list[tuple[int, int]] = []
+    end = 0
+    for low, high, _ in taken:
+        if low > end:
+            gaps.append((end, low))
+        end = high
+    return [*gaps, (end, whole)] if end < whole else gaps
 
 
-def _chosen(runs: list[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
-    """The tightest run that holds ``wanted`` lanes, else pieces of the lowest; what there are if too few."""
-    fitting = [run for run in runs if run[1] - run[0] >= wanted]
+def _chosen(gaps: list[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
+    """The tightest gap that holds so much, else pieces of the lowest; what there is if too little."""
+    fitting = [gap for gap in gaps if gap[1] - gap[0] >= wanted]
     if fitting:
-        runs = [min(fitting, key=lambda run: (run[1] - run[0], run[0]))]
-    for low, end in runs:
+        gaps = [min(fitting, key=lambda gap: (gap[1] - gap[0], gap[0]))]
+    for low, end in gaps:
         high = min(end, low + wanted)
         if high > low:
             yield low, high
         wanted -= high - low
-
-
-def _stacked(scene: Scene, pods: Ints, tenant_of: Ints) -> Iterator[tuple[float, float, int]]:
-    """Shares one upon another in the order of tenants; only for what is all there at the same time."""
-    capacity = float(scene.capacity[scene.slots[pods[0]]])
-    held: dict[int, float] = {}
-    for pod in pods.tolist():
-        tenant = int(tenant_of[pod])
-        held[tenant] = held.get(tenant, 0.0) + float(scene.amounts[pod])
-    low = 0.0
-    for tenant, amount in sorted(held.items()):
-        high = min(low + amount, capacity)
-        if high > low:
-            yield low, high, tenant
-        low = high

@@ -10,7 +10,7 @@ from closeby.quality.delays import waits
 from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import spans
 from closeby.report.pictures.moments import STOPS, Moments, moments_of
-from closeby.report.words import path_text, plural, span_text, time_text
+from closeby.report.words import path_text, plural, plural_noun, span_text, time_text
 from closeby.simulator.replay.history import History
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
+GPU = "GPU"
+CPU = "cpu"
 POD = "pod"
 #: Pods that a picture over time holds at most; the slider gets fewer stops until that is so.
 MOST_PODS = 60_000
@@ -81,7 +83,7 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     nodes: tuple[str, ...]
     capacity: Floats
     usable: Bools
-    #: What is shared: ``GPU``, ``cpu``, or ``pod`` where jobs ask for no GPUs and a node's capacity is the
+    #: What is shared: ``GPU``, ``cpu``, or ``pod`` where jobs ask for neither and a node's capacity is the
     #: most pods that any node ever has; whether it is counted in whole pieces.
     resource: str
     whole: bool
@@ -105,6 +107,11 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     coloured: str = "gangs"
     #: What was left out, as sentences.
     left_out: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """What is shared, in words: ``GPUs``, ``cores``, ``pods``."""
+        return "cores" if self.resource == CPU else plural_noun(self.resource)
 
     @property
     def has_rings(self) -> bool:
@@ -153,25 +160,20 @@ def _scene(
     pods = np.diff(history.offsets)[jobs]
     offsets = np.concatenate(([0], np.cumsum(pods))).astype(np.intp)
     rows = np.repeat(history.offsets[jobs] - offsets[:-1], pods) + np.arange(offsets[-1])
-    with_gpus = history.told_in_gpus
-    amounts = history.jobs.gpus[jobs] if with_gpus else np.ones(len(jobs))
+    shared = _shared(history, jobs, pods)
     return Scene(
         tree=history.tree,
         nodes=history.nodes,
-        capacity=(
-            history.node_gpus.astype(np.float64)
-            if with_gpus
-            else np.full(len(history.nodes), float(_most_pods_of_a_node(history)))
-        ),
+        capacity=shared.capacity,
         usable=np.ones(len(history.nodes), dtype=np.bool_),
-        resource="GPU" if with_gpus else POD,
-        whole=True,
+        resource=shared.resource,
+        whole=shared.resource != CPU,
         tenants=_tenants(history, jobs),
         since=since[jobs],
         until=until[jobs],
         offsets=offsets,
         slots=history.slots[rows],
-        amounts=np.repeat(amounts, pods).astype(np.float64),
+        amounts=shared.amounts,
         links_of_pods=_links(history)[jobs],
         links_of_nodes=history.node_gpus.astype(np.intp),
         moments=moments,
@@ -179,6 +181,32 @@ def _scene(
         coloured="applications" if history.jobs.graphs else "gangs",
         left_out=_left_out(history, moments, len(jobs), len(keepings)),
     )
+
+
+class _Shared(Struct, frozen=True, kw_only=True, eq=False):
+    """What is shared on the nodes, what they have of it, shape (N,), and what each pod holds, shape (P,)."""
+
+    resource: str
+    capacity: Floats
+    amounts: Floats
+
+
+def _shared(history: History, jobs: Ints, pods: Ints) -> _Shared:
+    """GPUs; cores where there are none and applications ask for cores; else pods."""
+    if history.told_in_gpus:
+        capacity, gpus = history.node_gpus, history.jobs.gpus[jobs]
+        return _Shared(
+            resource=GPU,
+            capacity=capacity.astype(np.float64),
+            amounts=np.repeat(gpus, pods).astype(np.float64),
+        )
+    graphs = [history.jobs.graphs[job] for job in jobs.tolist()] if history.jobs.graphs else [None]
+    if history.node_cpu.any() and None not in graphs:
+        cores = [np.repeat(one.cpu, one.replicas) / 1000 for one in graphs if one is not None]
+        amounts = np.concatenate([np.zeros(0), *cores])
+        return _Shared(resource=CPU, capacity=history.node_cpu.astype(np.float64) / 1000, amounts=amounts)
+    fullest = np.full(len(history.nodes), float(_most_pods_of_a_node(history)))
+    return _Shared(resource=POD, capacity=fullest, amounts=np.ones(int(pods.sum())))
 
 
 def _happened(history: History) -> Floats:
@@ -237,8 +265,8 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
         Tenant(
             name=history.jobs.names[job],
             has_colour=bool(history.jobs.pods[job] > 1),
-            size=float(history.jobs.sizes[job] or history.jobs.pods[job]),
-            asks=asks_text(int(history.jobs.pods[job]), int(history.jobs.gpus[job])),
+            size=_size(history, job),
+            asks=_asks(history, job),
             waited=time_text(float(waited[job])),
             span=dict(zip(names, used[job].tolist(), strict=True)),
             # Only those with a colour are told by name.
@@ -246,6 +274,18 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
         )
         for job in jobs.tolist()
     )
+
+
+def _size(history: History, job: int) -> float:
+    graph = history.jobs.graphs[job] if history.jobs.graphs else None
+    return float(history.jobs.sizes[job] or history.jobs.pods[job]) if graph is None else graph.cores
+
+
+def _asks(history: History, job: int) -> str:
+    """Of an application its cores, of which not every pod asks for the same."""
+    graph = history.jobs.graphs[job] if history.jobs.graphs else None
+    pods, gpus = int(history.jobs.pods[job]), int(history.jobs.gpus[job])
+    return asks_text(pods, gpus) if graph is None else f"{plural(pods, POD)}, {amount_text(graph.cores, CPU)}"
 
 
 def within_text(tree: Tree, slots: Ints) -> str:
@@ -285,6 +325,6 @@ def _left_out(history: History, moments: Moments, shown: int, keepings: int) -> 
 
 def amount_text(amount: float, resource: str) -> str:
     """``8 GPUs``, ``1 pod``, ``2.5 cores``."""
-    if resource in ("GPU", POD):
+    if resource in (GPU, POD):
         return plural(round(amount), resource)
-    return f"{amount:g} {'cores' if resource == 'cpu' else resource}"
+    return f"{amount:g} {'cores' if resource == CPU else resource}"

@@ -13,7 +13,7 @@ from closeby.quality.needs import gpus_of, node_gpus
 from closeby.quality.placements import Placements, level_names, placements
 from closeby.quality.spans import spans
 from closeby.report.pictures.moments import Moments
-from closeby.report.pictures.scene import Scene, Tenant, amount_text, within_text
+from closeby.report.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, within_text
 from closeby.report.words import plural
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
@@ -21,7 +21,6 @@ from closeby.topology.tree import Tree
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-CPU = "cpu"
 #: What has a colour, by whether some of it are gangs and whether some are none.
 _COLOURED = {
     frozenset(): "gangs",
@@ -50,7 +49,7 @@ def snapshot(run: Run) -> Scene:
     offsets = np.concatenate(([0], np.cumsum([len(members) for _, members in groups]))).astype(np.intp)
     at = np.asarray([cluster.placement(pod.uid) for pod in pods], dtype=np.intp)
     tree, others = _tree(run)
-    told = "GPU" if is_gpu(resource) else resource
+    told = GPU if is_gpu(resource) else resource
     return Scene(
         tree=tree,
         nodes=tuple("" if node is None else node.name for node in cluster.nodes[:slots]),

@@ -85,7 +85,8 @@ class _Replay:
         self._pods: list[int] = jobs.pods.tolist()
         self._too_large = too_many_pods(jobs, room_of(engine, "pods").free)
         self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.required))
-        self._too_large.update(too_many_cores(jobs, room_of(engine, CPU)))
+        self._cpu = room_of(engine, CPU)
+        self._too_large.update(too_many_cores(jobs, self._cpu))
         #: Applications of which some pods are placed: slot of each by its index.
         self._partly: dict[int, dict[int, int]] = {}
         self._done = 0
@@ -114,7 +115,7 @@ class _Replay:
             seed=self._settings.seed,
             tree=self._tree,
             nodes=tuple(name or "" for name in cluster.names),
-            gpus=self._room.free,
+            room=(self._room.free, self._cpu.free),
             until=now,
         )
 

@@ -37,6 +37,9 @@ NO_SAMPLES = Samples(
 )
 
 
+NO_CPU: Counts = np.zeros(0, dtype=np.int64)
+
+
 class Kept(Struct, frozen=True, kw_only=True):
     """Nodes that were kept free for a job that had waited long, from when to when (virtual seconds)."""
 
@@ -80,6 +83,9 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     refusals: dict[int, str]
     #: Jobs that are too large for the cluster even when no other job runs: refused at once, never queued.
     impossible: tuple[int, ...] = ()
+    #: CPU of the nodes by slot, less that of pods that are no jobs and stay, in thousandths of a core; empty
+    #: where nobody asks for it.
+    node_cpu: Counts = NO_CPU
     #: How close the pods of each application lay when all were placed, by index.
     talk: dict[int, TalkMeasures] = {}
     #: Reservations in the order in which they were made.

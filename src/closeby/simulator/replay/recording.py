@@ -92,9 +92,16 @@ class Recorder:
             column.append(value)
 
     def history(
-        self, *, policy: str, seed: int | None, tree: Tree, nodes: tuple[str, ...], gpus: Counts, until: float
+        self,
+        *,
+        policy: str,
+        seed: int | None,
+        tree: Tree,
+        nodes: tuple[str, ...],
+        room: tuple[Counts, Counts],
+        until: float,
     ) -> History:
-        """All of it as one record."""
+        """All of it as one record; ``room`` has what jobs may use of each node: GPUs, and CPU."""
         offsets, slots = self._places()
         self.releases(until, "")
         busy, queued, queued_gpus = (np.array(column, dtype=np.int64) for column in self._columns)
@@ -105,7 +112,8 @@ class Recorder:
             seed=seed,
             tree=tree,
             nodes=nodes,
-            node_gpus=gpus,
+            node_gpus=room[0],
+            node_cpu=room[1],
             started=self.started,
             ended=self.ended,
             offsets=offsets,
