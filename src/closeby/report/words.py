@@ -41,6 +41,11 @@ def plural_noun(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
+def all_pods(count: int) -> str:
+    """``all 3 pods``, ``its pod``."""
+    return f"all {count:,} pods" if count > 1 else "its pod"
+
+
 def time_text(seconds: float) -> str:
     """A span of time in its two largest units, rounded: ``3 d 4 h``, ``2 min 5 s``, ``12 s``, ``0 s``."""
     if 0 < seconds < 1:

@@ -13,7 +13,7 @@ from closeby.objects.reasons import Reason
 from closeby.report.counterfactuals.domains import Domains, slots_of
 from closeby.report.counterfactuals.emptied import Emptied
 from closeby.report.counterfactuals.jobs import stays
-from closeby.report.words import names_text, plural, plural_noun
+from closeby.report.words import all_pods, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.state import CycleState
 from closeby.simulator.runs import Run
@@ -82,7 +82,7 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
 
 def _some_day(asked: _Asked, holding: int) -> str:
     """It would fit; whether the ends of what runs are enough for that."""
-    pods = f"all {asked.needed} pods" if asked.needed > 1 else "its pod"
+    pods = all_pods(asked.needed)
     ends = bool((asked.room(asked.level, asked.emptied.ended) >= asked.needed).any())
     if asked.level == ROOT_LEVEL:
         if ends:

@@ -7,7 +7,7 @@ from closeby.objects.pods import Pod
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, TrafficEntry
-from closeby.report.words import path_text, plural, plural_noun
+from closeby.report.words import all_pods, path_text, plural, plural_noun
 from closeby.scheduling.outcomes import Outcome
 from closeby.topology.natural import natural_key
 
@@ -25,7 +25,7 @@ def gang_sentences(
         yield f"{key} waits ({entry.reason}): {entry.message}."
         best = max(domains, key=lambda line: line.fits, default=None)
         if best is not None and not entry.scheduled and path_text(best.domain) not in (entry.message or ""):
-            yield _why_not(best, len(domains))
+            yield _why_not(best, len(domains), group)
         return
     if not entry.scheduled:
         yield f"{key} has no pods to schedule."
@@ -46,23 +46,30 @@ def gang_sentences(
     if outcome is None:
         yield "They lie on their nodes already; nothing had to be decided."
     elif domains:
-        yield _why_here(domains, group)
+        yield _why_here(domains, group, held=_held(group, pods))
     elif entry.topology is None:
         yield "No topology applies to it, so each pod went to the best node."
 
 
-def _why_not(best: DomainLine, looked_at: int) -> str:
+def _why_not(best: DomainLine, looked_at: int, group: PodGroup | None) -> str:
     level = best.level or "part of the cluster"
     lack = f" ({best.lack})" if best.lack else ""
     if best.fits >= best.wanted:
         where = path_text(best.domain)
-        return f"{where} alone would hold all {best.wanted} pods, but not as the subgroups require."
+        how = "as the subgroups require" if group is not None and group.subgroups else "beside each other"
+        return f"{where} alone would hold {all_pods(best.wanted)}, but not {how}."
     which = f"Of {plural(looked_at, level)} the roomiest" if looked_at > 1 else f"The only {level}"
     who = "The cluster" if best.level is None else f"{which}, {path_text(best.domain)},"
     return f"{who} holds {best.fits} of {best.wanted} pods{lack}."
 
 
-def _why_here(domains: Sequence[DomainLine], group: PodGroup | None) -> str:
+def _held(group: PodGroup | None, pods: Sequence[Pod]) -> bool:
+    """Whether members that ran already hold the others to the domain that they lie in."""
+    required = group is not None and group.constraint is not None and group.constraint.required is not None
+    return required and any(pod.node_name is not None and not pod.terminating for pod in pods)
+
+
+def _why_here(domains: Sequence[DomainLine], group: PodGroup | None, *, held: bool) -> str:
     taken = [line for line in domains if line.taken]
     others = [line for line in domains if not line.taken]
     if not taken:
@@ -75,16 +82,20 @@ def _why_here(domains: Sequence[DomainLine], group: PodGroup | None) -> str:
         more = f" and {len(taken) - 4} more" if len(taken) > 4 else ""
         if any(line.fits >= wanted for line in domains):
             return f"It uses {plural(len(taken), level)}: {shares}{more}."
-        return f"No {level} holds all {wanted} pods, so the gang uses {len(taken)} of them: {shares}{more}."
+        return f"No {level} holds {all_pods(wanted)}, so the gang uses {len(taken)} of them: {shares}{more}."
     here = taken[0]
     if group is not None and here.taken < wanted:
         return f"{path_text(here.domain)} takes {here.taken} of the {wanted} pods that looked for a place."
+    if held:
+        return (
+            f"Members that already run lie in {path_text(here.domain)}, and it requires one {level} for all."
+        )
     if not holding:
         return _only_one(here, others, level)
     runner_up = holding[0]
     rule = _rule(here, runner_up, group)
     return (
-        f"{len(holding) + 1} {plural_noun(level)} hold all {wanted} pods. {rule}: {path_text(here.domain)} "
+        f"{len(holding) + 1} {plural_noun(level)} hold {all_pods(wanted)}. {rule}: {path_text(here.domain)} "
         f"had room for {here.fits}, the runner-up {path_text(runner_up.domain)} for {runner_up.fits}."
     )
 
@@ -95,7 +106,7 @@ def _only_one(here: DomainLine, others: Sequence[DomainLine], level: str) -> str
     second = max(others, key=lambda line: line.fits)
     lack = f" ({second.lack})" if second.lack else ""
     return (
-        f"{path_text(here.domain)} is the only {level} that holds all {here.wanted} pods; "
+        f"{path_text(here.domain)} is the only {level} that holds {all_pods(here.wanted)}; "
         f"the next, {path_text(second.domain)}, holds {second.fits}{lack}."
     )
 

@@ -15,7 +15,7 @@ from closeby.report.counterfactuals.jobs import named_owners, shares, stays
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind, ShortEntry, lack_entry
 from closeby.report.counterfactuals.rooms import Rooms
-from closeby.report.words import path_text, plural
+from closeby.report.words import all_pods, path_text, plural
 from closeby.simulator.trials import Change, Result
 from closeby.topology.natural import natural_key
 from closeby.topology.tree import ROOT_LEVEL, Domain
@@ -134,7 +134,7 @@ def _even_if(view: _View) -> str:
 def _how_short(view: _View, at: Domain, fits: int, nodes: int | None, lack: Lack) -> str:
     rooms, level = view.rooms, view.level
     pods, where = plural(rooms.needed, "pod"), path_text(rooms.tree.path(at))
-    whole = f"all {pods}" if rooms.needed > 1 else "its pod"
+    whole = all_pods(rooms.needed)
     if level is None:
         begin = f"The cluster takes {fits} of {pods}"
     elif not view.holding:
