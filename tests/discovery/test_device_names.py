@@ -4,7 +4,7 @@ import pytest
 
 from closeby.discovery.device_names import read_names
 from closeby.discovery.unreadable import UnreadableError
-from tests.discovery.drawing_fabrics import Drawing, findings, paths, warned
+from tests.discovery.drawing_fabrics import FAT_TREE, UPLINKS, Drawing, findings, paths, warned
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,39 @@ def test_switches_that_share_a_name_are_called_by_their_guids() -> None:
     found = findings(Drawing({"L1": "n1 a", "L2": "n2 a"}, "L1-S1, L2-S1", described=twins))
     assert paths(found) == {"n1": "0000000000200000/S1", "n2": "0000000000200001/S1"}
     assert "2 switches are called leaf (0000000000200000, 0000000000200001)" in warned(found)["Switch/leaf"]
+
+
+def test_switches_of_one_chassis_are_told_apart_by_their_boards() -> None:
+    #    S1  S2     spines and leaves are boards of one director
+    #   L1 L2 L3
+    boards = {name: f"MF0;ib-core:CS7500/{name[0]}0{name[1]}/U1" for name in ("L1", "L2", "L3", "S1", "S2")}
+    found = findings(Drawing(FAT_TREE, UPLINKS, described=boards))
+    assert paths(found)["n1"] == "ib-core-L01-U1/ib-core-S01-U1"
+    assert paths(found)["n6"] == "ib-core-L03-U1/ib-core-S01-U1"
+    assert found.warnings == ()
+
+
+def test_boards_do_not_take_the_name_of_another_switch() -> None:
+    described = {"L1": "MF0;core:CS/L1", "L2": "MF0;core:CS/L2", "S1": "core-L1"}
+    found = findings(Drawing({"L1": "n1 a", "L2": "n2 a"}, "L1-S1, L2-S1", described=described))
+    assert paths(found) == {"n1": "0000000000200000/core-L1", "n2": "0000000000200001/core-L1"}
+    assert "2 switches are called core" in warned(found)["Switch/core"]
+
+
+def test_a_name_in_the_map_is_read_as_a_description_is() -> None:
+    drawing = Drawing(FAT_TREE, UPLINKS)
+    text = f"""
+    0x{drawing.guids["L1"]} "MF0;leaf-one:MQM9700/U1"
+    0x{drawing.guids["L2"]} "rack 1 leaf"
+    """
+    found = findings(drawing, names=read_names("names", text))
+    assert paths(found)["n1"] == "leaf-one/S1"
+    assert paths(found)["n3"] == "rack 1 leaf/S1"
+    assert found.nodes["n3"].labels["network.topology.kubernetes.io/block"] == "xa0d5dcb30c54fa1b"
+    assert warned(found) == {
+        "Switch/rack 1 leaf": "its name is no legal label value, so its nodes get xa0d5dcb30c54fa1b; give "
+        "it a name of at most 63 letters, digits, '-', '_' and '.' in the file of --map"
+    }
 
 
 @pytest.mark.parametrize(

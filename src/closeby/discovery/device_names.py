@@ -4,7 +4,6 @@ A description is free text that somebody set, or the vendor's default: only what
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.discovery.fabric import Device, DeviceKind, Fabric
-from closeby.discovery.label_values import is_label_value
+from closeby.discovery.label_values import is_label_value, label_value
 from closeby.discovery.unreadable import UnreadableError, shown
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.natural import natural_key
@@ -28,7 +27,8 @@ _NOBODY: Final = re.compile(
 )
 #: What hosts are called before somebody names them; several may be.
 _DEFAULT: Final = re.compile(r"localhost(?:\..*)?|ubuntu|debian|fedora|rocky", re.IGNORECASE)
-_SWITCH: Final = re.compile(r"[^;]*;([^:;]*)")
+#: ``MF0;ib-core:CS7500/L01/U1``: the name between the signs, and behind the model which board it is.
+_SWITCH: Final = re.compile(r"[^;]*;([^:;]*)(?::[^/;]*/([^;]*))?")
 #: ``0x2c5eab0300b87b40 "leaf-1"``, as infiniband-diags read it; the quotes may be left out.
 _MAP_LINE: Final = re.compile(r'(?:0x)?([0-9a-fA-F]{1,16})\s+("?)(\S(?:.*\S)?)\2\s*(?:#.*)?', re.ASCII)
 
@@ -75,10 +75,11 @@ def read_names(file: str, text: str) -> NameMap:
 def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None = None) -> Names:
     """Names for all devices of a fabric but aggregation nodes and routers.
 
-    A switch is called as the map says, by its description between ``;`` and ``:``, by a description of one
-    word, else by its GUID, and by its GUID where two share a name. An adapter belongs to the host that the
-    map says (for it or for its system), to the first word of its description if that has one or two, else to
-    the host of a named adapter of the same system.
+    A switch is called as the map says, or by its description: by what stands between ``;`` and ``:``, by a
+    description of one word, else by its GUID. Boards of one chassis that share a name are told apart by what
+    stands behind the model, as ``ib-core-L01-U1``; others that share one are called by their GUID. An adapter
+    belongs to the host that the map says (for it or for its system), to the first word of its description if
+    that has one or two, else to the host of a named adapter of the same system.
 
     ``pattern`` (with ``*``, ``?`` and ``[0-7]``) is of a word of the description, such as ``mlx5_*``, or of a
     GUID: adapters that it does not match say who a host is, but not where.
@@ -125,14 +126,19 @@ def _matches(device: Device, pattern: str) -> bool:
 
 
 def _switches(switches: Iterable[Device], names: NameMap) -> tuple[dict[str, str], tuple[Condition, ...]]:
-    wanted = {one.guid: _switch(one, names) for one in switches}
-    count = Counter(name for name in wanted.values() if name is not None)
-    found: dict[str, str] = {}
-    for guid, name in wanted.items():
-        found[guid] = guid if name is None or count[name] > 1 else name
-    warnings = []
-    for name in sorted((name for name, times in count.items() if times > 1), key=natural_key):
-        twins = sorted(guid for guid, wants in wanted.items() if wants == name)
+    devices = {one.guid: one for one in switches}
+    wanted = {guid: _switch(one, names) for guid, one in devices.items()}
+    sharing = _sharing(wanted)
+    taken = {name for name in wanted.values() if name is not None and name not in sharing}
+    warnings = [_illegal(name) for name in sorted(taken, key=natural_key) if not is_label_value(name)]
+    found = {guid: guid if name is None or name in sharing else name for guid, name in wanted.items()}
+    for name in sorted(sharing, key=natural_key):
+        twins = sharing[name]
+        boards = {guid: board for guid in twins if (board := _board(name, devices[guid], names)) is not None}
+        if len(set(boards.values()) - taken) == len(twins):
+            found.update(boards)
+            taken.update(boards.values())
+            continue
         warnings.append(
             Condition(
                 reason=Reason.INVALID_SPEC,
@@ -145,13 +151,41 @@ def _switches(switches: Iterable[Device], names: NameMap) -> tuple[dict[str, str
     return found, tuple(warnings)
 
 
+def _sharing(wanted: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """The GUIDs per name that several have."""
+    found: dict[str, list[str]] = {}
+    for guid in sorted(wanted):
+        name = wanted[guid]
+        if name is not None:
+            found.setdefault(name, []).append(guid)
+    return {name: guids for name, guids in found.items() if len(guids) > 1}
+
+
 def _switch(device: Device, names: NameMap) -> str | None:
+    """The name in the map or the description; only that in the map may be one that no label takes."""
     mapped = names.get(device.guid)
-    if mapped is not None:
-        return mapped if is_label_value(mapped) else None
-    between = _SWITCH.match(device.description)
-    name = (between[1] if between is not None else device.description).strip()
-    return name if is_label_value(name) else None
+    text = device.description if mapped is None else mapped
+    between = _SWITCH.match(text)
+    name = (between[1] if between is not None else text).strip()
+    return name if is_label_value(name) or (name and mapped is not None) else None
+
+
+def _board(name: str, device: Device, names: NameMap) -> str | None:
+    """The name with the board that the map or the description tells."""
+    between = _SWITCH.match(names.get(device.guid, device.description))
+    if between is None or between[2] is None:
+        return None
+    longer = f"{name}-{between[2].strip().replace('/', '-')}"
+    return longer if is_label_value(longer) else None
+
+
+def _illegal(name: str) -> Condition:
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=f"Switch/{name}",
+        message=f"its name is no legal label value, so its nodes get {label_value(name)}",
+        remedy="give it a name of at most 63 letters, digits, '-', '_' and '.' in the file of --map",
+    )
 
 
 def _host(device: Device, names: NameMap) -> str | None:
