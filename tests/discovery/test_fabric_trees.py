@@ -318,11 +318,40 @@ def test_an_isolated_leaf_is_told() -> None:
 def test_leaves_in_a_ring_are_told_and_lie_side_by_side() -> None:
     found = findings(Drawing(FAT_TREE, "L1-L2, L2-L3, L3-L1"))
     assert set(paths(found).values()) == {"L1", "L2", "L3"}
-    assert len(found.warnings) == 3
+    assert warned(found) == {
+        "Switch/L1": "3 of 3 leaves are cabled among each other, with 3 cables, which no tree holds: such as "
+        "L1 and L2; this is no tree but a dragonfly, torus or mesh: labels tell the switch of a node, and "
+        "not how near two switches are"
+    }
     assert {(one.a, one.b) for one in found.links if one.a.startswith("L")} == {
         ("L1", "L2"),
         ("L1", "L3"),
         ("L2", "L3"),
+    }
+
+
+def test_dragonfly_plus_is_one_warning() -> None:
+    #  groups G and H and K of two leaves under two spines; spines of a number are cabled to each other
+    groups = "GHK"
+    hosts = {f"{g}{leaf}": f"{g}{leaf}a m, {g}{leaf}b m" for g in groups for leaf in (1, 2)}
+    up = [f"{g}{leaf}-{g}S{spine}" for g in groups for leaf in (1, 2) for spine in (1, 2)]
+    across = [f"{one}S{spine}-{other}S{spine}" for one, other in ("GH", "GK", "HK") for spine in (1, 2)]
+    found = findings(Drawing(hosts, ", ".join(up + across)))
+    assert paths(found) == {
+        f"{g}{leaf}{host}": f"{g}{leaf}/{g}S1" for g in groups for leaf in (1, 2) for host in "ab"
+    }
+    assert warned(found) == {
+        "Switch/GS1": "6 of 6 spines are cabled among each other, with 6 cables, which no tree holds: such "
+        "as GS1 and HS1; this looks like dragonfly+: labels tell the groups, and not how near two groups are"
+    }
+
+
+def test_a_few_cables_among_leaves_are_one_warning() -> None:
+    found = findings(Drawing(FAT_TREE, UPLINKS + ", L1-L2, L1-L2, L2-L3"))
+    assert paths(found) == ALL_UNDER_S1
+    assert warned(found) == {
+        "Switch/L1": "3 of 3 leaves are cabled among each other, with 3 cables, which no tree holds: such as "
+        "L1 and L2"
     }
 
 

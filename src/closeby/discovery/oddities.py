@@ -1,6 +1,8 @@
 """What is odd about a fabric as a whole: cables that no tree holds, leaves without spines, nameless hosts."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Final
 
 from closeby.discovery.device_names import Names
 from closeby.discovery.fabric import DeviceKind, Fabric
@@ -9,6 +11,14 @@ from closeby.discovery.trees import Level
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import listed
+
+_SWITCHES: Final = {1: "leaves", 2: "spines"}
+#: What labels mean where the switches of the topmost level are cabled among each other.
+_GROUPS: Final = "this looks like dragonfly+: labels tell the groups, and not how near two groups are"
+_MESH: Final = (
+    "this is no tree but a dragonfly, torus or mesh: labels tell the switch of a node, and not how near two "
+    "switches are"
+)
 
 
 def uneven(
@@ -28,15 +38,15 @@ def uneven(
         have, stand = ("has", "stands") if len(equal) == 1 else ("have", "stand")
         yield _odd(equal[0], f"{listed(equal)} {have} hosts but {stand} over {what}, and {taken}")
     yield from _skipped(ranks, levels, named)
-    for one, other in _side_by_side(ranks, links):
+    yield from _side_by_side(ranks, links, named)
+    above = levels[0].parent.keys() | wide
+    apart = [one for one in sorted(set(levels[0].domain.values()) - above) if len(levels) > 1]
+    if apart:
+        have = "has" if len(apart) == 1 else "have"
         yield _odd(
-            named[one],
-            f"{named[one]} and {named[other]} are of one level and have a cable between them, which no "
-            "tree holds",
+            named[apart[0]],
+            f"{listed(named[one] for one in apart)} {have} no cable to a spine, as other leaves have",
         )
-    for domain in sorted(set(levels[0].domain.values())):
-        if len(levels) > 1 and domain not in levels[0].parent and domain not in wide:
-            yield _odd(named[domain], f"{named[domain]} has no cable to a spine, as other leaves have")
 
 
 def unknown(fabric: Fabric, ranks: Mapping[str, int], links: Neighbours, names: Names) -> Iterator[Condition]:
@@ -63,23 +73,51 @@ def unknown(fabric: Fabric, ranks: Mapping[str, int], links: Neighbours, names: 
 def _skipped(
     ranks: Mapping[str, int], levels: Sequence[Level], named: Mapping[str, str]
 ) -> Iterator[Condition]:
+    straight: dict[tuple[int, str], list[str]] = {}
     for level in levels:
         for domain, parent in sorted(level.parent.items()):
-            between = ranks[parent] - ranks[domain] - 1
-            if between:
-                past = "the level" if between == 1 else f"the {between} levels"
-                yield _odd(
-                    named[domain],
-                    f"{named[domain]} is cabled straight to {named[parent]}, past {past} between them, and "
-                    "gets no label there",
-                )
+            if ranks[parent] > ranks[domain] + 1:
+                straight.setdefault((ranks[domain], parent), []).append(named[domain])
+    for (rank, parent), below in straight.items():
+        one = len(below) == 1
+        between = ranks[parent] - rank - 1
+        past = "the level" if between == 1 else f"the {between} levels"
+        yield _odd(
+            below[0],
+            f"{listed(below)} {'is' if one else 'are'} cabled straight to {named[parent]}, past {past} "
+            f"between them, and {'gets' if one else 'get'} no label there",
+        )
 
 
-def _side_by_side(ranks: Mapping[str, int], links: Neighbours) -> Iterator[tuple[str, str]]:
+def _side_by_side(
+    ranks: Mapping[str, int], links: Neighbours, named: Mapping[str, str]
+) -> Iterator[Condition]:
+    """Cables between switches of one level: one warning a level."""
+    pairs: dict[int, list[tuple[str, str]]] = {}
     for guid in sorted(ranks):
         for peer in sorted(links[guid]):
             if guid < peer and ranks.get(peer) == ranks[guid]:
-                yield guid, peer
+                pairs.setdefault(ranks[guid], []).append((guid, peer))
+    sizes = Counter(ranks.values())
+    for rank, several in sorted(pairs.items()):
+        one, other = several[0]
+        if len(several) == 1:
+            yield _odd(
+                named[one],
+                f"{named[one]} and {named[other]} are of one level and have a cable between them, which no "
+                "tree holds",
+            )
+            continue
+        switches = {guid for pair in several for guid in pair}
+        cables = sum(len(links[one][other]) for one, other in several)
+        kind = _SWITCHES.get(rank, f"switches of level {rank}")
+        message = (
+            f"{len(switches)} of {sizes[rank]} {kind} are cabled among each other, with {cables} cables, "
+            f"which no tree holds: such as {named[one]} and {named[other]}"
+        )
+        if rank == max(sizes) and 2 * len(switches) > sizes[rank]:
+            message += f"; {_MESH if rank == 1 else _GROUPS}"
+        yield _odd(named[one], message)
 
 
 def _odd(name: str, message: str, remedy: str = "") -> Condition:

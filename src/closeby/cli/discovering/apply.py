@@ -99,9 +99,14 @@ class _Teller:
         self._strangers: tuple[str, ...] = ()
         self._foreign: Mapping[str, tuple[str, ...]] = {}
         self._known: frozenset[Condition] = frozenset()
+        self._levels: tuple[str, ...] | None = None
 
     def odd(self, findings: Findings) -> None:
-        """What the source noticed and did not in the round before."""
+        """What the source noticed and did not in the round before, and whether it found as many levels."""
+        if self._levels is not None and len(findings.levels) != len(self._levels):
+            before, after = (" > ".join(reversed(levels)) for levels in (self._levels, findings.levels))
+            self._say("the number of levels changed", warning=True, before=before, after=after)
+        self._levels = findings.levels
         for one in findings.warnings:
             if one not in self._known:
                 self._say("noticed", warning=True, object=one.object, reason=one.reason, why=one.sentence())
