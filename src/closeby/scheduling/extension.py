@@ -251,6 +251,8 @@ class PlacementGenerate(Plugin):
 
     #: Whether gangs that ask for nothing should still prefer the tightest domain of the only topology.
     close_by_default: bool = False
+    #: Whether gangs that ask for nothing wait rather than go beyond a domain that the plugin chose for them.
+    requires_by_itself: bool = False
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Candidates in the order they should be tried; None when the plugin has nothing to say."""

@@ -2,21 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable, usable_configuration
-from closeby.cli.simulating.given import Given, policy_of, progress_of, read_given
+from closeby.cli.simulating.given import policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import JOBS, SEED, OverTime
 from closeby.plugins.configurations import CLOSEBY, NAMED
-from closeby.quality.delays import waits
 from closeby.quality.summary import Measures
 from closeby.simulator.replay.driver import UnrunnableError, replay
-from closeby.simulator.replay.history import Floats, History
+from closeby.simulator.replay.history import History
 from closeby.simulator.replay.measuring import measure
 from closeby.simulator.replay.settings import Policy, Settings
+from closeby.simulator.replay.unconstrained import unconstrained_waits
 from closeby.simulator.workloads.jobs import Jobs
 from closeby.simulator.workloads.traces import write_trace
 
@@ -59,7 +57,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     try:
         with usable_configuration(), progress_of("jobs", len(jobs), wanted=long) as progress:
             history = replay(jobs, given.cluster, settings, progress)
-            free = _without_requirement(history, given, settings)
+            free = unconstrained_waits(history, given.cluster, settings)
     except UnrunnableError as error:
         raise Unusable(str(error)) from error
     asked = Asked(
@@ -74,23 +72,6 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
         notices=given.notices,
     )
     return Ran(history=history, measures=measure(history, unconstrained=free), asked=asked)
-
-
-def _without_requirement(history: History, given: Given, settings: Settings) -> Floats | None:
-    """What each job waits in the same run when no level is required; None where none is.
-
-    Jobs that are too large with the requirement are left out (nan): they would run without it, and others
-    would wait for them.
-    """
-    if settings.wishes.required is None:
-        return None
-    wishes = replace(settings.wishes, required=None)
-    possible = np.ones(len(history.jobs), dtype=np.bool_)
-    possible[list(history.impossible)] = False
-    free = replay(history.jobs.only(possible), given.cluster, replace(settings, wishes=wishes))
-    waited = np.full(len(history.jobs), np.nan)
-    waited[possible] = waits(free.jobs.submitted, free.started, free.until)
-    return waited
 
 
 def _write(path: str, jobs: Jobs) -> None:

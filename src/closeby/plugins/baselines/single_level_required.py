@@ -48,6 +48,7 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
     Arguments = SingleLevelArguments
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
     close_by_default = True
+    requires_by_itself = True
 
     def __init__(self, arguments: SingleLevelArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)

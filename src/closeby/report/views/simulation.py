@@ -125,7 +125,7 @@ def _delays(report: SimulationReport) -> Table:
 def _waiting_words(report: SimulationReport) -> Iterator[Text]:
     told = "From submission to start; a job that never started counts with what it had waited in the end."
     if any(delay.topology is not None for delay in report.measures.delays):
-        told += " For topology: what jobs waited more than in the same run without a required level."
+        told += " For topology: more than in the same run in which nothing is required of it."
     yield Text(told, style="dim")
 
 

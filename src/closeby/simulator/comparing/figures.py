@@ -92,6 +92,8 @@ def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
     )
     for name, title, size, value in told:
         yield Figure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])
+    topology = Figure("delay.topology", "mean, for topology", WAITING, Unit.SECONDS, False)
+    yield topology, by_size["all"].topology
 
 
 def _places(measures: Measures) -> Iterator[tuple[Figure, float | None]]:

@@ -24,6 +24,7 @@ from closeby.simulator.replay.history import NO_SAMPLES, History
 from closeby.simulator.replay.measuring import measure
 from closeby.simulator.replay.settings import Policy, Settings, engine_of
 from closeby.simulator.replay.submitting import Wishes
+from closeby.simulator.replay.unconstrained import unconstrained_waits
 from closeby.simulator.workloads.generating import Options, generate
 from closeby.simulator.workloads.jobs import Jobs
 
@@ -117,7 +118,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
         jobs=len(jobs),
         unstarted=unstarted,
         impossible=len(history.impossible),
-        figures=_figures(history, talk),
+        figures=_figures(history, talk, experiment.cluster, settings),
         history=replace(history, samples=NO_SAMPLES, talk=talk) if experiment.with_histories else None,
     )
 
@@ -129,11 +130,12 @@ def _talk(experiment: Experiment, history: History) -> dict[int, TalkMeasures]:
     return judged_talk(history, Judge(engine_of(experiment.cluster, experiment.yardstick)))
 
 
-def _figures(history: History, talk: dict[int, TalkMeasures]) -> tuple[tuple[Figure, float | None], ...]:
-    measures = measure(history)
-    if not history.jobs.graphs:
-        return figures_of(measures)
-    return figures_of_applications(measures, talk_over_time(history, talk))
+def _figures(
+    history: History, talk: dict[int, TalkMeasures], cluster: GivenCluster, settings: Settings
+) -> tuple[tuple[Figure, float | None], ...]:
+    if history.jobs.graphs:
+        return figures_of_applications(measure(history), talk_over_time(history, talk))
+    return figures_of(measure(history, unconstrained=unconstrained_waits(history, cluster, settings)))
 
 
 def run_all(
