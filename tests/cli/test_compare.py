@@ -52,6 +52,8 @@ def test_a_known_difference(trace: Path) -> None:
         "policy": "closeby",
         "values": [0.0],
         "mean": 0.0,
+        "seeds": 1,
+        "pairedSeeds": 1,
         "difference": 0.0,
         "low": None,
         "high": None,
@@ -62,6 +64,7 @@ def test_a_known_difference(trace: Path) -> None:
     assert (ours["excessSpan.rack"]["mean"], theirs["excessSpan.rack"]["mean"]) == (2.0, 1.0)
     assert theirs["excessSpan.rack"]["difference"] == -1.0
     assert theirs["makespan"]["difference"] == 50.0
+    assert (ours["delay.topology"]["mean"], theirs["delay.topology"]["mean"]) == (None, 45.0)
 
 
 def test_seeds_are_paired_and_marked() -> None:
@@ -145,6 +148,19 @@ def test_words_that_only_we_use_are_told_below_the_tables(tmp_path: Path) -> Non
         assert word in tables
         assert f"{word}: " in words
     assert "above the best" in tables.lower() and "above the best: " in words
+
+
+def test_a_figure_that_not_every_seed_tells_says_how_many_do() -> None:
+    """Of few jobs some seeds have none of more than 64 GPUs."""
+    load = ("--workload", "seren", "--cluster", "small", "--jobs", 20, "--from-empty", "--seeds", 4)
+    asked = ("--config", "closeby", "--config", "random", *load)
+    delay = figures(report("compare", *asked), "random")["delay.9-64"]
+    known = sum(value is not None for value in delay["values"])
+    assert 0 < known < 4
+    assert (delay["seeds"], delay["pairedSeeds"]) == (known, known)
+    told = closeby("compare", *asked).stdout
+    assert f"(n={known})" in told
+    assert "n: seeds that tell, where not all do" in " ".join(told.split())
 
 
 def test_every_measure_and_the_constants_of_the_model_are_compared(trace: Path) -> None:

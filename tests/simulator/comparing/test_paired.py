@@ -77,3 +77,11 @@ def test_the_interval_is_that_of_the_paired_t_test(pairs: list[tuple[float, floa
     known = stats.ttest_rel(one, other).confidence_interval(0.95)
     assert found.low == pytest.approx(float(known.low), rel=1e-6, abs=1e-6)
     assert found.high == pytest.approx(float(known.high), rel=1e-6, abs=1e-6)
+
+
+def test_seeds_that_tell_are_counted_of_the_policy_and_of_the_pairs() -> None:
+    """The second seed has no figure, the third none of the reference."""
+    found = paired([1.0, None, 3.0, 4.0], [1.0, 2.0, None, 5.0])
+    assert (found.known, found.seeds) == (3, 2)
+    assert found.mean == pytest.approx(8 / 3)
+    assert found.difference == -0.5

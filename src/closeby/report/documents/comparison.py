@@ -34,13 +34,16 @@ class ComparedCluster(Struct, frozen=True, kw_only=True):
     cores: float | UnsetType = UNSET
 
 
-class PolicyFigure(Struct, frozen=True, kw_only=True):
+class PolicyFigure(Struct, frozen=True, kw_only=True, rename="camel"):
     """One figure of one policy; null where nothing tells."""
 
     policy: str
     #: By seed, in their order.
     values: tuple[float | None, ...]
     mean: float | None
+    #: Seeds for which the figure is known, and those for which the reference's is too.
+    seeds: int
+    paired_seeds: int
     #: Mean of the paired differences from the reference, and their confidence interval.
     difference: float | None
     low: float | None
@@ -141,6 +144,8 @@ def _policy(
         policy=name,
         values=values,
         mean=found.mean,
+        seeds=found.known,
+        paired_seeds=found.seeds,
         difference=found.difference,
         low=found.low,
         high=found.high,

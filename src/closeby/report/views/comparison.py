@@ -26,11 +26,12 @@ class _Scale(NamedTuple):
 
 #: What the headings mean, for who sees them the first time.
 _WORDS: Final = (
-    "Delay: from submission to start. Excess span: domains that jobs larger than a node lie in, over the "
-    "fewest that could hold them, 1 is ideal; group spread: domains that one of their data- or pipeline- "
-    "parallel groups touches. Cross pairs: pairs of pods of a job that lie in different domains; ring "
-    "crossings: edges of its ring of ranks that leave a domain; ring hops: tree edges that the ring runs "
-    "over, over the fewest in another order of ranks; distance: tree edges between pods of a job. Above "
+    "Delay: from submission to start. For topology: more than if nothing were required of it, where jobs "
+    "or the policy require something. Excess span: domains that jobs larger than a node lie in, over the "
+    "fewest that could hold them, 1 is ideal; group spread: domains that one of their data- or "
+    "pipeline-parallel groups touches. Cross pairs: pairs of pods of a job that lie in different domains; "
+    "ring crossings: edges of its ring of ranks that leave a domain; ring hops: tree edges that the ring "
+    "runs over, over the fewest in another order of ranks; distance: tree edges between pods of a job. Above "
     "the best: of a sample of jobs, over the least possible on what was free when they started. Largest "
     "gang: what one domain could still hold, of all that is free; stranded: what of it lies in domains "
     "that cannot hold a gang that is next. Goodput: utilisation less what bad places lose. Modelled are "
@@ -89,11 +90,12 @@ def _what_ran(report: ComparisonReport) -> Text:
 
 def _table(figures: Sequence[FigureEntry]) -> Table:
     scales = [_scale(figure) for figure in figures]
+    runs = len(figures[0].policies[0].values)
     headings = [scale.heading for scale in scales]
     table = plain_table("", *headings, right=tuple(headings))
     for index, name in enumerate(one.policy for one in figures[0].policies):
         cells = [
-            _cell(figure.policies[index], scale, index == 0)
+            _cell(figure.policies[index], scale, index == 0, runs)
             for figure, scale in zip(figures, scales, strict=True)
         ]
         table.add_row(Text(name, style="bold" if index == 0 else ""), *cells)
@@ -114,11 +116,11 @@ def _scale(figure: FigureEntry) -> _Scale:
     return _Scale(f"{title}\n{unit}", size, 1)
 
 
-def _cell(figure: PolicyFigure, scale: _Scale, is_reference: bool) -> Text:
-    """The mean; below it the difference from the reference."""
+def _cell(figure: PolicyFigure, scale: _Scale, is_reference: bool, runs: int) -> Text:
+    """The mean; below it the difference from the reference; each with its seeds where not all tell."""
     if figure.mean is None:
         return Text("–")
-    text = Text(f"{figure.mean / scale.divisor:,.{scale.decimals}f}")
+    text = Text(f"{figure.mean / scale.divisor:,.{scale.decimals}f}{_seeds(figure.seeds, runs)}")
     if is_reference or figure.difference is None:
         return text
     said = f"{figure.difference / scale.divisor:+,.{scale.decimals}f}"
@@ -126,7 +128,12 @@ def _cell(figure: PolicyFigure, scale: _Scale, is_reference: bool) -> Text:
         half = (figure.high - figure.low) / 2 / scale.divisor
         said += f" ±{half:,.{scale.decimals}f}"
     style = "dim" if figure.better is None else "green" if figure.better else "red"
-    return text.append("\n").append(said + ("*" if figure.differs else ""), style=style)
+    said += ("*" if figure.differs else "") + _seeds(figure.paired_seeds, min(figure.seeds, runs))
+    return text.append("\n").append(said, style=style)
+
+
+def _seeds(known: int, of: int) -> str:
+    return "" if known == of else f" (n={known})"
 
 
 def _legend(report: ComparisonReport) -> str:
@@ -134,7 +141,12 @@ def _legend(report: ComparisonReport) -> str:
     if len(report.workload.seeds) < 2:
         return f"{below}; one run of each tells nothing of chance"
     percent = f"{100 * report.confidence:g} %"
-    return (
+    legend = (
         f"{below}: mean over the seeds, and its {percent} confidence interval ({report.method}); "
         "* where that excludes 0"
     )
+    runs = len(report.workload.seeds)
+    few = any(
+        one.mean is not None and one.seeds < runs for figure in report.figures for one in figure.policies
+    )
+    return f"{legend}; n: seeds that tell, where not all do" if few else legend

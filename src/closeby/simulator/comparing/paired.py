@@ -20,8 +20,9 @@ _ROUNDING: Final = 1e-12
 class Paired(Struct, frozen=True, kw_only=True):
     """How one policy's figure differs from the reference's. None where nothing tells."""
 
-    #: Over the seeds for which it is known.
+    #: Over the seeds for which it is known, and how many those are.
     mean: float | None
+    known: int
     #: Policy less reference, mean over the seeds for which both are known; how many those are.
     difference: float | None
     seeds: int
@@ -45,14 +46,15 @@ def paired(values: Sequence[float | None], reference: Sequence[float | None]) ->
     ]
     mean = float(np.mean(known)) if known else None
     if not pairs:
-        return Paired(mean=mean, difference=None, seeds=0, low=None, high=None)
+        return Paired(mean=mean, known=len(known), difference=None, seeds=0, low=None, high=None)
     differences = np.array([_difference(one, other) for one, other in pairs])
     centre, count = float(differences.mean()), len(pairs)
     if count < 2:
-        return Paired(mean=mean, difference=centre, seeds=count, low=None, high=None)
+        return Paired(mean=mean, known=len(known), difference=centre, seeds=count, low=None, high=None)
     error = float(differences.std(ddof=1)) / count**0.5
     half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * error
-    return Paired(mean=mean, difference=centre, seeds=count, low=centre - half, high=centre + half)
+    low, high = centre - half, centre + half
+    return Paired(mean=mean, known=len(known), difference=centre, seeds=count, low=low, high=high)
 
 
 def _difference(one: float, other: float) -> float:
