@@ -167,3 +167,22 @@ def test_what_a_plain_pod_lacks_is_told_of_the_node_in_its_way() -> None:
     short = short_of([*waiting, *on("n1", 4), *on("n2", 1)], "a r1 : n1=4 n2=4", key="pod:default/lone-0")
     assert short.sentence == "On n2 pod default/n2-0-has-1-0 stands in its way."
     assert resources(short) == {"example.com/gpu": 1}
+
+
+def test_more_pods_of_different_sizes_on_a_node_than_are_tried_in_every_choice() -> None:
+    """Twelve pods hold 1 to 12 GPUs of 78; ten lack, and none of those named could stay."""
+    short = short_of([*pods("train", 1, spec(gpu=10)), *on("n1", *range(1, 13))], "a r1 : n1=78")
+    assert isinstance(short.short, ShortEntry)
+    sizes = [int(one.split("-")[3]) for one in short.short.in_the_way]
+    assert sum(sizes) >= 10
+    assert sum(sizes) - min(sizes) < 10
+
+
+def test_a_large_rack_of_which_little_must_go() -> None:
+    """Too many nodes and pods for the exact search: the pods of 62 of 64 nodes go, and no more."""
+    names = [f"n{number}" for number in range(64)]
+    running = [pod for name in names for pod in on(name, *[2] * 4)]
+    short = short_of([*pods("train", 496), *running], "a r1 : " + " ".join(f"{one}=8" for one in names))
+    assert isinstance(short.short, ShortEntry)
+    assert short.fits
+    assert len(short.short.in_the_way) == 62 * 4

@@ -20,7 +20,7 @@ Counts = NDArray[np.int64]
 
 
 class Emptied:
-    """The cluster of a run with nothing on it but pods that are no more likely to go than the nodes.
+    """The cluster of a run with nothing on it but pods that would not go.
 
     It is an engine of its own, made when it is first asked; nodes have the same slots in it.
     """

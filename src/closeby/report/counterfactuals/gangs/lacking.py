@@ -42,10 +42,6 @@ class _View(Struct, frozen=True, eq=False):
     could: Counts
 
     @property
-    def pod(self) -> Pod:
-        return self.question.waiting[0]
-
-    @property
     def holding(self) -> int:
         """How many domains could hold all."""
         return int((self.could >= self.rooms.needed).sum())
