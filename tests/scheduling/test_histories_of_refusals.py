@@ -14,6 +14,7 @@ the same budget may find one. Room that goes wakes nobody, so that the eager eng
 other lets wait until room comes. From such a refusal on the two may differ, and a history ends there.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -195,15 +196,23 @@ def looked_at_again(history: History, one: Engine) -> None:
         looked_at_again(history, one)
 
 
-def told(one: Engine, key: str) -> dict[str, tuple[Reason, str]]:
+def told(one: Engine, key: str) -> dict[str, tuple[Reason, list[str]]]:
     outcome = one.outcome(name_of(key))
     assert outcome is not None
     return reasons(outcome)
 
 
-def reasons(outcome: Outcome) -> dict[str, tuple[Reason, str]]:
-    """By pod; less the one node given as an instance, for nodes come in another order to one who is late."""
-    return {one.pod.uid: (one.reason, one.message.partition(" (for instance")[0]) for one in outcome.leftover}
+def reasons(outcome: Outcome) -> dict[str, tuple[Reason, list[str]]]:
+    """By pod, the reason and what is said; of nodes how many there are by reason: which one is named as an
+    instance depends on the order in which they came.
+    """
+    return {one.pod.uid: (one.reason, said(one.message)) for one in outcome.leftover}
+
+
+def said(message: str) -> list[str]:
+    if "for instance" not in message:
+        return [message]
+    return [message.partition(" (")[0], *re.findall(r"\d+ (?:nodes? )?[A-Z][a-zA-Z]+", message)]
 
 
 @few_and_many
