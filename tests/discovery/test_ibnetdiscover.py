@@ -1,12 +1,19 @@
 """The text of ibnetdiscover, line by line: what is read of it, and how other files are refused."""
 
 import io
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from closeby.discovery import ibnetdiscover
 from closeby.discovery.fabric import Cable, DeviceKind, End, Fabric, FabricBuilder
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
 from closeby.discovery.ibnetdiscover import read_scan
@@ -243,6 +250,8 @@ GARBAGE = {
     "latin": "ö\n".encode("latin-1"),
     "ports of nobody": b'[1]\t"S-1"[1]\t# "x" lid 1 4xSDR\n',
     "quotes": b'Switch 8 "S-1" # ' + b'"' * 900 + b" x\n[" + b"1" * 900 + b"]\n" * 3,
+    "ports beyond the switch": b'Switch 8 "S-1" # "a"\n'
+    + b"".join(b'[%d]\t"H-%x"[1]\t# "n a" lid 1 4xSDR\n' % (port, port) for port in range(9, 255)),
     "ends of nobody": b"SW 1 1 0x1 4x SDR - SW 1 1 ( '" + b"' - '" * 700 + b"\n",
 }
 
@@ -257,6 +266,59 @@ def test_of_100_mb_of_garbage_little_is_read(piece: bytes) -> None:
 def test_more_devices_than_a_fabric_can_have() -> None:
     lines = (f'Switch 8 "S-{number:x}" # "s"\n' for number in range(100_002))
     assert "has more devices than a fabric can" in refusal("".join(lines))
+
+
+def test_a_port_beyond_those_of_its_switch_is_left_out() -> None:
+    text = Drawing(FAT_TREE, UPLINKS).text().replace("Switch\t65", "Switch\t4", 1)
+    assert paths(findings(text))["n1"] == "L1/S1"
+    assert not findings(text).warnings
+    cut = findings(text.replace("Switch\t4", "Switch\t2", 1))
+    assert "lines, the first of them" in warned(cut)["scan 0"]
+
+
+def switches(ports: int) -> Iterator[bytes]:
+    """Very many switches, with consistent cables between them, and one host."""
+    yield b'Switch 254 "S-1" # "s"\n[254] "H-999999"[1](999998) # "n1 a" lid 1 4xNDR\n'
+    for number in range(1 << 16):
+        yield b'Switch 254 "S-%x" # "s"\n' % (number + 1)
+        for port in range(1, ports):
+            yield b'[%d] "S-%x"[%d]\n' % (port, 1 + (number ^ port), port)
+
+
+def test_a_scan_with_too_many_cables_or_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ibnetdiscover, "MOST_CABLES", 2000)
+    assert "has more cables than a fabric can" in refusal(b"".join(islice(switches(100), 9000)))
+    monkeypatch.setattr(ibnetdiscover, "MOST_BYTES", 1 << 20)
+    assert "scan.txt: is longer than 1 MiB" in refusal(SCAN * 2000)
+
+
+def test_a_scan_that_contradicts_itself_is_refused_early() -> None:
+    # One switch and one host; each port of one leads to each port of the other.
+    lines = (
+        f'[{port}] "H-2"[{peer}](3) # "n a" lid 1 4xNDR' for peer in range(1, 255) for port in range(1, 255)
+    )
+    why = refusal("\n".join(('Switch 254 "S-1" # "s"', *lines)))
+    assert "contradicts itself in most of its lines" in why
+    assert int(why.partition("line ")[2].partition(":")[0]) < 3000
+
+
+@pytest.mark.slow
+def test_of_a_scan_that_goes_on_and_on_little_is_held() -> None:
+    """A process with 1 GB of memory and half a minute of processor time is enough to refuse it."""
+
+    def bounded() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
+
+    command = [sys.executable, "-m", "closeby", "discover", "ibnetdiscover", "-"]
+    with tempfile.TemporaryFile() as scan:
+        scan.writelines(islice(switches(200), 2_000_000))
+        scan.seek(0)
+        done = subprocess.run(
+            command, stdin=scan, capture_output=True, check=False, preexec_fn=bounded, timeout=500
+        )
+    assert done.returncode == 2, done.stderr[-500:]
+    assert b"has more cables than a fabric can" in done.stderr
 
 
 LINES = [*SCAN.splitlines(), *PORTS.splitlines(), *Drawing(FAT_TREE, UPLINKS).text().splitlines()]

@@ -101,6 +101,11 @@ class FabricBuilder:
         """Devices so far."""
         return len(self._devices)
 
+    @property
+    def number_of_cables(self) -> int:
+        """Cables so far."""
+        return len(self._cables)
+
     def device(self, found: Device, *, by_port: bool = False) -> None:
         """A device; what is known of it already is kept where ``found`` does not say.
 

@@ -10,13 +10,19 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from closeby.discovery.fabric import Device, DeviceKind, End, FabricBuilder, cable
-from closeby.discovery.unreadable import UnreadableError, shown
+from closeby.discovery.unreadable import MOST_BYTES, UnreadableError, shown
 from closeby.objects.reasons import Condition, Reason
 
 #: No line of a scan is longer; descriptions have at most 64 bytes.
 LONGEST_LINE: Final = 1024
 #: A subnet has 49,151 addresses.
 MOST_DEVICES: Final = 100_000
+#: Six levels of as many cables as a subnet has addresses.
+MOST_CABLES: Final = 300_000
+#: Ports have numbers of eight bits, of which the last one means none.
+_LAST_PORT: Final = 254
+#: So often ports may be told to lead elsewhere, before the file is taken for another thing.
+_MOST_CONTRADICTIONS: Final = 1000
 #: Lines that say nothing may be so many more than lines that do, before the file is taken for another thing.
 _PATIENCE: Final = 100
 _IDLE: Final = 10_000
@@ -26,7 +32,7 @@ _MOST_PROBLEMS: Final = 1000
 _GUID = r"[0-9a-fA-F]{1,16}"
 #: ``Switch 8 "S-a1ff"  # "MF0;spine:MQM8700/U1" enhanced port 0 lid 3 lmc 0``
 _RECORD: Final = re.compile(
-    rf'(?:Switch|Ca|Rt)\s+\d{{1,5}}\s+"([SHR])-({_GUID})"(?:\s*#\s*"(.*)")?', re.ASCII
+    rf'(?:Switch|Ca|Rt)\s+(\d{{1,5}})\s+"([SHR])-({_GUID})"(?:\s*#\s*"(.*)")?', re.ASCII
 )
 #: ``[1]  "H-b100"[1](b101)  # …`` of a switch, ``[1](b101)  "S-a100"[1]  # …`` of an adapter; between two
 #: adapters ``[1](b101)  "H-b200"[1] (b201)  # …``.
@@ -76,11 +82,14 @@ class _Reader:
         self._name = name
         self._builder = builder
         self._own: Device | None = None
+        #: How many ports that one has.
+        self._ports = 0
         self._system: str | None = None
         self._records: set[str] = set()
         self._kinds: set[DeviceKind] = set()
         self._peers: dict[End, End] = {}
         self._told = 0
+        self._contradictions = 0
         self._idle = 0
         self._strange: list[int] = []
         self._problems: list[Condition] = []
@@ -91,6 +100,10 @@ class _Reader:
             self._told += 1
             if len(self._builder) > MOST_DEVICES:
                 raise self._error("has more devices than a fabric can", number)
+            if self._builder.number_of_cables > MOST_CABLES:
+                raise self._error("has more cables than a fabric can", number)
+            if self._contradictions > max(_MOST_CONTRADICTIONS, self._told):
+                raise self._error("contradicts itself in most of its lines", number)
             return
         if _HEADINGS.match(line) is None:
             if self._told == 0 and _INVENTORY.match(line):
@@ -138,7 +151,8 @@ class _Reader:
             self._own = self._system = None
         return False
 
-    def _record(self, letter: str, guid: str, description: str | None) -> None:
+    def _record(self, ports: str, letter: str, guid: str, description: str | None) -> None:
+        self._ports = int(ports)
         self._own = self._device(letter, guid, description or "", self._system)
         self._system = None
         if self._own.guid in self._records:
@@ -148,10 +162,10 @@ class _Reader:
         self._records.add(self._own.guid)
 
     def _port(self, found: re.Match[str]) -> bool:
-        """A port's line belongs to the record above it; without one it says nothing."""
-        if self._own is None:
-            return False
+        """A port's line belongs to the record above it; without one it says nothing, nor of other ports."""
         number, own_port, letter, guid, peer_number, peer_port, tail = found.groups()
+        if self._own is None or int(number) > min(self._ports, _LAST_PORT) or int(peer_number) > _LAST_PORT:
+            return False
         about = _PEER.fullmatch(tail or "")
         peer = self._device(letter, guid, about[1] if about is not None else "", None)
         if own_port is not None:
@@ -196,6 +210,7 @@ class _Reader:
         for end, peer in ((one, other), (other, one)):
             known = self._peers.setdefault(end, peer)
             if known != peer:
+                self._contradictions += 1
                 message = f"port {end.port} of {end.guid} is told to lead to {known.guid} and to {peer.guid}"
                 self._problem(f"Port/{end.guid}:{end.port}", message, "scan again when nobody moves cables")
         if one.guid != other.guid:
@@ -215,10 +230,14 @@ class _Reader:
 
 def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
     """The lines with their numbers; at most one is held."""
-    number = 0
+    number = size = 0
     try:
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
+            size += len(line)
+            if size > MOST_BYTES:
+                remedy = "check that it is the right file"
+                raise UnreadableError(name, f"is longer than {MOST_BYTES >> 20} MiB", remedy)
             if b"\0" in line:
                 raise UnreadableError(
                     name,

@@ -106,7 +106,7 @@ def _preferred(trees: Sequence[Tree], parts: Sequence[Mapping[str, int]], plane:
             plane not in parts[one],
             0 if hosts[one] >= _AS_MANY * most else most - hosts[one],
             [-number for number in domains[one]],
-            min(parts[one]),
+            min(parts[one], default=""),
         ),
     )
 

@@ -41,6 +41,7 @@ class _Ranks:
             guid: {peer: len(cables) for peer, cables in links[guid].items() if peer in switches}
             for guid in sorted(switches)
         }
+        self._degree = {guid: sum(around.values()) for guid, around in self._around.items()}
         self._with_hosts = {guid for guid in switches if self._near[guid]}
 
     def found(self) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -67,7 +68,7 @@ class _Ranks:
         It has more cables to them than to any spines over leaves: else it is a leaf with stray cables.
         """
         below = self._around[guid].keys() & leaves
-        if len(below) < 2 or not self._has_few(guid, below):
+        if len(below) < 2 or not self._few([guid], below):
             return False
         if upper is None:
             return True
@@ -77,7 +78,7 @@ class _Ranks:
             for peer in self._around[guid].keys() & upper - self._with_hosts
             if (found := {one: self._near[one] for one in self._around[peer].keys() & leaves})
         }
-        return 2 * upwards > sum(map(self._count, below)) and self._count(guid, below) > max(
+        return 2 * upwards > sum(self._degree[one] for one in below) and self._count(guid, below) > max(
             self._groups(guid, spines), default=0
         )
 
@@ -85,10 +86,8 @@ class _Ranks:
         """Of the leaves those with few hosts that join switches over different leaves, as cores join pods."""
         return {
             guid
-            for guid in leaves
-            if 2 * self._count(guid, leaves) < self._count(guid)
-            and self._has_few(guid, leaves)
-            and self._joins(guid, leaves)
+            for guid in self._few(leaves, leaves)
+            if 2 * self._count(guid, leaves) < self._degree[guid] and self._joins(guid, leaves)
         }
 
     def _joins(self, guid: str, leaves: Set[str]) -> bool:
@@ -129,7 +128,7 @@ class _Ranks:
             rank += 1
             next_ones = {peer: 0.0 for guid in edge for peer in self._around[guid] if peer not in ranks}
             for guid in next_ones:
-                next_ones[guid] = self._count(guid, ranks.keys()) / self._count(guid)
+                next_ones[guid] = self._count(guid, ranks.keys()) / self._degree[guid]
             edge = sorted(guid for guid in next_ones if not self._is_above(guid, next_ones))
             ranks.update(dict.fromkeys(edge, rank))
         return ranks
@@ -139,19 +138,22 @@ class _Ranks:
         below = {
             peer for peer in self._around[guid] if peer in parts and _FEW_DOWN * parts[peer] >= parts[guid]
         }
-        return len(below) > 1 and 2 * self._count(guid, below) > self._count(guid)
+        return len(below) > 1 and 2 * self._count(guid, below) > self._degree[guid]
 
-    def _count(self, guid: str, peers: Set[str] | None = None) -> int:
-        """Cables to some switches, or to all."""
-        around = self._around[guid]
-        return sum(count for peer, count in around.items() if peers is None or peer in peers)
+    def _count(self, guid: str, peers: Set[str]) -> int:
+        """Cables to some switches."""
+        return sum(count for peer, count in self._around[guid].items() if peer in peers)
 
-    def _has_few(self, guid: str, others: Set[str]) -> bool:
-        """Whether a switch has few hosts, compared with the mean of others and with its other cables."""
+    def _few(self, guids: Iterable[str], others: Set[str]) -> set[str]:
+        """Those with few hosts, compared with the mean of others and with their other cables."""
         near = sum(self._near[one] for one in others)
-        around = sum(self._count(one) for one in others)
-        few = self._near[guid] * len(others) <= _FEW_HOSTS * near
-        return few and self._near[guid] * around < near * self._count(guid)
+        around = sum(self._degree[one] for one in others)
+        return {
+            guid
+            for guid in guids
+            if self._near[guid] * len(others) <= _FEW_HOSTS * near
+            and self._near[guid] * around < near * self._degree[guid]
+        }
 
 
 def _overlap(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

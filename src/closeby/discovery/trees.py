@@ -32,7 +32,7 @@ class Tree(Struct, frozen=True, kw_only=True):
 
     #: Closest to the hosts first.
     levels: tuple[Level, ...]
-    #: By name of the host, with the names of switches; empty where no cable of it works.
+    #: By name of each host with a cable to them, with the names of switches.
     places: Mapping[str, Place]
     #: Domains that lie over several others which have nothing in common.
     wide: Set[str] = frozenset()
@@ -53,6 +53,7 @@ class _Grower:
         self._ranks = ranks
         self._links = links
         self._names = names
+        self._hosts = self._cables_of_hosts()
         self._warnings: list[Condition] = []
         #: Hosts by how many cables they have to each of several domains, and the one that they count for; the
         #: level of these.
@@ -60,10 +61,7 @@ class _Grower:
 
     def tree(self) -> Tree:
         levels = self._levels()
-        places = {
-            host: self._place(host, cables, levels)
-            for host, cables in sorted(self._cables_of_hosts().items())
-        }
+        places = {host: self._place(host, cables, levels) for host, cables in sorted(self._hosts.items())}
         for (counts, chosen, number), hosts in self._torn.items():
             names = listed(hosts)
             remedy = "" if number else "choose the adapters that count with --adapters, if others do"
@@ -73,16 +71,16 @@ class _Grower:
     def _cables_of_hosts(self) -> dict[str, dict[str, list[Cable]]]:
         """Per host the switches that it has cables to, with these."""
         found: dict[str, dict[str, list[Cable]]] = {}
-        for adapter, host in self._names.hosts.items():
-            switches = found.setdefault(host, {})
-            for peer, cables in self._links[adapter].items():
-                if peer in self._ranks:
-                    switches.setdefault(peer, []).extend(cables)
+        for switch in self._ranks:
+            for peer, cables in self._links[switch].items():
+                host = self._names.hosts.get(peer)
+                if host is not None:
+                    found.setdefault(host, {}).setdefault(switch, []).extend(cables)
         return found
 
     def _levels(self) -> tuple[Level, ...]:
         leaves: dict[str, set[str]] = {guid: set() for guid, rank in self._ranks.items() if rank == 1}
-        for host, on in self._cables_of_hosts().items():
+        for host, on in self._hosts.items():
             for switch in on.keys() & leaves.keys():
                 leaves[switch].add(host)
         grouped = alike(leaves, racks=True)
