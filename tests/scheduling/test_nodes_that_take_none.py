@@ -26,10 +26,17 @@ NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 )
 def test_why_a_node_takes_none_is_said_of_the_node_itself(broken: dict[str, object], told: str) -> None:
     one, other = draw("a r1 : n1=4 n2=4")
-    drawn = world([one, replace(other, **broken)])
+    drawn = world([one, replace(other, **broken)], explain=True)
     drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, spec(gpu=4)))
     assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
     assert drawn.outcome("train").message == f"1 of 2 pods fit in the whole cluster ({told})"
+
+
+def test_nobody_asked_so_that_no_example_gets_untrue_while_the_gang_waits() -> None:
+    one, other = draw("a r1 : n1=4 n2=4")
+    drawn = world([one, replace(other, ready=False)])
+    drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, spec(gpu=4)))
+    assert drawn.outcome("train").message == "1 of 2 pods fit in the whole cluster (1 node NodeUnschedulable)"
 
 
 def test_what_is_free_on_nodes_that_may_not_be_used_does_not_count() -> None:

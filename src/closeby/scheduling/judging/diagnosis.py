@@ -67,20 +67,22 @@ class Diagnosis:
         """Nodes that take no such pod, by reason."""
         return _count(state, pod, self.refusals(state, pod, slots))
 
-    def kept_out(self, state: CycleState, pod: Pod) -> str:
-        """How many nodes take no such pod, by reason, with an example where it lies in the node itself.
+    def kept_out(self, state: CycleState, pod: Pod, *, examples: bool) -> str:
+        """How many nodes take no such pod, by reason: ``2 nodes NodeUnschedulable; 1 node …``.
 
-        Such as ``2 nodes NodeUnschedulable, for instance n7: the node is not ready; 1 node …``.
+        ``examples``: where it lies in a node itself, which one and why, such as ``2 nodes NodeUnschedulable,
+        for instance n7: the node is not ready``. That is for who asks now: while a gang waits it may become
+        untrue though nothing helps the gang.
         """
         refused = self.refusals(state, pod)
-        examples: dict[Reason, str] = {}
-        for plugin, slots in refused:
+        told: dict[Reason, str] = {}
+        for plugin, slots in refused if examples else ():
             if plugin.filter_scope is Scope.STATIC:
                 slot = int(slots[0])
                 found = plugin.rejection(state, pod, slot)
-                examples.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
+                told.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
         return "; ".join(
-            f"{count} node{'s' if count > 1 else ''} {reason}{examples.get(reason, '')}"
+            f"{count} node{'s' if count > 1 else ''} {reason}{told.get(reason, '')}"
             for reason, count in _count(state, pod, refused).most_common()
         )
 

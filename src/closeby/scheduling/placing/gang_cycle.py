@@ -217,7 +217,8 @@ class _GangCycle:
         if short is not None and not self._budget.spent:
             self._tools.table.refresh(short.pod_class)
             room = short.pod_class.total
-            nodes = self._tools.diagnosis.kept_out(self._state, short.pods[0])
+            asked = self._tools.explains(self._group.key)
+            nodes = self._tools.diagnosis.kept_out(self._state, short.pods[0], examples=asked)
             message = f"{room} of {len(short.pods)} pods fit in the whole cluster"
             if not self._tools.cluster.node_count:
                 message = "the cluster has no nodes"
