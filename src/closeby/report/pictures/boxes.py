@@ -35,6 +35,9 @@ LEAST_BAR = (8.0, 3.0)
 HEIGHT = 760.0
 #: Bars at least this high have the node's name beside them.
 NAMED_HEIGHT = 15.0
+#: Leaves whose bars are at least this high, or that have so many nodes on average, have their name above.
+NAMED_LEAF_HEIGHT = 5.0
+NODES_OF_LARGE_LEAF = 16
 #: Nodes above one another before a second column is begun.
 STACK = 8
 #: Between bars, between boxes, and between a box and what is in it.
@@ -115,7 +118,9 @@ class _Packing:
         longest = min(max((len(name or "–") for name in names), default=0), 18)
         # All lengths are whole pixels, so that sums of them are exact.
         self._name_width = float(ceil(longest * NAME_LETTER) + 4) if self._named else 0.0
-        self._leaf_line = LEAF_LINE if self._bar_height >= 5 else 0.0
+        leaves = tree.count(tree.node_level - 1) if tree.node_level > 0 else 1
+        tells = self._bar_height >= NAMED_LEAF_HEIGHT or tree.size >= NODES_OF_LARGE_LEAF * leaves
+        self._leaf_line = LEAF_LINE if tells else 0.0
         self._inside: dict[Domain, _Inside] = {}
         self._boxes: list[Box] = []
         self._bars = np.zeros((tree.size, 4))

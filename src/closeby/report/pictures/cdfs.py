@@ -181,13 +181,18 @@ def _chart(
     )
     inks = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     dashes = [DASHES[number % len(DASHES)] for number in range(len(names))]
-    legend = alt.Legend(
-        title=title,
-        orient="bottom",
-        columns=2 if title != POLICY else 4,
-        symbolStrokeWidth=2.5,
-        symbolSize=220,
-        labelLimit=230,
+    # A single policy stands in the heading.
+    legend = (
+        None
+        if title == POLICY and len(names) == 1
+        else alt.Legend(
+            title=title,
+            orient="bottom",
+            columns=2 if title != POLICY else 4,
+            symbolStrokeWidth=2.5,
+            symbolSize=220,
+            labelLimit=230,
+        )
     )
     chart: alt.Chart = (
         alt.Chart(rows)

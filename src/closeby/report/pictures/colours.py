@@ -7,6 +7,7 @@ to be told apart by colour-blind readers too.
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.report.pictures.paper import INK
 from closeby.report.pictures.scene import Scene
 from closeby.topology.tree import ROOT_LEVEL
 
@@ -31,6 +32,12 @@ def colours_of(scene: Scene) -> tuple[str, ...]:
         GANGS[number] if tenant.has_colour else SINGLE
         for tenant, number in zip(scene.tenants, numbers.tolist(), strict=True)
     )
+
+
+def ink_on(fill: str) -> str:
+    """The ink that is read best on a colour: white on dark ones, else dark."""
+    red, green, blue = (int(fill[at : at + 2], 16) for at in (1, 3, 5))
+    return FREE if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK
 
 
 def _chosen(scene: Scene) -> NDArray[np.intp]:

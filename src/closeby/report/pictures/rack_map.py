@@ -8,8 +8,9 @@ import numpy as np
 
 from closeby.report.pictures import reserved
 from closeby.report.pictures.boxes import NAME_LETTER, Boxes
-from closeby.report.pictures.colours import FREE, GANGS, SINGLE, UNUSABLE, colours_of
-from closeby.report.pictures.lanes import pieces_of
+from closeby.report.pictures.colours import FREE, GANGS, SINGLE, UNUSABLE, colours_of, ink_on
+from closeby.report.pictures.lanes import Pieces, pieces_of
+from closeby.report.pictures.letters import LETTER, largest_first, letters
 from closeby.report.pictures.paper import INK, PALE_INK, THERE, Sheet, colour
 from closeby.report.pictures.scene import POD, Scene, amount_text
 from closeby.report.pictures.tables import data
@@ -43,9 +44,15 @@ def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
         layers += [reserved.outlines(sheet, boxes, scene), *reserved.line(sheet, below, scene)]
     if boxes.names:
         layers.append(_names(sheet, boxes))
-    layers += [_held(sheet, boxes, scene), *_key(sheet, boxes, scene)]
+    colours = colours_of(scene)
+    pieces = pieces_of(scene)
+    layers += [_held(sheet, boxes, scene, pieces, colours), *_key(sheet, boxes, scene)]
     if lines:
-        layers += _gangs(sheet, gangs_top, scene, columns)
+        most = GANGS_NAMED // columns * columns
+        layers += [
+            *letters(sheet, boxes, scene, pieces, colours, most),
+            *_gangs(sheet, gangs_top, scene, columns),
+        ]
     return alt.LayerChart(layer=layers).properties(width=sheet.width, height=sheet.height, name="rack_map")
 
 
@@ -138,12 +145,10 @@ def _names(sheet: Sheet, boxes: Boxes) -> alt.Chart:
     return chart
 
 
-def _held(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
+def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...]) -> alt.Chart:
     """The parts of nodes that tenants hold at the moment."""
-    pieces = pieces_of(scene)
     bars = boxes.bars[scene.tree.position_of[pieces.slots]]
     wide = bars[:, 2] - bars[:, 0]
-    colours = colours_of(scene)
     rows = data(
         left=bars[:, 0] + wide * pieces.low,
         top=bars[:, 1],
@@ -244,18 +249,15 @@ def _gangs(sheet: Sheet, top: float, scene: Scene, columns: int) -> Iterator[alt
         number=np.asarray(gangs),
         text=[tenant.in_short for tenant in chosen],
         fill=[colours[index] for index in gangs],
+        ink=[ink_on(colours[index]) for index in gangs],
         since=scene.since[gangs],
         until=scene.until[gangs],
     )
     lines = GANGS_NAMED // columns
-    order: list[alt.SortField | dict[str, str]] = [
-        alt.SortField("size", order="descending"),
-        alt.SortField("number", order="ascending"),
-    ]
     base = (
         alt.Chart(rows)
         .transform_filter(THERE)
-        .transform_window(sort=order, rank="row_number()")
+        .transform_window(sort=largest_first(), rank="row_number()")
         .transform_filter(f"datum.rank <= {lines * columns}")
         .transform_calculate(
             left=f"floor((datum.rank - 1) / {lines}) * {GANG_COLUMN}",
@@ -264,10 +266,14 @@ def _gangs(sheet: Sheet, top: float, scene: Scene, columns: int) -> Iterator[alt
             bottom=f"{top} + ((datum.rank - 1) % {lines}) * {GANG_LINE} + 10",
             start=f"floor((datum.rank - 1) / {lines}) * {GANG_COLUMN} + 15",
             middle=f"{top} + ((datum.rank - 1) % {lines}) * {GANG_LINE} + 5",
+            letter=LETTER,
         )
     )
     yield base.mark_rect().encode(
         x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q", color=colour("fill")
+    )
+    yield base.mark_text(align="center", baseline="middle", fontSize=8, xOffset=5).encode(
+        x=sheet.x("left"), y=sheet.y("middle"), text="letter:N", color=colour("ink")
     )
     yield (
         base.mark_text(
