@@ -66,20 +66,29 @@ def test_aws_lists_network_nodes_from_the_root() -> None:
     }
 
 
-def test_aws_instances_with_three_and_four_layers_meet_at_the_root() -> None:
+def test_an_aws_instance_with_four_layers_moves_none_with_three() -> None:
+    #       root
+    #       mid
+    #   low     high
+    #   i-3     highest
+    #             i-4
     instances = [
         {"InstanceId": "i-3", "NetworkNodes": ["root", "mid", "low"]},
-        {"InstanceId": "i-4", "NetworkNodes": ["root", "mid", "low", "lowest"]},
         {"InstanceId": "i-5", "NetworkNodes": None},
+        {"InstanceId": "i-4", "NetworkNodes": ["root", "mid", "high", "highest"]},
     ]
-    keys = tuple(f"x.io/{one}" for one in "abcd")
-    findings = read_aws("f", json.dumps({"Instances": instances}), keys)
+    alone = read_aws("f", json.dumps({"Instances": instances[:2]}))
+    findings = read_aws("f", json.dumps({"Instances": instances}))
+    assert alone.nodes["i-3"] == findings.nodes["i-3"]
     assert paths(findings) == {
-        "i-3": (None, "low", "mid", "root"),
-        "i-4": ("lowest", "low", "mid", "root"),
+        "i-3": ("low", "mid", "root"),
+        "i-4": ("highest", "high", "mid"),
         "i-5": (),
     }
-    assert [one.message for one in findings.warnings] == ["nothing says where i-5 lies"]
+    said = [one.message for one in findings.warnings]
+    assert "so mid, root are of a coarser level for some than for others" in said[0]
+    assert said[1] == "nothing says where i-5 lies"
+    assert "has 4 levels" in said[2]
 
 
 def test_aws_pages_are_joined_and_a_missing_one_is_told() -> None:

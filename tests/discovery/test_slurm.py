@@ -58,6 +58,13 @@ def test_keywords_quotes_and_continued_lines_are_read_as_slurm_does() -> None:
     assert paths(findings) == {"n1": ("L1", "S1"), "n2": ("L1", "S1")}
 
 
+def test_a_list_goes_on_in_the_next_line() -> None:
+    findings = conf(
+        "SwitchName=L1 Nodes=tux[4-5],\\\ntux6,tu\\\nx7 \\\nLinkSpeed=1\nSwitchName=S1 Switches=L1\n"
+    )
+    assert paths(findings) == {f"tux{number}": ("L1", "S1") for number in (4, 5, 6, 7)}
+
+
 def test_a_leaf_nearer_to_the_root_misses_the_closest_level() -> None:
     findings = conf(
         "SwitchName=core Switches=S1,L9\nSwitchName=S1 Switches=L1\n"
@@ -254,7 +261,7 @@ def test_the_command_prints_the_contract(tmp_path: Path) -> None:
     result = closeby("discover", "slurm", file, "-o", "json")
     found: Any = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert list(found) == ["levels", "nodes", "links", "warnings"]
+    assert list(found) == ["levels", "nodes", "links", "planes", "warnings"]
     assert found["nodes"]["n1"]["path"] == ["L1", "S1"]
 
 

@@ -11,6 +11,7 @@ from closeby.discovery.slurm_trees import MOST_LEVELS
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
 from closeby.discovery.unreadable import UnreadableError, kind, mappings, read_json, text_of
 from closeby.objects.decoding.errors import Path, field_path
+from closeby.topology.node_groups import listed
 
 Entry = Mapping[str, object]
 Found = Iterator[tuple[Path, Entry]]
@@ -24,13 +25,15 @@ def read_aws(
     """``aws ec2 describe-instance-topology``: network nodes from the root down, and the capacity block of an
     UltraServer as accelerator domain. ``names`` are node names by instance.
 
-    Instances may have three or four network nodes; they meet at the root.
+    Instances have three or four network nodes. Levels are counted from the instance, so that the closest one
+    is of the finest level whatever others have; network nodes that are of several levels for that are told.
 
     Raises:
         UnreadableError: it can't be read, or describes no instance.
     """
     value = read_json(file, text)
     collected = Collected(names)
+    levels: dict[str, set[int]] = {}
     for path, entry in _pages(file, value, "Instances", "describe-instance-topology"):
         instance = _required(file, entry, "InstanceId", path)
         nodes = entry.get("NetworkNodes")
@@ -43,9 +46,19 @@ def read_aws(
             field = field_path((*path, "NetworkNodes"))
             raise UnreadableError(file, f"has more than {MOST_LEVELS} network nodes", field=field)
         place = tuple(one or None for one in reversed(nodes))
+        for level, name in enumerate(place):
+            levels.setdefault(name or "", set()).add(level)
         collected.add(instance, place, text_of(file, entry, "CapacityBlockId", path))
+    shared = [name for name, several in levels.items() if name and len(several) > 1]
+    if shared:
+        message = (
+            f"instances have unequally many network nodes above them, so {listed(shared)} "
+            f"{'is' if len(shared) == 1 else 'are'} of a coarser level for some than for others"
+        )
+        remedy = "gangs over both kinds share no domain there; keep each to one kind"
+        collected.warnings.append(warning("Network", message, remedy))
     _incomplete(value, "NextToken", collected)
-    return collected.findings(file, keys, from_above=True)
+    return collected.findings(file, keys)
 
 
 def read_gcp(

@@ -95,7 +95,8 @@ def _lines(file: str, text: str) -> Iterator[tuple[int, str]]:
             message = f"goes on over more than {_MOST_JOINED:,} lines"
             raise UnreadableError(file, message, "check that it is the right file", line=first)
         if content.endswith("\\"):
-            begun += content[:-1] + " "
+            # As Slurm does: a list may go on in the middle, and there is no space unless it is written.
+            begun += content[:-1]
             continue
         content = begun + content
         begun = ""
