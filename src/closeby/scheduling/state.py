@@ -1,16 +1,20 @@
 """What is known during one attempt to place one work item."""
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.topology.tree import Tree
 
+if TYPE_CHECKING:
+    from closeby.scheduling.extension import Filter
+
 
 class CycleState:
     """Scratch of one cycle; plugins keep what they computed in ``data`` under their own name."""
 
-    __slots__ = ("anchors", "data", "group", "placed", "tree")
+    __slots__ = ("anchors", "data", "group", "more_filters", "placed", "tree")
 
     def __init__(
         self, group: PodGroup | None = None, tree: Tree | None = None, anchors: tuple[int, ...] = ()
@@ -24,3 +28,5 @@ class CycleState:
         #: Members placed in this cycle so far, in order, with their slot; the cycle's statement keeps it.
         self.placed: list[tuple[Pod, int]] = []
         self.data: dict[Hashable, object] = {}
+        #: Filters of this cycle alone; they are asked after the profile's.
+        self.more_filters: tuple[Filter, ...] = ()

@@ -15,6 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.outlook import LooksAhead
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, plugin_scores
 from closeby.scheduling.nodes_view import Nodes
@@ -54,7 +55,7 @@ class Diagnosis:
         cluster = self._cluster
         left = np.flatnonzero(cluster.alive[: cluster.capacity]) if slots is None else slots
         refused: list[Refusal] = []
-        for plugin in self._filters:
+        for plugin in (*self._filters, *state.more_filters):
             if not plugin.concerns(pod) or not len(left):
                 continue
             passed = plugin.filter(state, pod, Nodes(cluster, left))
@@ -89,17 +90,18 @@ class Diagnosis:
     def why_no_node(self, state: CycleState, pod: Pod) -> tuple[Reason, str]:
         """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
 
-        Nodes that would take the pod if they were not reserved tell more than nodes that could if they had
-        room, and those more than nodes that never will; otherwise the most frequent reason wins.
+        Nodes that would take the pod if they were not kept for others tell more than nodes that could if they
+        had room, and those more than nodes that never will; otherwise the most frequent reason wins.
         """
         refused = self.refusals(state, pod)
         if not refused:
             return Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes"
         usage = _count(state, pod, [one for one in refused if one.plugin.filter_scope is not Scope.STATIC])
         tally = _count(state, pod, refused)
-        kept = _count(state, pod, [one for one in refused if isinstance(one.plugin, ReservedNodes)])
-        reason = (kept or usage or tally).most_common(1)[0][0]
-        examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in refused)
+        for_others = [one for one in refused if isinstance(one.plugin, ReservedNodes | LooksAhead)]
+        reason = (_count(state, pod, for_others) or usage or tally).most_common(1)[0][0]
+        telling = (*for_others, *refused)
+        examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in telling)
         example = next((found.message for found in examples if found.reason is reason), "")
         counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
         instance = f" (for instance {example})" if example else ""

@@ -9,6 +9,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.needs import need_of_any
+from closeby.scheduling.judging.outlook import look_ahead
 from closeby.scheduling.moving.layout import talk_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.moving.sites import Sites, sites_of
@@ -42,18 +43,10 @@ class _ApplicationCycle:
         finding = self._finding(pods)
         # Where none finds a place there is nothing to move about.
         traffic = self._tools.traffic(self._state, pods) if any(finding) else None
-        left = self._one_by_one(pods, note=traffic is None)
-        improvement = None
-        while traffic is not None and self._state.placed:
-            improvement = self._together(pods, traffic)
-            # Pods that moved may have made room; then the whole is more than what was looked at.
-            missing, left = len(pods) - len(self._state.placed), self._one_by_one(self._missing(pods))
-            if len(left) == missing:
-                break
-        # What takes no pod of a kind when nothing is placed takes none when all are.
-        if traffic is not None and left and all(finding):
-            whole = self._all_at_once(pods, traffic)
-            improvement, left = (improvement, left) if whole is None else (whole, ())
+        left, improvement = self._place(pods, traffic, fits_empty=all(finding))
+        if traffic is not None and left and self._looks_ahead(traffic, pods):
+            self._statement.discard()
+            left, improvement = self._place(pods, traffic, fits_empty=False)
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed) if placed else None
         if refusal is not None:
@@ -70,6 +63,29 @@ class _ApplicationCycle:
             explanations=explanations,
             improvement=improvement,
         )
+
+    def _place(
+        self, pods: tuple[Pod, ...], traffic: Traffic | None, *, fits_empty: bool
+    ) -> tuple[tuple[Left, ...], Improvement | None]:
+        """As many as possible, as near as they can be; ``fits_empty``: each would find a node if first."""
+        left = self._one_by_one(pods, note=traffic is None)
+        improvement = None
+        while traffic is not None and self._state.placed:
+            improvement = self._together(pods, traffic)
+            # Pods that moved may have made room; then the whole is more than what was looked at.
+            missing, left = len(pods) - len(self._state.placed), self._one_by_one(self._missing(pods))
+            if len(left) == missing:
+                break
+        # What takes no pod of a kind when nothing is placed takes none when all are.
+        if traffic is not None and left and fits_empty:
+            whole = self._all_at_once(pods, traffic)
+            improvement, left = (improvement, left) if whole is None else (whole, ())
+        return left, improvement
+
+    def _looks_ahead(self, traffic: Traffic, pods: tuple[Pod, ...]) -> bool:
+        """Whether some of those that were placed must wait instead, so that others have a node at all."""
+        tools = self._tools
+        return look_ahead(self._state, tools.cluster, tools.table, traffic, pods)
 
     def _finding(self, pods: tuple[Pod, ...]) -> list[bool]:
         """Of each kind of pod, whether any node may take one now."""

@@ -198,7 +198,8 @@ class Filler:
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
         pod_class = self._table.of(pod)
-        alone = allowed is None and not pod_class.blind_filters
+        filters = (*pod_class.blind_filters, *self._state.more_filters)
+        alone = allowed is None and not filters
         if alone and not active_scorers(self._table.fleeting, self._state, pod):
             ranked = self._table.ranked(pod_class)
             best = self._best(ranked, None) if len(ranked) else None
@@ -206,7 +207,7 @@ class Filler:
         feasible = pod_class.fits > 0
         if allowed is not None:
             feasible &= allowed
-        for plugin in pod_class.blind_filters:
+        for plugin in filters:
             feasible &= plugin.filter(self._state, pod, Nodes(self._cluster))
         slots = np.flatnonzero(feasible)
         if not len(slots):

@@ -108,7 +108,8 @@ class Tools:
         pod_class = self.table.of(pod)
         nodes = Nodes(self.cluster, np.asarray([slot], dtype=np.intp))
         return bool(pod_class.fits[slot] > 0) and all(
-            bool(plugin.filter(state, pod, nodes)[0]) for plugin in pod_class.blind_filters
+            bool(plugin.filter(state, pod, nodes)[0])
+            for plugin in (*pod_class.blind_filters, *state.more_filters)
         )
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:

@@ -1,0 +1,212 @@
+"""Looking ahead: no pod of an application goes where another that waits would be left without a node.
+
+Pods are placed one after another and never moved again. Where both regions have room for its callers, but a
+store may be near to one region only (``maxNetworkCost``), callers in both would keep it waiting for ever.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.applications.registry import workload_name
+from closeby.cluster.columns import Cluster
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.extension import Filter, Rejection, Scope, Traffic
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.state import CycleState
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+Floats = NDArray[np.float32]
+
+#: With more locations than this only the workloads next to a pod are looked at, not those beyond.
+FARTHER_UP_TO: Final = 256
+
+
+class Outlook:
+    """Where the workloads of one application that wait may go yet, were there room, in one cycle.
+
+    By kind as in ``Traffic``: K kinds, L locations.
+    """
+
+    def __init__(self, cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod]) -> None:
+        self._traffic = traffic
+        self._kinds: Ints = traffic.kinds
+        self._kind_of = dict(zip((pod.uid for pod in pods), traffic.kinds.tolist(), strict=True))
+        self._one_of = {kind: pod for pod, kind in zip(pods, traffic.kinds.tolist(), strict=True)}
+        self._bounded: Bools = np.isfinite(traffic.limits)
+        self._near: dict[float, Bools] = {}
+        self._first = np.stack(
+            [_empty(cluster, table, self._one_of[kind]) for kind in range(len(traffic.limits))]
+        ) & np.isfinite(traffic.standing)
+        self._counts: Ints = np.bincount(traffic.kinds, minlength=len(traffic.limits))
+        self._seen: list[tuple[Pod, int]] = []
+        self._could: Bools = self._first.copy()
+        self._left: Ints = self._counts.copy()
+        self._known: dict[int, Bools] = {}
+
+    def open_for(self, state: CycleState, pod: Pod) -> Bools:
+        """Where a pod leaves a node for every workload that waits, by slot; shape (capacity,)."""
+        self._follow(state.placed)
+        kind = self._kind_of[pod.uid]
+        found = self._known.get(kind)
+        if found is None:
+            found = self._known[kind] = np.logical_and.reduce(
+                [np.ones(self._could.shape[1], dtype=np.bool_), *(mask for _, mask in self._masks(kind))]
+            )
+        return found
+
+    def left_out(self, state: CycleState, pod: Pod, slot: int) -> Pod | None:
+        """A pod of the first workload that would be left without a node."""
+        self._follow(state.placed)
+        masks = self._masks(self._kind_of[pod.uid])
+        return next((self._one_of[kind] for kind, mask in masks if not mask[slot]), None)
+
+    def strands(self, state: CycleState) -> bool:
+        """Whether what was placed leaves a workload that waits without a node, which had one before."""
+        self._follow(state.placed)
+        without = self._without(self._could, self._left > 0)
+        return bool((without & ~self._without(self._first, self._counts > 0)).any())
+
+    def _without(self, could: Bools, waiting: Bools) -> Bools:
+        """The kinds that wait and have no node, or only where another would have none; shape (K,)."""
+        some = could.any(axis=1)
+        ahead = np.flatnonzero(waiting & some)
+        if len(self._traffic.between) <= FARTHER_UP_TO:
+            some &= self._settled(self._by_location(could)[None], ahead)[0].any(axis=1)
+        return waiting & ~some
+
+    def _follow(self, placed: list[tuple[Pod, int]]) -> None:
+        """Take in what was placed since it was asked last."""
+        count = len(self._seen)
+        if placed[:count] != self._seen:
+            self._seen, count = [], 0
+            self._could, self._left = self._first.copy(), self._counts.copy()
+            self._known.clear()
+        for pod, slot in placed[count:]:
+            kind = self._kind_of[pod.uid]
+            self._left[kind] -= 1
+            for peer in np.flatnonzero(self._bounded[kind]).tolist():
+                here = self._could[peer, slot]
+                near = self._within(self._traffic.limits[kind, peer])
+                self._could[peer] &= near[self._traffic.locations[slot]][self._traffic.locations]
+                self._could[peer, slot] = here
+            self._known.clear()
+        self._seen = list(placed)
+
+    def _masks(self, kind: int) -> Iterator[tuple[int, Bools]]:
+        """By workload that waits: where one more pod of this kind leaves a node for it."""
+        left = self._left.copy()
+        left[kind] -= 1
+        # For those without any node now it makes no difference.
+        ahead = (left > 0) & self._could.any(axis=1)
+        peers = np.flatnonzero(ahead & self._bounded[kind])
+        if not len(peers):
+            return
+        locations, size = self._traffic.locations, len(self._traffic.between)
+        has = self._by_location(self._could)
+        for peer in peers.tolist():
+            near = self._within(self._traffic.limits[kind, peer])
+            yield peer, (near & has[peer]).any(axis=1)[locations] | self._could[peer]
+        if size <= FARTHER_UP_TO:
+            yield from self._beyond(kind, peers, np.flatnonzero(ahead), has)
+
+    def _beyond(self, kind: int, peers: Ints, ahead: Ints, has: Bools) -> Iterator[tuple[int, Bools]]:
+        """The same for workloads that have no limit to this one, but to others that wait (arc consistency).
+
+        By location, and two pods at one location are taken to be near: what is ruled out is ruled out.
+        """
+        bounded = self._bounded[np.ix_(ahead, ahead)]
+        if not (bounded.sum(axis=1) > np.diag(bounded)).any():
+            return
+        now = self._settled(has[None], ahead)
+        if not now[0, ahead].any(axis=1).all():
+            return
+        size = len(has[0])
+        start = np.repeat(now, size, axis=0)
+        for peer in peers.tolist():
+            start[:, peer] &= self._within(self._traffic.limits[kind, peer]) | np.eye(size, dtype=np.bool_)
+        _, first, which = np.unique(
+            start[:, peers].reshape(size, -1), axis=0, return_index=True, return_inverse=True
+        )
+        then = self._settled(start[first], ahead)
+        for other in ahead.tolist():
+            holds = np.asarray(then[:, other].any(axis=1))
+            yield other, holds[which.reshape(-1)[self._traffic.locations]]
+
+    def _settled(self, could: Bools, ahead: Ints) -> Bools:
+        """Without the locations at which some limit could not be kept any more; shape (cases, K, L)."""
+        found = could.copy()
+        while True:
+            before = int(found.sum())
+            for one in ahead.tolist():
+                for other in ahead.tolist():
+                    if one == other or not self._bounded[one, other]:
+                        continue
+                    near = self._within(self._traffic.limits[one, other]).astype(np.float32)
+                    np.fill_diagonal(near, 1.0)
+                    found[:, one] &= found[:, other].astype(np.float32) @ near > 0
+            if int(found.sum()) == before:
+                return found
+
+    def _by_location(self, could: Bools) -> Bools:
+        """Whether any node of a location is left to each kind; shape (K, L)."""
+        locations, size = self._traffic.locations, len(self._traffic.between)
+        return np.stack([np.bincount(locations, weights=one, minlength=size) > 0 for one in could])
+
+    def _within(self, limit: float) -> Bools:
+        """Whether two different nodes are near enough, by location; shape (L, L)."""
+        found = self._near.get(limit)
+        if found is None:
+            found = (self._traffic.between <= limit) & ~self._traffic.unknown
+            self._near[limit] = found
+        return found
+
+
+class LooksAhead(Filter):
+    """Keeps pods off nodes that would leave others of their application without one, for one cycle."""
+
+    name: ClassVar[str] = "LooksAhead"
+    filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    reason: ClassVar[Reason | None] = Reason.NETWORK_COST_TOO_HIGH
+
+    def __init__(self, outlook: Outlook, cluster: Cluster) -> None:
+        self._outlook = outlook
+        self._cluster = cluster
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        found: Bools = self._outlook.open_for(state, pod)[nodes.index]
+        return found
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        other = self._outlook.left_out(state, pod, slot)
+        workload = "another workload" if other is None else workload_name(other)
+        here = self._cluster.node_at(slot).name
+        text = f"with it on {here} no node is near enough for {workload}, which waits too"
+        return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
+
+
+def look_ahead(
+    state: CycleState, cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod]
+) -> bool:
+    """Whether what was placed leaves others of these pods no node at all; ``LooksAhead`` minds that then."""
+    if not np.isfinite(traffic.limits).any():
+        return False
+    outlook = Outlook(cluster, table, traffic, pods)
+    if not outlook.strands(state):
+        return False
+    state.more_filters = (LooksAhead(outlook, cluster),)
+    return True
+
+
+def _empty(cluster: Cluster, table: ClassTable, pod: Pod) -> Bools:
+    """Where a pod may go, were all nodes empty; shape (capacity,)."""
+    allowed = table.of(pod).static.copy()
+    demand = cluster.demand(pod.spec)
+    for row, amount in zip(demand.rows, demand.amounts, strict=True):
+        allowed &= cluster.allocatable[row, : cluster.capacity] >= amount
+    return allowed
