@@ -71,8 +71,8 @@ class Drawing:
             ports[other].append(self._line(b, one, a, rate))
         switches = [
             f"vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x{guid}\nswitchguid=0x{guid}({guid})\n"
-            f'Switch\t{max(65, len(ports[name]))} "S-{guid}"\t\t# "{self._says(name)}" enhanced port 0 lid 1 lmc 0\n'
-            + "\n".join(ports[name])
+            f'Switch\t{max(65, len(ports[name]))} "S-{guid}"\t\t# "{self._says(name)}" enhanced port 0 '
+            "lid 1 lmc 0\n" + "\n".join(ports[name])
             for name, guid in self.guids.items()
         ]
         return "#\n# Topology file: generated on Wed Aug  6 16:11:23 2025\n#\n\n" + "\n\n".join(
