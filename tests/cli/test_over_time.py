@@ -23,6 +23,13 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+def emptied(found: Any) -> float:
+    """When the last job left the queue."""
+    samples = found["samples"]
+    pairs = zip(samples["times"][1:], samples["queuedJobs"], strict=False)
+    return max((end for end, queued in pairs if queued), default=0.0)
+
+
 def small(*arguments: object, cluster: list[Any] = CLUSTER) -> Any:
     return report("simulate", "-f", "-", *arguments, stdin=text(*cluster))
 
@@ -261,6 +268,7 @@ def test_samples_are_thinned_unless_all_are_asked_for() -> None:
     assert len(few["samples"]["times"]) == 200
     assert len(all_of_them["samples"]["times"]) > 400
     assert few["samples"]["times"][-1] == all_of_them["samples"]["times"][-1]
+    assert emptied(few) == emptied(all_of_them)
 
 
 def test_a_run_that_is_stopped() -> None:

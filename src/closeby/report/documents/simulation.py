@@ -276,6 +276,11 @@ def _samples(history: History, full: bool) -> SamplesEntry:
     count = len(samples.times)
     # Evenly over what happened rather than over time, which has long ends in which little does.
     chosen = np.linspace(0, count - 1, count if full else min(count, SAMPLES)).round().astype(np.intp)
+    # Exactly when all was quiet is told, else the next sample may be hours later.
+    quiet = int(np.searchsorted(samples.times, history.quiet_from, side="right")) - 1
+    nearest = int(np.abs(chosen - quiet).argmin())
+    if 0 < nearest < len(chosen) - 1:
+        chosen[nearest] = quiet
     return SamplesEntry(
         times=samples.times[chosen].tolist(),
         busy_gpus=samples.busy[chosen].tolist(),

@@ -57,7 +57,7 @@ class TimeAxis(Struct, frozen=True, kw_only=True):
 def axis_of(history: History, moments: Moments) -> TimeAxis:
     """The axis of a run."""
     last = moments.last
-    seconds = min(_comes_or_waits(history), history.until)
+    seconds = history.quiet_from
     focus = float(moments.told(np.asarray(seconds)))
     if not 0 < focus < FOCUS * last:
         return TimeAxis(focus=last, last=last, marks=_marks(0.0, last, MARKS), notes=())
@@ -67,15 +67,6 @@ def axis_of(history: History, moments: Moments) -> TimeAxis:
     )
     marks = (*_marks(0.0, focus, MARKS), *_marks(focus, last, MARKS_AFTER)[-MARKS_AFTER:])
     return TimeAxis(focus=focus, last=last, marks=tuple(dict.fromkeys(marks)), notes=(note,))
-
-
-def _comes_or_waits(history: History) -> float:
-    """When the last job had come and the queue was empty, in seconds."""
-    submitted = history.jobs.submitted[history.counted]
-    samples = history.samples
-    ends = np.append(samples.times[1:], history.until)
-    waits = ends[: len(samples.times)][samples.queued > 0]
-    return max(float(submitted.max(initial=0.0)), float(waits.max(initial=0.0)))
 
 
 def _marks(begin: float, end: float, most: int) -> tuple[float, ...]:

@@ -103,6 +103,14 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
         return counted
 
     @property
+    def quiet_from(self) -> float:
+        """When the last job had come and the queue was empty, in seconds; ``until`` if neither happened."""
+        submitted = self.jobs.submitted[self.counted]
+        ends = np.append(self.samples.times[1:], self.until)
+        waits = ends[: len(self.samples.times)][self.samples.queued > 0]
+        return float(max(submitted.max(initial=0.0), waits.max(initial=0.0)))
+
+    @property
     def told_in_gpus(self) -> bool:
         """Whether use and queue are told in GPUs: not where no job that counts asks for any."""
         return bool(self.node_gpus.any()) and size_unit(self.jobs.gpus[self.counted]) is SizeUnit.GPU
