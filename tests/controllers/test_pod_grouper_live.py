@@ -21,8 +21,9 @@ from tests.controllers.grouper_world import (
     until,
     world,
 )
+from tests.deploy.installed import allowed
 from tests.kube.faulty_proxy import Cut, Refuse
-from tests.kube.live import FAST, through_proxy, unique
+from tests.kube.live import FAST, eventually, through_proxy, unique
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 KUEUE_REQUIRED = "kueue.x-k8s.io/podset-required-topology"
@@ -266,6 +267,10 @@ async def somebody(it: World, *rules: Object) -> AsyncIterator[Transport]:
     await it.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
     binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [who]}
     await it.api.create(f"{RBAC}/clusterrolebindings", binding)
+    (group,), (resource, *_), (verb, *_) = (rules[-1][part] for part in ("apiGroups", "resources", "verbs"))
+    user = f"system:serviceaccount:{it.namespace}:{name}"
+    # The server learns of rights through a watch of its own.
+    await eventually(lambda: allowed(it.api, user, verb, f"{group}/{resource}"))
     path = f"{it.path('v1', 'serviceaccounts', name)}/token"
     token = (await it.api.create(path, {"spec": {}}))["status"]["token"]
     access = it.control_plane.access()
