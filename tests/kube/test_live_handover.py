@@ -3,13 +3,16 @@
 import asyncio
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
-from tests.kube.faulty_proxy import Act, Fault, Refuse, Silence
+from tests.kube.faulty_proxy import Act, Fault, Proxy, Refuse, Silence
 from tests.kube.live import through_proxy
 from tests.kube.live_world import (
     World,
@@ -143,23 +146,32 @@ def test_a_replica_whose_watches_are_dead_looks_before_it_leads(
     asyncio.run(run())
 
 
+@asynccontextmanager
+async def bereft_of(
+    chosen: Object, control_plane: ControlPlane, namespace: str
+) -> AsyncIterator[tuple[World, Proxy]]:
+    """A gang of three chose this node; it is gone now, and the gang's plan could not be written yet."""
+    async with (
+        behind_proxy(control_plane, namespace, host("other", "r1", 4)) as (it, proxy),
+        it.scheduling(),
+    ):
+        proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
+        async with joined(it.api, [chosen]):
+            await asyncio.sleep(0.5)
+            await it.gang("g", 3, required="rack")
+
+            async def tried() -> bool:
+                return proxy.count("PATCH", "/podgroups/g/status") > 3
+
+            await until(tried)
+        yield it, proxy
+
+
 def test_a_node_that_goes_while_the_plan_can_not_be_written(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
-        async with (
-            behind_proxy(control_plane, namespace, host("other", "r1", 4)) as (it, proxy),
-            it.scheduling(),
-        ):
-            proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
-            async with joined(it.api, [host("gone", "r0", 3)]):
-                await asyncio.sleep(0.5)
-                await it.gang("g", 3, required="rack")
-
-                async def tried() -> bool:
-                    return proxy.count("PATCH", "/podgroups/g/status") > 3
-
-                await until(tried)
+        async with bereft_of(host("gone", "r0", 3), control_plane, namespace) as (it, proxy):
             await asyncio.sleep(1.0)
             proxy.forgive()
             assert set((await it.bound(3)).values()) == {"other"}
@@ -174,19 +186,7 @@ def test_a_node_that_is_made_anew_while_the_plan_can_not_be_written(
     """Under its name there is a smaller one: at once, or so late (seconds) that starts were looked after."""
 
     async def run() -> None:
-        async with (
-            behind_proxy(control_plane, namespace, host("other", "r1", 4)) as (it, proxy),
-            it.scheduling(),
-        ):
-            proxy.inject("PATCH", "/podgroups/g/status", Refuse(503), times=1000)
-            async with joined(it.api, [host("anew", "r0", 3)]):
-                await asyncio.sleep(0.5)
-                await it.gang("g", 3, required="rack")
-
-                async def tried() -> bool:
-                    return proxy.count("PATCH", "/podgroups/g/status") > 3
-
-                await until(tried)
+        async with bereft_of(host("anew", "r0", 3), control_plane, namespace) as (it, proxy):
             await asyncio.sleep(missing)
             async with joined(it.api, [host("anew", "r0", 1)]):
                 await asyncio.sleep(0.5)
