@@ -292,8 +292,14 @@ class TestTwoReplicas:
             ):
                 await it.gang("a", 2)
                 await it.bound(2)
+                before = proxy.count("WATCH", "/podgroups")
+
+                async def stands_by() -> bool:
+                    return proxy.count("WATCH", "/podgroups") > before
+
                 async with replica(it, proxy, tmp_path):
-                    await asyncio.sleep(2.0)
+                    await until(stands_by)
+                    await asyncio.sleep(1.0)
                     began = time.monotonic()
                     first.send_signal(signal.SIGTERM)
                     assert await asyncio.to_thread(first.wait) == 0
