@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from closeby.controllers.grouping.owners import Ref
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import Runner, Running
 from closeby.kube.client.transport import Transport
@@ -48,7 +49,12 @@ class World:
         self.lines.append((message, fields))
 
     def said(self, message: str) -> list[dict[str, object]]:
-        return [fields for text, fields in self.lines if text == message]
+        """Lines of that text, but for those about what other tests left, which may be going just now."""
+        lines = (fields for text, fields in self.lines if text == message)
+        return [one for one in lines if self._ours(one.get("owner"))]
+
+    def _ours(self, owner: object) -> bool:
+        return not isinstance(owner, Ref) or owner.namespace == self.namespace
 
     # Who is at work
 
