@@ -44,6 +44,15 @@ def label_keys(context: click.Context, option: click.Parameter, text: str | None
     return keys
 
 
+def _refuse_reserved(keys: tuple[str, ...]) -> None:
+    own = next(filter(reserved, keys), None)
+    if own is not None:
+        raise click.UsageError(
+            f"{own} is a label of Kubernetes' own, which --apply does not write; give keys of a "
+            "domain of yours, or those of network.topology.kubernetes.io"
+        )
+
+
 def discovers(command: Command) -> Command:
     """Adds ``-o``, ``--labels`` and the options of ``--apply``; the command gets them as ``chosen``."""
 
@@ -110,11 +119,8 @@ def discovers(command: Command) -> Command:
     ) -> None:
         if not apply and (dry_run or watch is not None or overwrite):
             raise click.UsageError("--dry-run, --watch and --overwrite go with --apply")
-        if apply and (own := [key for key in keys or () if reserved(key)]):
-            raise click.UsageError(
-                f"{own[0]} is a label of Kubernetes' own, which --apply does not write; give keys of a "
-                "domain of yours, or those of network.topology.kubernetes.io"
-            )
+        if apply:
+            _refuse_reserved(keys or ())
         rules = Rules(misses=misses, with_quality=qos, overwrite=overwrite)
         chosen = Chosen(output, keys, apply, dry_run, watch, rules, kubeconfig, context)
         command(chosen=chosen, **options)

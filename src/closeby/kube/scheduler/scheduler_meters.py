@@ -22,12 +22,10 @@ from closeby.measurements.ageing import Known
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodAdded, PodRemoved
-from closeby.scheduling.intake.keys import APPLICATION, PLAIN
+from closeby.scheduling.intake.keys import item_key
 from closeby.scheduling.measuring import Measured
-from closeby.scheduling.outcomes import ItemKind, Outcome, Place
+from closeby.scheduling.outcomes import Outcome, Place
 
-#: How the engine's keys of work items begin.
-_PREFIXES: Final = {ItemKind.GANG: "", ItemKind.APPLICATION: APPLICATION, ItemKind.POD: PLAIN}
 #: From so many attempts on they are told as one, as upstream does.
 _MANY: Final = 15
 #: What single nodes are called among the levels, whatever alias a topology gives them.
@@ -169,7 +167,7 @@ class SchedulerMeters(Meters):
             self._decided(outcome, seconds / len(batch))
 
     def _decided(self, outcome: Outcome, seconds: float) -> None:
-        item, gang = f"{_PREFIXES[outcome.kind]}{outcome.key}", outcome.is_gang
+        item, gang = item_key(outcome.kind, outcome.key), outcome.is_gang
         for assignment in outcome.assigned:
             wait = self.waits.get(assignment.pod.uid)
             if wait is not None:

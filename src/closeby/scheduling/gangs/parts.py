@@ -145,7 +145,7 @@ class SearchedPart:
             counts = scoped_counts(self._table, pod_class, tree, self.scope, self._capacity)
             if self.scope.mask_for(tree, self._capacity) is not None:
                 self._counts[tree.name, index] = counts  # A copy that nothing changes.
-        return np.asarray([counts.total]) if level < 0 else counts.of(level)
+        return counts.of(level)
 
 
 def scoped_counts(

@@ -33,8 +33,11 @@ class DomainCounts:
         self.total = int(sums[0].sum())
 
     def of(self, level: int) -> Counts:
-        """Counts of all domains of a level; ``tree.node_level`` gives single nodes by position."""
-        return self._of[level]
+        """Counts of all domains of a level; ``tree.node_level`` gives single nodes by position.
+
+        ``ROOT_LEVEL`` gives one count, the whole cluster's.
+        """
+        return np.asarray([self.total]) if level == ROOT_LEVEL else self._of[level]
 
     def inside(self, domain: Domain) -> int:
         """Count of one domain."""

@@ -176,7 +176,7 @@ class Diagnosis:
         """Pods of the gang that fit each domain: every class up to what is asked of it."""
         room = np.zeros(tree.count(level), dtype=np.int64)
         for share, count in zip(demand, counts, strict=True):
-            of = np.asarray([count.total]) if level == ROOT_LEVEL else count.of(level)
+            of = count.of(level)
             room += of if len(demand) == 1 else np.minimum(of, len(share.pods))
         return room
 

@@ -139,11 +139,11 @@ class _Weighed:
 
     def can_in(self, level: int) -> Counts:
         """By domain of a level: pods that fit now."""
-        return np.asarray([self._can.total]) if level == ROOT_LEVEL else self._can.of(level)
+        return self._can.of(level)
 
     def could_in(self, level: int) -> Counts:
         """By domain of a level: pods that would fit if others left."""
-        return np.asarray([self._could.total]) if level == ROOT_LEVEL else self._could.of(level)
+        return self._could.of(level)
 
     def missing_on(self, slots: Ints) -> int:
         """Pods without room on these slots."""
