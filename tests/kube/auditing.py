@@ -14,6 +14,7 @@ GPU = "nvidia.com/gpu"
 GROUP_LABEL = "closeby.dev/pod-group"
 _PAGE = "2000"
 _AGAIN = 0.2
+_BEHIND = 30.0
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -31,12 +32,28 @@ class Audit:
     #: By uid: the node of a pod that is there now, and what it takes.
     _now: dict[str, tuple[str, int]] = field(default_factory=dict)
     _taken: Counter[str] = field(default_factory=Counter)
+    #: Pods that went while nobody watched: they may have been bound just before.
+    _lost: set[str] = field(default_factory=set)
+    _told: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def seen_bound(self, number: int) -> None:
+        """Waits until the watch has told of so many bound pods; it may come behind what a list shows."""
+        async with asyncio.timeout(_BEHIND):
+            while len(self.nodes) < number:
+                self._told.clear()
+                await self._told.wait()
+        assert len(self.nodes) == number
+
+    def never_bound(self, uids: Iterable[str]) -> list[str]:
+        """Those that were watched from their coming to their end, and were on no node."""
+        return [uid for uid in uids if uid in self.names and uid not in self.nodes and uid not in self._lost]
 
     def begin(self, pods: list[Object]) -> None:
         """A list of all pods: others are gone."""
         there = {pod["metadata"]["uid"] for pod in pods}
         for uid in self._now.keys() - there:
             self._leave(uid)
+        self._lost |= self.names.keys() - there
         for pod in pods:
             self.see("MODIFIED", pod)
 
@@ -49,6 +66,7 @@ class Audit:
             self.violations.append(f"{self.names[uid]}: on {before}, then on {node}")
         if node is not None:
             self.nodes[uid] = node
+            self._told.set()
         finished = pod.get("status", {}).get("phase") in _FINISHED
         if kind == "DELETED" or finished:
             self._leave(uid)

@@ -172,7 +172,7 @@ class TestTheServer:
                 proxy.forgive()
                 await it.gang("last", 8, required="rack")
                 await it.bound(8)
-                assert len(audit.nodes) == 104
+                await audit.seen_bound(104)
                 assert met.total() > 10, met
 
         asyncio.run(run())
@@ -385,6 +385,6 @@ class TestTwoSchedulers:
                     sent = sorted(one.count("POST", "/binding") for one in (proxy, other))
                     assert sent == [0, 24]
                     await sound(it)
-                assert len(audit.nodes) == 24
+                await audit.seen_bound(24)
 
         asyncio.run(run())
