@@ -15,6 +15,17 @@ from tests.certificates import Authority
 
 TOKEN = "correct horse battery staple"
 
+#: For what is not about limits: a machine that stands still for seconds breaks no conversation off.
+PATIENT = Limits(
+    within=60.0,
+    proof_within=60.0,
+    served_within=120.0,
+    connections=1000,
+    per_address=1000,
+    arrivals=1e9,
+    arrivals_per_address=1e9,
+)
+
 
 class Lines:
     """What was said."""
@@ -49,7 +60,7 @@ def answering(
     name: str = "b", credentials: Credentials | None = None, limits: Limits | None = None
 ) -> Iterator[tuple[Responder, Peer]]:
     """A peer that answers inside the context."""
-    responder = Responder(name, credentials or shared(), LINES.say, limits or Limits())
+    responder = Responder(name, credentials or shared(), LINES.say, limits or PATIENT)
     port = responder.open("127.0.0.1", 0)
     assert isinstance(port, int), port
     try:
@@ -61,10 +72,10 @@ def answering(
 def asking(
     credentials: Credentials | None = None, limits: Limits | None = None, delays: Delays | None = None
 ) -> TcpProbe:
-    return TcpProbe("a", credentials or shared(), delays or Delays({}, None, LINES.say), limits or Limits())
+    return TcpProbe("a", credentials or shared(), delays or Delays({}, None, LINES.say), limits or PATIENT)
 
 
-def soon(met: Callable[[], object], seconds: float = 5.0) -> None:
+def soon(met: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until it is so."""
     end = time.monotonic() + seconds
     while not met():

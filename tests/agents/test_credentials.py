@@ -7,20 +7,27 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from closeby.agents.latency.credentials import Credentials, TlsFiles, parse_tokens
-from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.results import Latency
 from closeby.agents.troubles import Trouble
-from tests.agents.talking import LINES, Lines, answering, asking, issued, shared, soon
+from tests.agents.talking import LINES, PATIENT, Lines, answering, asking, issued, shared, soon
 from tests.certificates import Authority
 
 OLD, NEW = "the old token of agents", "the new token of agents"
-QUICK = Limits(trips=5, warm=1, within=1.0)
+FEW = replace(PATIENT, trips=5, warm=1)
 
 
 def reason(found: Latency | Trouble) -> str:
     return found.reason if isinstance(found, Trouble) else "fine"
+
+
+def replaced(path: Path, content: str) -> None:
+    """By another file: one that is written twice in a tick of the kernel's clock may look the same."""
+    new = path.with_suffix(".new")
+    new.write_text(content)
+    new.replace(path)
 
 
 def test_a_token_is_replaced_while_all_agents_run(tmp_path: Path) -> None:
@@ -29,8 +36,8 @@ def test_a_token_is_replaced_while_all_agents_run(tmp_path: Path) -> None:
     for one in (here, there):
         one.write_text(OLD)
     mine, theirs = (Credentials(token_file=str(one), say=LINES.say) for one in (here, there))
-    with answering(credentials=theirs, limits=QUICK) as (_, peer):
-        probe = asking(mine, QUICK)
+    with answering(credentials=theirs, limits=FEW) as (_, peer):
+        probe = asking(mine, FEW)
         for path, content in (
             (there, f"{OLD}\n{NEW}\n"),
             (here, f"{OLD}\n{NEW}\n"),
@@ -39,9 +46,9 @@ def test_a_token_is_replaced_while_all_agents_run(tmp_path: Path) -> None:
             (there, f"{NEW}\n"),
             (here, f"{NEW}\n"),
         ):
-            path.write_text(content)
+            replaced(path, content)
             assert reason(probe(peer)) == "fine", content
-        there.write_text(OLD)
+        replaced(there, OLD)
         assert reason(probe(peer)) == "Refused"
 
 
@@ -95,28 +102,32 @@ def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:
     mine, theirs = issued(authority, "mine"), issued(authority, "theirs")
     with answering(credentials=shared(None, theirs)) as (responder, peer):
         assert reason(asking(shared(None, mine))(peer)) == "fine"
-        # Neither without a certificate, nor with a token instead.
+        soon(lambda: responder.outcomes == {"Answered": 1})
+    # Neither without a certificate, nor with a token instead.
+    soon_over = replace(PATIENT, proof_within=0.5)
+    with answering(credentials=shared(None, theirs), limits=soon_over) as (responder, peer):
         assert reason(asking(shared(None))(peer)) != "fine"
         assert reason(asking(shared())(peer)) != "fine"
-        soon(lambda: responder.connections == 0)
         # Who says nothing of TLS is waited for until his time is up.
-        assert responder.outcomes == {"Answered": 1, "NoAnswerInTime": 2}
+        soon(lambda: responder.outcomes == {"NoAnswerInTime": 2})
+        assert responder.connections == 0
 
 
 def test_who_begins_tls_and_dribbles_is_cut_off(tmp_path: Path) -> None:
     files = issued(Authority(tmp_path))
-    limits = Limits(proof_within=0.4)
+    limits = replace(PATIENT, proof_within=0.4)
     with answering(credentials=shared(None, files), limits=limits) as (responder, peer):
-        began = time.monotonic()
+        sent = 0
         with socket.create_connection((peer.host, peer.port)) as one, contextlib.suppress(OSError):
             # The head of a record of 512 bytes, and then one byte after the other.
             one.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-            for _ in range(40):
+            for _ in range(500):
                 one.sendall(b"x")
+                sent += 1
                 time.sleep(0.05)
-        soon(lambda: responder.connections == 0)
-        assert time.monotonic() - began < 3
-        assert responder.outcomes == {"NoAnswerInTime": 1}
+        assert sent < 500
+        soon(lambda: responder.outcomes == {"NoAnswerInTime": 1})
+        assert responder.connections == 0
 
 
 def test_a_token_counts_under_tls_too(tmp_path: Path) -> None:
@@ -137,7 +148,7 @@ def test_certificates_of_another_authority(tmp_path: Path) -> None:
         # It trusts us, but has no certificate that we trust.
         half = TlsFiles(certificate=bad.certificate, key=bad.key, authority=good.authority)
         assert reason(asking(shared(None, half))(peer)) in ("TlsFailed", "ConnectionCut")
-        soon(lambda: responder.connections == 0)
+        soon(lambda: sum(responder.outcomes.values()) == 2)
         assert "Answered" not in responder.outcomes
 
 

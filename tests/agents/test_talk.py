@@ -7,22 +7,26 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.responder import Responder
+from closeby.agents.latency.responder import DOORS, Responder
 from closeby.agents.latency.results import Latency
 from closeby.agents.latency.wire import ANSWER, MAGIC, NONCE, PROOF, Channel, Kind, WireError, ask, introduce
 from closeby.agents.troubles import Trouble
-from tests.agents.talking import LINES, TOKEN, answering, asking, shared, soon
+from tests.agents.talking import LINES, PATIENT, TOKEN, answering, asking, shared, soon
 
+#: Of what is given up soon.
 QUICK = Limits(trips=10, warm=1, within=0.3, proof_within=0.2)
+#: Seconds until which what is given up soon has been given up, on any machine.
+SOON = 30.0
 
 
 def reason(found: Latency | Trouble) -> str:
@@ -36,25 +40,26 @@ def test_a_peer_is_asked_and_answers() -> None:
         assert isinstance(found, Latency), found
         assert found.samples == 50
         assert found.p90 is not None and found.p99 is not None
-        assert 0 < found.p50 <= found.p90 <= found.p99 < 2e6
+        assert 0 < found.p50 <= found.p90 <= found.p99 < 60e6
         soon(lambda: responder.outcomes == {"Answered": 1})
 
 
 def test_a_delay_for_trials_is_added_to_each_answer() -> None:
     with answering() as (_, peer):
-        found = asking(limits=QUICK, delays=Delays({"z": 8.0, "y": 500.0}, None, LINES.say))(peer)
+        found = asking(delays=Delays({"z": 8.0, "y": 10_000.0}, None, LINES.say))(peer)
         assert isinstance(found, Latency), found
-        assert 8000 <= found.p50 < 30_000
+        assert 8000 <= found.p50 < 500_000
 
 
+@pytest.mark.slow
 def test_a_far_peer_has_fewer_answers_timed() -> None:
-    """50 questions of 30 ms do not fit into a second; as many as do are taken, if those are enough."""
-    slow = Delays({"z": 30.0}, None, LINES.say)
+    """55 questions of 0.2 s do not fit into 8 s; as many as do are taken, if those are enough."""
+    slow = Delays({"z": 200.0}, None, LINES.say)
     with answering() as (_, peer):
-        found = asking(limits=Limits(within=1.0), delays=slow)(peer)
+        found = asking(limits=Limits(within=8.0), delays=slow)(peer)
         assert isinstance(found, Latency), found
         assert 5 <= found.samples < 40
-        assert reason(asking(limits=Limits(within=0.2), delays=slow)(peer)) == "NoAnswerInTime"
+        assert reason(asking(limits=Limits(within=1.0), delays=slow)(peer)) == "NoAnswerInTime"
 
 
 def test_who_has_another_token_is_refused() -> None:
@@ -85,12 +90,11 @@ def test_the_token_never_travels_and_no_proof_serves_twice() -> None:
     """What went over the wire in one conversation, sent again to the same agent."""
     with answering() as (responder, peer):
         with relay(peer) as (there, heard):
-            assert isinstance(asking(limits=QUICK)(there), Latency)
+            assert isinstance(asking()(there), Latency)
         assert all(TOKEN.encode() not in one for one in heard)
         said = b"".join(heard)
         with closing(socket.create_connection((peer.host, peer.port))) as again:
             again.sendall(said)
-            again.settimeout(2)
             soon(lambda: responder.outcomes["Refused"] == 1)
 
 
@@ -101,7 +105,7 @@ def test_an_impostor_that_sends_our_own_proof_back() -> None:
         channel.send(Kind.WELCOME, proof[NONCE : NONCE + PROOF])
 
     with pretending(impostor) as peer:
-        assert reason(asking(limits=QUICK)(peer)) == "Impostor"
+        assert reason(asking()(peer)) == "Impostor"
 
 
 def test_an_impostor_that_sends_the_wrong_answers() -> None:
@@ -117,7 +121,7 @@ def test_an_impostor_that_sends_the_wrong_answers() -> None:
             channel.send(Kind.ANSWER, b"\xff" * ANSWER)
 
     with pretending(sloppy) as peer:
-        assert reason(asking(limits=QUICK)(peer)) == "NotAnAgent"
+        assert reason(asking()(peer)) == "NotAnAgent"
 
 
 @pytest.mark.parametrize(
@@ -134,44 +138,47 @@ def test_an_impostor_that_sends_the_wrong_answers() -> None:
 )
 def test_what_is_no_agent(said: bytes, why: str) -> None:
     with speaking(lambda one: one.sendall(said)) as peer:
-        assert reason(asking(limits=QUICK)(peer)) == why
+        assert reason(asking()(peer)) == why
 
 
 def test_a_peer_that_never_answers() -> None:
     """Neither one that takes the connection and is silent, nor one that does not take it."""
-    began = time.monotonic()
-    with speaking(lambda one: time.sleep(0.6)) as peer:
+    with silence() as peer:
+        began = time.monotonic()
         assert reason(asking(limits=QUICK)(peer)) == "NoAnswerInTime"
-    assert time.monotonic() - began < 2
+        assert time.monotonic() - began < SOON
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         host, port = bound.getsockname()
-        assert reason(asking(limits=QUICK)(Peer(name="b", host=host, port=port))) == "Unreachable"
-    assert reason(asking(limits=QUICK)(Peer(name="b", host="no such host", port=9))) == "Unreachable"
+        assert reason(asking()(Peer(name="b", host=host, port=port))) == "Unreachable"
+    assert reason(asking()(Peer(name="b", host="no such host", port=9))) == "Unreachable"
 
 
 def test_a_peer_that_dribbles() -> None:
-    """Byte by byte it would take minutes: the time is for all of the probe."""
+    """Byte by byte it would take a minute: the time is for all of the probe."""
+    over = threading.Event()
 
     def dribble(one: socket.socket) -> None:
-        for byte in struct.pack("!BH", Kind.HELLO, 41) + MAGIC:
+        for byte in struct.pack("!BH", Kind.HELLO, 290) + bytes(290):
             one.sendall(bytes([byte]))
-            time.sleep(0.1)
+            if over.wait(0.2):
+                return
 
-    began = time.monotonic()
     with speaking(dribble) as peer:
+        began = time.monotonic()
         assert reason(asking(limits=QUICK)(peer)) == "NoAnswerInTime"
-        assert time.monotonic() - began < 1
+        over.set()
+        assert time.monotonic() - began < SOON
 
 
 def test_asking_can_be_broken_off() -> None:
     """Also while a peer says nothing; and then nobody is asked any more."""
-    probe = asking(limits=Limits(within=30.0))
-    with speaking(lambda one: time.sleep(1)) as peer:
+    probe = asking()
+    with silence() as peer:
         threading.Timer(0.2, probe.close).start()
         began = time.monotonic()
         assert reason(probe(peer)) == "ConnectionCut"
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
         assert reason(probe(peer)) == "ConnectionCut"
 
 
@@ -180,50 +187,56 @@ def test_asking_can_be_broken_off() -> None:
 
 def connected(peer: Peer) -> socket.socket:
     one = socket.create_connection((peer.host, peer.port))
-    one.settimeout(5)
+    one.settimeout(60)
     return one
+
+
+def introduced(one: socket.socket) -> Channel:
+    """Ours, once both sides know each other."""
+    channel = Channel(one, time.monotonic() + 60)
+    introduce(channel, "a", "b", TOKEN.encode())
+    return channel
 
 
 def test_who_sends_nothing_or_little_is_cut_off() -> None:
     """As slow as he may be: a byte now and then keeps no connection open."""
     with answering(limits=QUICK) as (responder, peer):
-        began = time.monotonic()
         with closing(connected(peer)) as silent, closing(connected(peer)) as slow:
-            for byte in struct.pack("!BH", Kind.PROOF, 300):
-                slow.sendall(bytes([byte]))
-                time.sleep(0.05)
-            soon(lambda: responder.connections == 0, 2)
-            assert time.monotonic() - began < 1
-            for one in (silent, slow):
-                while one.recv(4096):
-                    pass
-        assert responder.outcomes == {"NoAnswerInTime": 2}
+            sent = 0
+            with suppress(ConnectionError):
+                for byte in struct.pack("!BH", Kind.PROOF, 300) + bytes(297):
+                    slow.sendall(bytes([byte]))
+                    sent += 1
+                    time.sleep(0.1)
+            assert sent < 300
+            while silent.recv(4096):
+                pass
+        soon(lambda: responder.outcomes == {"NoAnswerInTime": 2})
+        assert responder.connections == 0
 
 
 def test_who_has_proved_himself_may_not_stay_for_ever_either() -> None:
-    limits = Limits(served_within=0.2, questions=5)
-    with answering(limits=limits) as (responder, peer):
-        with closing(connected(peer)) as idle:
-            channel = Channel(idle, time.monotonic() + 5)
-            introduce(channel, "a", "b", TOKEN.encode())
-            soon(lambda: responder.outcomes == {"NoAnswerInTime": 1}, 2)
-        with closing(connected(peer)) as greedy:
-            channel = Channel(greedy, time.monotonic() + 5)
-            introduce(channel, "a", "b", TOKEN.encode())
-            with pytest.raises((EOFError, ConnectionError)):
-                for number in range(6):
-                    ask(channel, number)
-            assert number == 5
+    short, few = replace(PATIENT, served_within=0.2), replace(PATIENT, questions=5)
+    with answering(limits=short) as (responder, peer), closing(connected(peer)) as idle:
+        introduced(idle)
+        soon(lambda: responder.outcomes == {"NoAnswerInTime": 1})
+    with answering(limits=few) as (_, peer), closing(connected(peer)) as greedy:
+        channel = introduced(greedy)
+        with pytest.raises((EOFError, ConnectionError)):
+            for number in range(6):
+                ask(channel, number)
+        assert number == 5
 
 
 def test_frames_that_are_too_long() -> None:
     with answering() as (responder, peer):
         with closing(connected(peer)) as one:
-            one.sendall(struct.pack("!BH", Kind.PROOF, 65_535) + b"x" * 65_535)
+            # It may be cut off before all was said.
+            with suppress(ConnectionError):
+                one.sendall(struct.pack("!BH", Kind.PROOF, 65_535) + b"x" * 65_535)
             soon(lambda: responder.outcomes == {"NotAnAgent": 1})
         with closing(connected(peer)) as one:
-            channel = Channel(one, time.monotonic() + 5)
-            introduce(channel, "a", "b", TOKEN.encode())
+            channel = introduced(one)
             channel.send(Kind.ASK, b"x" * 5000)
             with pytest.raises((EOFError, ConnectionError)):
                 channel.receive(Kind.ANSWER, ANSWER)
@@ -231,7 +244,7 @@ def test_frames_that_are_too_long() -> None:
 
 
 def test_connections_are_counted() -> None:
-    limits = Limits(connections=3, per_address=3, proof_within=1.0)
+    limits = replace(PATIENT, connections=3, per_address=3)
     with answering(limits=limits) as (responder, peer):
         strangers = [connected(peer) for _ in range(3)]
         soon(lambda: responder.connections == 3)
@@ -244,7 +257,7 @@ def test_connections_are_counted() -> None:
 
 
 def test_one_address_does_not_get_all_connections() -> None:
-    limits = Limits(connections=10, per_address=2, proof_within=1.0)
+    limits = replace(PATIENT, connections=10, per_address=2)
     with answering(limits=limits) as (responder, peer):
         strangers = [connected(peer) for _ in range(2)]
         soon(lambda: responder.connections == 2)
@@ -256,30 +269,40 @@ def test_one_address_does_not_get_all_connections() -> None:
 
 
 def test_who_comes_too_often_is_sent_away() -> None:
-    limits = Limits(arrivals=5.0)
-    with answering(limits=limits) as (responder, peer):
-        for _ in range(20):
+    """No more than five at once, and five a second then."""
+    with answering(limits=replace(PATIENT, arrivals=5.0)) as (responder, peer):
+        began = time.monotonic()
+        for _ in range(60):
             connected(peer).close()
-        soon(lambda: sum(responder.outcomes.values()) == 20)
-        assert responder.outcomes["TooMany"] >= 13
+        soon(lambda: sum(responder.outcomes.values()) == 60)
+        taken = 60 - responder.outcomes["TooMany"]
+        assert 5 <= taken <= 5 + 5 * (time.monotonic() - began)
 
 
 def test_who_knocks_all_the_time_takes_nothing_from_others() -> None:
-    limits = Limits(arrivals=20.0, arrivals_per_address=5.0, per_address=1000, connections=1000)
-    with answering(limits=limits) as (responder, peer):
-        for _ in range(40):
+    """No more than five of his at once, and five a second then, of the twenty that all have."""
+    with answering(limits=replace(PATIENT, arrivals=20.0, arrivals_per_address=5.0)) as (responder, peer):
+        # One address in so many shares what it may with another one.
+        address = next(
+            one
+            for one in (f"127.0.0.{number}" for number in range(2, 255))
+            if hash(one) % DOORS != hash(peer.host) % DOORS
+        )
+        began = time.monotonic()
+        for _ in range(60):
             with socket.socket() as stranger:
-                stranger.bind(("127.0.0.2", 0))
+                stranger.bind((address, 0))
                 stranger.connect((peer.host, peer.port))
-        soon(lambda: sum(responder.outcomes.values()) == 40)
-        assert responder.outcomes["TooMany"] >= 30
+        soon(lambda: sum(responder.outcomes.values()) == 60)
+        taken = 60 - responder.outcomes["TooMany"]
+        assert 5 <= taken <= 5 + 5 * (time.monotonic() - began)
         assert isinstance(asking()(peer), Latency)
 
 
 def test_a_system_that_gives_no_more_threads_does_so_again() -> None:
     with answering() as (responder, peer):
         # No machine has room for the stack of one more.
-        threading.stack_size(1 << 46)
+        threading.stack_size(1 << 62)
         try:
             assert reason(asking()(peer)) == "ConnectionCut"
         finally:
@@ -302,10 +325,7 @@ def test_a_stranger_does_not_fill_the_log() -> None:
 
 @pytest.fixture(scope="module")
 def stood() -> Iterator[tuple[Responder, Peer]]:
-    limits = Limits(
-        arrivals=1e9, arrivals_per_address=1e9, connections=1000, per_address=1000, proof_within=2.0
-    )
-    with answering(limits=limits) as (responder, peer):
+    with answering() as (responder, peer):
         yield responder, peer
 
 
@@ -325,7 +345,7 @@ def test_garbage(stood: tuple[Responder, Peer], said: list[bytes], known: bool) 
     before = sum(responder.outcomes.values())
     with closing(connected(peer)) as one:
         if known:
-            introduce(Channel(one, time.monotonic() + 5), "a", "b", TOKEN.encode())
+            introduced(one)
         try:
             one.sendall(b"".join(said))
             one.shutdown(socket.SHUT_WR)
@@ -341,7 +361,8 @@ def test_garbage(stood: tuple[Responder, Peer], said: list[bytes], known: bool) 
 
 def test_garbage_changed_nothing(stood: tuple[Responder, Peer]) -> None:
     assert isinstance(asking()(stood[1]), Latency)
-    assert threading.active_count() < 20
+    # Those of conversations have the name; one may just be about to end.
+    soon(lambda: not [one for one in threading.enumerate() if one.name == "answer"])
 
 
 def test_a_port_that_is_taken() -> None:
@@ -357,15 +378,15 @@ def test_after_it_was_closed_nobody_is_answered() -> None:
         while one.recv(4096):
             pass
         soon(lambda: responder.connections == 0)
-        assert reason(asking(limits=QUICK)(peer)) == "Unreachable"
+        assert reason(asking()(peer)) == "Unreachable"
 
 
 def test_a_channel_says_what_came_instead() -> None:
     here, there = socket.socketpair()
     with closing(here), closing(there):
-        Channel(here, time.monotonic() + 1).send(Kind.ASK, b"x")
+        Channel(here, time.monotonic() + 60).send(Kind.ASK, b"x")
         with pytest.raises(WireError, match="instead of HELLO"):
-            Channel(there, time.monotonic() + 1).receive(Kind.HELLO, 10)
+            Channel(there, time.monotonic() + 60).receive(Kind.HELLO, 10)
 
 
 @contextmanager
@@ -397,9 +418,24 @@ def speaking(words: Callable[[socket.socket], None]) -> Iterator[Peer]:
 
 
 @contextmanager
+def silence() -> Iterator[Peer]:
+    """Something that listens and says nothing, inside the context."""
+    over = threading.Event()
+
+    def mute(one: socket.socket) -> None:
+        over.wait()
+
+    with speaking(mute) as peer:
+        try:
+            yield peer
+        finally:
+            over.set()
+
+
+@contextmanager
 def pretending(conversation: Callable[[Channel], None]) -> Iterator[Peer]:
     """Something that speaks the agents' language to whoever comes."""
-    with speaking(lambda one: conversation(Channel(one, time.monotonic() + 2))) as peer:
+    with speaking(lambda one: conversation(Channel(one, time.monotonic() + 60))) as peer:
         yield peer
 
 
@@ -415,17 +451,19 @@ def relay(peer: Peer) -> Iterator[tuple[Peer, list[bytes]]]:
             except OSError:
                 return
             if not content:
-                target.close()
+                # The other thread may wait on it.
+                with suppress(OSError):
+                    target.shutdown(socket.SHUT_RDWR)
                 return
             into.append(content)
-            target.sendall(content)
+            with suppress(ConnectionError):
+                target.sendall(content)
 
     def between(asker: socket.socket) -> None:
         with closing(connected(peer)) as answerer:
             back = threading.Thread(target=carry, args=(answerer, asker, []))
             back.start()
             carry(asker, answerer, heard)
-            answerer.close()
             back.join()
 
     with speaking(between) as there:

@@ -20,7 +20,7 @@ from closeby.agents.troubles import Say, Trouble
 #: Connections that the kernel holds until they are looked at.
 _BACKLOG: Final = 64
 #: Among which addresses are shared out, whatever their number: who knocks all the time is one of so many.
-_DOORS: Final = 64
+DOORS: Final = 64
 #: Seconds until the same kind of trouble is told again.
 _SAID_AGAIN: Final = 60.0
 
@@ -35,7 +35,7 @@ class Responder:
         self._say = say
         self._limits = limits
         self._arrivals = Bucket(limits.arrivals)
-        self._doors = [Bucket(limits.arrivals_per_address) for _ in range(_DOORS)]
+        self._doors = [Bucket(limits.arrivals_per_address) for _ in range(DOORS)]
         self._lock = Lock()
         self._visits: dict[int, _Visit] = {}
         self._count = 0
@@ -120,7 +120,7 @@ class Responder:
             here = sum(1 for one in self._visits.values() if one.host == visit.host)
             few = len(self._visits) < self._limits.connections and here < self._limits.per_address
             # What one address has too many of is not taken from the others.
-            if not (few and self._doors[hash(visit.host) % _DOORS].take() and self._arrivals.take()):
+            if not (few and self._doors[hash(visit.host) % DOORS].take() and self._arrivals.take()):
                 self.outcomes["TooMany"] += 1
                 return None
             self._count += 1
