@@ -156,13 +156,14 @@ async def wait_for_service_account(api: Api, namespace: str) -> None:
     """Waits for the service account `default`, which the controller manager makes."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     query = {"fieldSelector": "metadata.name=default"}
-    async with asyncio.timeout(60):
-        found = await api.get(path, **query)
-        if found["items"]:
-            return
-        async for kind, _ in api.watch(path, found["metadata"]["resourceVersion"], **query):
-            if kind == "ADDED":
+    async with asyncio.timeout(100):
+        while True:
+            found = await api.get(path, **query)
+            if found["items"]:
                 return
+            async for kind, _ in api.watch(path, found["metadata"]["resourceVersion"], **query):
+                if kind == "ADDED":
+                    return
 
 
 async def delete_namespace(api: Api, name: str) -> None:

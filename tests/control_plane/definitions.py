@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.control_plane.api import Api, Object
+from tests.control_plane.api import Api, ApiError, Object
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FILES = sorted((Path(__file__).parents[2] / "deploy" / "crds").glob("*.yaml"))
@@ -28,5 +28,21 @@ async def _defined(api: Api, name: str, definition: Object) -> Object:
             found = await api.get(f"{CRDS}/{name}")
             conditions = found.get("status", {}).get("conditions") or ()
             if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+                await served(api, definition)
                 return found
             await asyncio.sleep(0.05)
+
+
+async def served(api: Api, definition: Object) -> None:
+    """Waits until the kind is served: what serves it learns that it is established a moment later."""
+    spec = definition["spec"]
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    while True:
+        try:
+            await api.get(path, limit="1")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await asyncio.sleep(0.05)
+        else:
+            return

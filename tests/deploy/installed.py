@@ -1,7 +1,8 @@
 """The chart's rights in a real cluster, and programs that run with them and nothing else."""
 
+import asyncio
 import contextlib
-import socket
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -45,8 +46,8 @@ class Release:
         """As the API server calls the component."""
         return f"system:serviceaccount:{self.namespace}:{self.account(component)}"
 
-    def arguments(self, component: str, folder: Path) -> tuple[list[str], int]:
-        """Those of the component's container, for this machine, and the port that it listens on.
+    def arguments(self, component: str, folder: Path) -> list[str]:
+        """Those of the component's container, for this machine: it listens on a port of its own choice.
 
         What its container finds in /etc/closeby is in ``folder``.
         """
@@ -54,10 +55,8 @@ class Release:
             if one["kind"] == "ConfigMap":
                 for name, content in one["data"].items():
                     (folder / name).write_text(content)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
         given = [str(one).replace("/etc/closeby", str(folder)) for one in self.container(component)["args"]]
-        return [one.replace("=:8080", f"=127.0.0.1:{port}") for one in given], port
+        return [one.replace("=:8080", "=127.0.0.1:0") for one in given]
 
     def container(self, component: str) -> dict[str, Any]:
         """The only one of the component's pods."""
@@ -93,8 +92,7 @@ async def installed(helm: Path, api: Api, namespace: str, *more: str) -> AsyncIt
             if path is not None:
                 await api.create(path.format(namespace=namespace), one)
                 paths.append(f"{path.format(namespace=namespace)}/{one['metadata']['name']}")
-        for component in ("scheduler", "controllers"):
-            await _known(api, release.user(component))
+        await asyncio.gather(*(_known(api, one) for one in _granted(release)))
         yield release
     finally:
         for path in paths:
@@ -145,15 +143,20 @@ async def kubeconfig(
     )
 
 
-async def probes(release: Release, component: str, port: int) -> dict[str, int]:
+async def probes(release: Release, component: str, log: Path) -> dict[str, int]:
     """What the component answers to the probes of its container, by the kind of probe."""
-    answers = {}
+    answers, port = {}, _port_told(log)
     async with aiohttp.ClientSession() as session:
         for kind, probe in release.container(component).items():
             if kind.endswith("Probe"):
                 async with session.get(f"http://127.0.0.1:{port}{probe['httpGet']['path']}") as answer:
                     answers[kind] = answer.status
     return answers
+
+
+def _port_told(log: Path) -> str:
+    (port,) = re.findall(r'msg="serving metrics" .*\bport=(\d+)', log.read_text())
+    return str(port)
 
 
 @contextlib.contextmanager
@@ -167,17 +170,47 @@ def running(arguments: list[str], kubeconfig: Path, log: Path) -> Iterator[None]
         finally:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
     assert process.returncode == 0, log.read_text()
 
 
-async def _known(api: Api, user: str) -> None:
-    """The API server learns of roles through watches of its own."""
+@dataclass(frozen=True)
+class _Right:
+    """Something that a rule of a role lets somebody do, in one namespace or everywhere."""
+
+    user: str
+    verb: str
+    resource: str
+    where: dict[str, str]
+
+
+def _granted(release: Release) -> Iterator[_Right]:
+    """One right of each rule of each role that somebody is given."""
+    roles = {(one["kind"], one["metadata"]["name"]): one for one in release.objects if "Role" in one["kind"]}
+    for binding in release.objects:
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+            continue
+        where = {"namespace": release.namespace} if binding["kind"] == "RoleBinding" else {}
+        role = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]
+        for subject in binding["subjects"]:
+            user = f"system:serviceaccount:{release.namespace}:{subject['name']}"
+            for rule in role["rules"]:
+                resource = f"{rule['apiGroups'][0]}/{rule['resources'][0].replace('/', ':')}"
+                names = rule.get("resourceNames")
+                named = {"name": names[0]} if names else {}
+                yield _Right(user, rule["verbs"][0], resource, where | named)
+
+
+async def _known(api: Api, right: _Right) -> None:
+    """The API server learns of roles, and of who has them, through watches of its own."""
 
     async def known() -> bool:
-        return await allowed(api, user, "list", "nodes")
+        return await allowed(api, right.user, right.verb, right.resource, **right.where)
 
-    await eventually(known, 20)
+    try:
+        await eventually(known)
+    except TimeoutError as error:
+        raise AssertionError(f"the API server does not learn of {right}") from error

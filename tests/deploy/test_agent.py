@@ -313,12 +313,12 @@ def arguments(release: Release, folder: Path, name: str) -> list[str]:
 
 async def check_rights(api: Api, release: Release, namespace: str) -> None:
     user = release.user("agent")
-
-    async def known() -> bool:
-        return await allowed(api, user, "patch", "nodes:status")
-
-    await eventually(known, 20)
-    its = [("list", "nodes"), ("watch", "nodes"), ("list", "discovery.k8s.io/endpointslices")]
+    its = [
+        ("patch", "nodes:status"),
+        ("list", "nodes"),
+        ("watch", "nodes"),
+        ("list", "discovery.k8s.io/endpointslices"),
+    ]
     for verb, resource in its:
         assert await allowed(api, user, verb, resource, namespace=namespace), (verb, resource)
     more = [("patch", "nodes"), ("update", "nodes:status"), ("list", "pods"), ("list", "services")]

@@ -172,7 +172,7 @@ def test_its_status_is_written_apart_and_shown(control_plane: ControlPlane, kept
         printed.update(zip(names, answer["rows"][0]["cells"], strict=True))
         return {name: str(printed.get(name)) for name in shown} == shown
 
-    asyncio.run(eventually(is_shown, 20))
+    asyncio.run(eventually(is_shown))
     assert "Age" in printed
 
 

@@ -17,6 +17,7 @@ RESTRICTED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "res
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_release_comes_changes_and_goes(helm: Path, control_plane: ControlPlane, namespace: str) -> None:
     """Its pods are such as a namespace takes that is restricted, and what users have made outlives it."""
     if not control_plane.controllers:

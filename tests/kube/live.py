@@ -110,7 +110,7 @@ class Follower:
                     self.take(change)
                 self._news.set()
 
-    async def until(self, met: Callable[[], bool], seconds: float = 30.0) -> None:
+    async def until(self, met: Callable[[], bool], seconds: float = 60.0) -> None:
         """Waits for changes until the condition is met."""
         async with asyncio.timeout(seconds):
             while not met():
@@ -138,7 +138,7 @@ async def following(reflector: Reflector) -> AsyncIterator[Follower]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def eventually(met: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+async def eventually(met: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     """Looks again and again until it is so."""
     async with asyncio.timeout(seconds):
         while True:
