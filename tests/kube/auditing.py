@@ -14,7 +14,7 @@ GPU = "nvidia.com/gpu"
 GROUP_LABEL = "closeby.dev/pod-group"
 _PAGE = "2000"
 _AGAIN = 0.2
-_BEHIND = 30.0
+_BEHIND = 60.0
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -84,7 +84,7 @@ class Audit:
 @asynccontextmanager
 async def audited(api: Api, namespace: str, room: int | None = None) -> AsyncIterator[Audit]:
     """Watches all pods of the namespace inside the context, past restarts of the server."""
-    audit = Audit(room)
+    audit, begun = Audit(room), asyncio.Event()
     path = f"/api/v1/namespaces/{namespace}/pods"
 
     async def follow() -> None:
@@ -92,6 +92,7 @@ async def audited(api: Api, namespace: str, room: int | None = None) -> AsyncIte
             try:
                 found = await api.get(path)
                 audit.begin(found["items"])
+                begun.set()
                 version = found["metadata"]["resourceVersion"]
                 while True:
                     async for kind, pod in api.watch(path, version):
@@ -104,6 +105,9 @@ async def audited(api: Api, namespace: str, room: int | None = None) -> AsyncIte
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(follow())
         try:
+            # A pod that came and went before the first list would never be heard of.
+            async with asyncio.timeout(_BEHIND):
+                await begun.wait()
             yield audit
         finally:
             task.cancel()

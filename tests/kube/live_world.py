@@ -63,7 +63,7 @@ class World:
         running = asyncio.create_task(scheduler.run(stop))
         ready = asyncio.create_task(scheduler.ready.wait())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
             assert ready.done(), await running
             yield scheduler
@@ -71,7 +71,7 @@ class World:
         finally:
             ready.cancel()
             stop.set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert await running is None
 
     def pod(
@@ -209,6 +209,20 @@ async def world(control_plane: ControlPlane, namespace: str, *nodes: Object) -> 
 def host(name: str, rack: str = "r1", gpus: int = 8) -> Object:
     labels = {ZONE: "z1", RACK: rack}
     return node(name, labels=labels, allocatable={"nvidia.com/gpu": str(gpus)})
+
+
+async def until_heard(scheduler: LiveScheduler, node_name: str, gpus: int | None) -> None:
+    """Waits until the scheduler knows a node of so many GPUs by that name, or (None) that there is none.
+
+    Nodes and pods come by watches of their own: who made a pod last may be heard first.
+    """
+
+    async def heard() -> bool:
+        cluster = scheduler.engine.cluster
+        slot = cluster.slot(node_name)
+        return gpus == (None if slot is None else cluster.node_at(slot).allocatable.get("nvidia.com/gpu", 0))
+
+    await until(heard)
 
 
 async def group_of(it: World, name: str) -> Object:

@@ -36,7 +36,7 @@ async def sound(it: World) -> None:
         return not found
 
     try:
-        await until(whole, 20)
+        await until(whole)
     except TimeoutError:
         raise AssertionError(found) from None
 
