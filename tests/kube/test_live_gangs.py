@@ -6,7 +6,6 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,8 @@ from tests.kube.live_world import (
 
 #: Two racks that hold the gang of eight; nothing but the plan says which nodes of a rack it takes.
 HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(2) for i in range(3)]
-#: Looks, at least 2 s apart, by which one that stands by finds out that a Lease of 10 s has run out: one may be
-#: on the way, one sees the last renewal, and five more. A busy machine takes its time, but not more looks.
+#: Looks, at least 2 s apart, by which one that stands by finds out that a Lease of 10 s has run out: one may
+#: be on the way, one sees the last renewal, and five more. A busy machine takes its time, but not more looks.
 LOOKS = 7
 #: Renewals, at least 2 s apart, that are tried in the 7 s after which a leader gives up; in 10 s it is four.
 RENEWALS = 3
@@ -103,8 +102,8 @@ class TestThePlan:
                 await it.create(it.pod("one-late", gang="one"))
                 await it.bound(2)
                 said: list[Object] = []
-                async with asyncio.timeout(60), aclosing(it.api.watch(groups, version)) as changes:
-                    async for kind, group in changes:
+                async with asyncio.timeout(60):
+                    async for kind, group in it.api.watch(groups, version):
                         if kind == "MODIFIED":
                             said.append(group["status"])
                             if said[-1]["scheduled"] == 2:
