@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -15,6 +16,9 @@ import yaml
 
 from tests.kube.scraping import Scrape
 
+#: Below the ports that Linux gives away by itself (ip_local_port_range).
+_LOWEST_PORT, _PORTS = 20_000, 12_000
+_given: set[int] = set()
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("CLOSEBY_", "NODE_"))}
 
 
@@ -32,23 +36,24 @@ class Agent:
 
     def told(self) -> Scrape:
         """What a scrape tells now."""
-        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=30) as answer:
             return Scrape(answer.read().decode())
 
     def asked(self, path: str) -> int:
         """The status of an HTTP answer."""
         try:
-            with urllib.request.urlopen(f"http://{self.metrics}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.metrics}{path}", timeout=30) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code
 
-    def until(self, met: Callable[[Scrape], object], seconds: float = 20.0) -> Scrape:
+    def until(self, met: Callable[[Scrape], object], seconds: float = 60.0) -> Scrape:
         """Waits until it tells this."""
         end = time.monotonic() + seconds
         while True:
-            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            # Also one that is asked may take its time.
+            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
                 told = self.told()
                 if met(told):
                     return told
@@ -60,7 +65,7 @@ class Agent:
         """Seconds that it takes to end."""
         began = time.monotonic()
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         return time.monotonic() - began
 
 
@@ -88,7 +93,7 @@ def agent(
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
@@ -103,14 +108,19 @@ def refused(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=100,
         env={**ENVIRONMENT, **(environment or {})},
     )
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+    """One that nobody has, and that the kernel gives to nobody who asks for any before it is taken."""
+    while True:
+        port = _LOWEST_PORT + secrets.randbelow(_PORTS)
+        if port not in _given:
+            with contextlib.suppress(OSError), socket.create_server(("", port)):
+                _given.add(port)
+                return port
 
 
 def peers_file(path: Path, peers: Mapping[str, tuple[str, int]]) -> Path:

@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.agents.programs import Agent, agent, free_port, peers_file, refused
-from tests.agents.talking import TOKEN, issued
+from tests.agents.talking import TOKEN, issued, soon
 from tests.certificates import Authority
 from tests.cli.calling import closeby
+from tests.kube.scraping import Scrape
 
 P50 = "netperf_p50_latency_microseconds"
+#: Seconds in which an agent has ended that waits for nobody, on any machine; and one that would wait for a probe
+#: of 9 s has not, unless the machine is slow.
+SOON, SOONER = 30.0, 8.0
 
 
 @contextlib.contextmanager
@@ -52,33 +56,41 @@ def pairs(one: Agent) -> set[tuple[str, ...]]:
     return set(one.told().all(P50))
 
 
+def whole(told: Scrape) -> bool:
+    """Whether a-1 has asked both of its peers all questions, and what it was told took not much longer than
+    it had to: now and then the machine stands still.
+    """
+    near, far = (told.value(P50, origin="a-1", destination=other) or 0 for other in ("a-2", "b-1"))
+    samples = told.all("closeby_agent_latency_samples")
+    return 0 < near < 20_000 < far < 100_000 and set(samples.values()) == {50}
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_agents_measure_each_other_and_follow_who_comes_and_goes(tmp_path: Path) -> None:
     """Three on one machine; one leaves the file, and later is back, but silent."""
     with cluster(
-        tmp_path, ["a-1", "a-2", "b-1"], "--delay", "b=20", "--max-age", 3, "--timeout", 1
+        tmp_path, ["a-1", "a-2", "b-1"], "--delay", "b=20", "--max-age", 6, "--timeout", 4
     ) as agents:
         one = agents["a-1"]
-        told = one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1"), ("b-1", "a-1")})
-        assert 20_000 < (told.value(P50, origin="a-1", destination="b-1") or 0) < 100_000
-        assert (told.value(P50, origin="a-1", destination="a-2") or 0) < 20_000
-        assert told.value("closeby_agent_latency_samples", origin="a-1", destination="a-2") == 50
-        assert (told.value("closeby_agent_latency_age_seconds", origin="a-1", destination="a-2") or 0) < 3
+        told = one.until(whole)
+        assert set(told.all(P50)) == {("a-2", "a-1"), ("b-1", "a-1")}
+        assert (told.value("closeby_agent_latency_age_seconds", origin="a-1", destination="a-2") or 0) <= 6
         assert told.value("closeby_agent_peers") == 3
         assert {one.asked(f"/{path}") for path in ("healthz", "livez", "readyz")} == {200}
 
-        whole = (tmp_path / "peers.yaml").read_text()
-        both = {name: ("127.0.0.1", port) for name, port in ports_in(whole).items() if name != "b-1"}
-        peers_file(tmp_path / "peers.yaml", both)
+        every = ports_in((tmp_path / "peers.yaml").read_text())
+        places = {name: ("127.0.0.1", port) for name, port in every.items()}
+        peers_file(tmp_path / "peers.yaml", {name: at for name, at in places.items() if name != "b-1"})
         one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1")})
 
-        (tmp_path / "peers.yaml").write_text(whole)
+        peers_file(tmp_path / "peers.yaml", places)
         one.until(lambda told: ("b-1", "a-1") in told.all(P50))
         agents["b-1"].process.kill()
-        told = one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1")})
-        assert (told.value("closeby_agent_probe_failures_total", reason="Unreachable") or 0) >= 1
-        assert 'msg="no latency" peer=b-1' in one.log
-        assert one.stop() < 1
+        one.until(lambda told: told.value("closeby_agent_probe_failures_total", reason="Unreachable"))
+        one.until(lambda told: set(told.all(P50)) == {("a-2", "a-1")})
+        one.until(lambda told: 'msg="no latency" peer=b-1' in one.log)
+        assert one.stop() < SOON
         assert one.process.returncode == 0
         assert "msg=stopped" in one.log and "Traceback" not in one.log
 
@@ -88,7 +100,7 @@ def ports_in(peers: str) -> dict[str, int]:
     return {name: int(port) for name, port in found}
 
 
-def test_it_ends_within_a_second_while_a_peer_says_nothing(tmp_path: Path) -> None:
+def test_it_ends_while_a_peer_says_nothing(tmp_path: Path) -> None:
     """And while strangers hold connections open."""
     with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:
         port = free_port()
@@ -100,9 +112,14 @@ def test_it_ends_within_a_second_while_a_peer_says_nothing(tmp_path: Path) -> No
         one = stack.enter_context(agent(tmp_path / "log", *arguments, "--token-file", token))
         accepted, _ = silent.accept()
         stack.enter_context(accepted)
-        stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        one.until(lambda told: told.value("closeby_agent_connections") == 1)
-        assert one.stop() < 1
+
+        def held(told: Scrape) -> bool:
+            # Again and again, as who says nothing is cut off after a second.
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            return (told.value("closeby_agent_connections") or 0) >= 1
+
+        one.until(held)
+        assert one.stop() < SOONER
         assert one.process.returncode == 0, one.log
 
 
@@ -122,6 +139,7 @@ def test_it_opens_nothing_else(tmp_path: Path) -> None:
     with agent(tmp_path / "log", *arguments, environment={"CLOSEBY_AGENT_TOKEN": TOKEN}) as one:
         one.until(lambda told: (told.value("closeby_agent_rounds_total") or 0) > 0)
         assert listening(one.process.pid) == {port, int(one.metrics.rpartition(":")[2])}
+        one.stop()
         lines = [json.loads(line) for line in one.log.splitlines()]
         assert {"answering peers", "serving metrics"} <= {line["msg"] for line in lines}
         assert TOKEN not in one.log
@@ -204,6 +222,7 @@ def test_what_can_not_be_used(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_agents_that_measure_with_the_real_qperf_and_iperf3(tmp_path: Path) -> None:
     """An agent asks the servers that it runs itself: they answer for a peer at the same address."""
     for program in ("qperf", "iperf3"):
@@ -215,18 +234,34 @@ def test_agents_that_measure_with_the_real_qperf_and_iperf3(tmp_path: Path) -> N
     programs = ("--probe", "qperf", "--program-port", ports[1], "--iperf3", "--iperf3-port", ports[2])
     with agent(tmp_path / "log", *arguments, *programs, "--round", 3) as one:
         told = one.until(
-            lambda told: told.all(P50) and told.all("closeby_agent_throughput_bits_per_second"), 40
+            lambda told: told.all(P50) and told.all("closeby_agent_throughput_bits_per_second"), 120
         )
         assert set(told.all(P50)) == {("b-1", "a-1")}
         assert told.all("netperf_p90_latency_microseconds") == {}
-        # Of all its threads.
-        threads = Path(f"/proc/{one.process.pid}/task").iterdir()
-        children = [child for each in threads for child in (each / "children").read_text().split()]
+        children = children_of(one.process.pid)
         assert len(children) >= 2
-        assert one.stop() < 1
+        assert one.stop() < SOON
         assert one.process.returncode == 0, one.log
-    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
-    assert listening_on({*ports}) == set()
+    # One that it killed is there until the kernel, and who inherits it, have come to it.
+    soon(lambda: not any(map(runs, children)))
+    soon(lambda: listening_on({*ports}) == set())
+
+
+def children_of(pid: int) -> list[str]:
+    """Those that all threads of a process have started."""
+    found = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        # A thread may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            found += (thread / "children").read_text().split()
+    return found
+
+
+def runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def listening_on(ports: set[int]) -> set[int]:
