@@ -146,14 +146,14 @@ def test_jobs_may_ask_for_one_rack(tmp_path: Path) -> None:
 
 
 def test_what_a_required_level_costs_in_waiting(tmp_path: Path) -> None:
-    """narrow takes node-1, broad the other two: wide starts at 60 on two racks, or at 100 on one.
+    """Single hosts go to the rack that is fullest: wide starts at 60 on two racks, or at 100 on one.
 
     ::
 
-        r1: node-1 narrow (0 to 100)  node-2 other (1 to 60)    r2: node-3 third (2 to 60)
+        r1: node-1 other (1 to 100)  node-2 third (2 to 60)    r2: node-3 narrow (0 to 60)
     """
     trace = tmp_path / "wide.csv"
-    rows = ("narrow,0,100,1,8,0,", "other,1,59,1,8,0,", "third,2,58,1,8,0,", "wide,10,10,2,8,0,")
+    rows = ("narrow,0,60,1,8,0,", "other,1,99,1,8,0,", "third,2,58,1,8,0,", "wide,10,10,2,8,0,")
     trace.write_text("\n".join((HEADER, *rows)))
     (delay, *_) = small("--trace", trace, "--required", "rack")["measures"]["delays"]
     assert delay["mean"] == (100 - 10) / 4

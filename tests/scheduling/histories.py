@@ -63,6 +63,8 @@ APPLICATIONS = (
 )
 #: What the link of a node carries, of which up to 80 may be in use.
 LINK = 100
+#: Looks at all nodes for each single pod.
+BINPACK = PluginEntry(name="domain-binpack", arguments={"resources": [{"name": GPU}]})
 RISK = PluginEntry(
     name="CheckRiskNodeBandwidth",
     arguments={"prometheusAddress": "http://prometheus", "RiskThreshold": 0.4},
@@ -75,8 +77,8 @@ MOST_PODS_WHERE_BUSY = 150
 
 
 def engine(*, rests: bool = False, reserve_after: float = 0.0) -> Engine:
-    """One that heard nothing yet, with all plugins and the one that measures."""
-    configuration = Configuration(plugins=(RISK,))
+    """One that heard nothing yet, with the usual plugins, what measures and what looks at domains."""
+    configuration = Configuration(plugins=(RISK, BINPACK))
     return Engine(lambda handle: profile_for(configuration, handle), rests=rests, reserve_after=reserve_after)
 
 

@@ -1,8 +1,9 @@
 """Configurations that have a name: closeby's own for clusters of GPUs, and one for each baseline.
 
-They differ in the one plugin that places gangs. The queue, the filters, all-or-nothing and reservations are
-the same, and so is the place of a single pod wherever the baseline has nothing to say about it: on the
-fullest node, so that whole nodes stay free for gangs.
+They differ in the plugin that places gangs. The queue, the filters, all-or-nothing and reservations are the
+same, and so is the place of a single pod wherever the baseline has nothing to say about it: on the fullest
+node, so that whole nodes stay free for gangs. Of equally full nodes closeby takes the one in the domain that
+is fullest, which no baseline minds.
 
 None of the baselines knows what talk between pods costs: NetworkMinCost takes no part in them, so that the
 pods of an application are single pods to them.
@@ -40,7 +41,7 @@ def _baseline(plugin: str, fit: PluginEntry) -> Configuration:
 
 #: By name; ``closeby`` first, then the baselines, those that know less of the topology first.
 NAMED: Final[Mapping[str, Configuration]] = {
-    CLOSEBY: Configuration(plugins=(_FULLEST_NODE,), source=CLOSEBY),
+    CLOSEBY: Configuration(plugins=(_FULLEST_NODE, PluginEntry(name="domain-binpack")), source=CLOSEBY),
     "random": _baseline("random", _ONLY_A_FILTER),
     "least-allocated": _baseline("least-allocated", _ONLY_A_FILTER),
     "most-allocated": _baseline("most-allocated", _ONLY_A_FILTER),

@@ -1,6 +1,6 @@
 """NodeResourcesFit: counts the pods that fit, and prefers emptier (or fuller) nodes."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -27,6 +27,13 @@ class ScoredResource(Struct, frozen=True, forbid_unknown_fields=True):
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
 
 
+def check_resources(resources: Sequence[ScoredResource]) -> None:
+    """Raises ValueError unless there are some, each named once."""
+    names = [resource.name for resource in resources]
+    if not names or len(set(names)) < len(names):
+        raise ValueError("resources must name at least one resource, and none twice")
+
+
 class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):
     """LeastAllocated prefers emptier nodes, MostAllocated fuller ones."""
 
@@ -34,9 +41,7 @@ class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):
     resources: tuple[ScoredResource, ...] = (ScoredResource("cpu"), ScoredResource("memory"))
 
     def __post_init__(self) -> None:
-        names = [resource.name for resource in self.resources]
-        if not names or len(set(names)) < len(names):
-            raise ValueError("resources must name at least one resource, and none twice")
+        check_resources(self.resources)
 
 
 class FitArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,12 +50,24 @@ class FitArguments(Struct, frozen=True, forbid_unknown_fields=True):
     scoring_strategy: ScoringStrategy = msgspec.field(name="scoringStrategy", default=ScoringStrategy())
 
 
-class _Scored(NamedTuple):
+class ScoredRequest(NamedTuple):
     """One resource of one pod's score."""
 
     row: int
     amount: int
     weight: int
+
+
+def scored_requests(
+    pod: Pod, weights: Iterable[tuple[str, int]], row_of: Mapping[str, int]
+) -> tuple[ScoredRequest, ...]:
+    """The resources of ``weights`` that count for this pod and that some node may offer."""
+    requests = {**dict(pod.spec.requests), "pods": 1}
+    return tuple(
+        ScoredRequest(row_of[name], requests.get(name, 0), weight)
+        for name, weight in weights
+        if name in row_of and (requests.get(name, 0) or name in NATIVE)
+    )
 
 
 #: Requests whose scored resources are remembered.
@@ -78,7 +95,7 @@ class NodeResourcesFit(Capacity, Score):
         self._weights = tuple((resource.name, resource.weight) for resource in strategy.resources)
         self._offers = _Offers(handle)
         #: Requests -> how many resources were known, and which of them are scored.
-        self._known: dict[Hashable, tuple[int, tuple[_Scored, ...]]] = {}
+        self._known: dict[Hashable, tuple[int, tuple[ScoredRequest, ...]]] = {}
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.requests
@@ -136,19 +153,14 @@ class NodeResourcesFit(Capacity, Score):
         total /= self._offers.weights(scored)[index]
         return total
 
-    def _scored(self, pod: Pod) -> tuple[_Scored, ...]:
+    def _scored(self, pod: Pod) -> tuple[ScoredRequest, ...]:
         """The scored resources that count for this pod and that some node may offer."""
         row_of = self.handle.cluster.row_of
         asked = pod.spec.requests
         known = self._known.get(asked)
         if known is not None and known[0] == len(row_of):
             return known[1]
-        requests = {**dict(asked), "pods": 1}
-        scored = tuple(
-            _Scored(row_of[name], requests.get(name, 0), weight)
-            for name, weight in self._weights
-            if name in row_of and (requests.get(name, 0) or name in NATIVE)
-        )
+        scored = scored_requests(pod, self._weights, row_of)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[asked] = len(row_of), scored
@@ -193,7 +205,7 @@ class _Offers:
             known = self._divisors[row] = self._divisors_at(row, slice(None))
         return known
 
-    def weights(self, scored: tuple[_Scored, ...]) -> NDArray[np.float64]:
+    def weights(self, scored: tuple[ScoredRequest, ...]) -> NDArray[np.float64]:
         """Sum per slot of the weights of the scored resources that the node offers, at least 1."""
         pairs = tuple((row, weight) for row, _, weight in scored)
         known = self._weights.get(pairs)

@@ -10,6 +10,7 @@ from closeby.plugins.baselines.random import Random
 from closeby.plugins.baselines.single_level_required import SingleLevelRequired
 from closeby.plugins.baselines.slurm_tree import SlurmTree
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
+from closeby.plugins.domain_binpack import DomainBinpack
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.plugins.node_affinity import NodeAffinity
@@ -48,6 +49,7 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
 OTHER_PLUGINS: tuple[type[Plugin], ...] = (
     QOSSort,
     TopologicalSort,
+    DomainBinpack,
     Random,
     LeastAllocated,
     MostAllocated,

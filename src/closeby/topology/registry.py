@@ -56,9 +56,10 @@ class Topologies:
         """Names of the topologies that have a tree, sorted."""
         return tuple(topology.name for topology in self if not _disabled(topology))
 
-    def declared_by_objects(self) -> tuple[str, ...]:
-        """Names of the usable topologies that are not merely configured label keys, sorted."""
-        return tuple(name for name in self.usable() if self._declared[name].source != CONFIGURED_KEYS)
+    def only_tree(self) -> Tree | None:
+        """The tree of the one usable topology that is no list of configured keys, if there is just one."""
+        names = [name for name in self.usable() if self._declared[name].source != CONFIGURED_KEYS]
+        return self.tree(names[0]) if len(names) == 1 else None
 
     def having_level(self, level: str) -> tuple[str, ...]:
         """Names of the usable topologies with a level of that label, alias or short name, sorted."""

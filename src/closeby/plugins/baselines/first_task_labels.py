@@ -82,7 +82,5 @@ class FirstTaskLabels(PlacementGenerate, Score):
         return wherever_allowed(part)
 
     def _levels(self) -> tuple[str, ...]:
-        topologies = self.handle.topologies
-        names = topologies.declared_by_objects()
-        tree = topologies.tree(names[0]) if len(names) == 1 else None
+        tree = self.handle.topologies.only_tree()
         return () if tree is None else tuple(level.node_label for level in reversed(tree.levels))

@@ -136,8 +136,7 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
             levels[name] = resolution.levels
     nobody_asked = all(constraint is None for _, constraint, _ in asked)
     if nobody_asked and group.wants_closeness and close_by_default:
-        usable = topologies.declared_by_objects()
-        tree = topologies.tree(usable[0]) if len(usable) == 1 else None
+        tree = topologies.only_tree()
         if tree is not None:
             # Where members are to lie apart, one node is not what the gang wants, however well it holds all.
             levels[""] = closest(tree, several_nodes=TASK_ANTI_AFFINITY in group.annotations)
