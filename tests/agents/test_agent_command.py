@@ -18,8 +18,8 @@ from tests.cli.calling import closeby
 from tests.kube.scraping import Scrape
 
 P50 = "netperf_p50_latency_microseconds"
-#: Seconds in which an agent has ended that waits for nobody, on any machine; and in which one that waits for the
-#: end of a probe of 9 s has not.
+#: Seconds in which an agent has ended that waits for nobody, on any machine; and in which one that waits for
+#: the end of a probe of 9 s has not.
 SOON, SOONER = 30.0, 8.0
 
 
