@@ -1,12 +1,13 @@
 """A real Prometheus, and exporters on this machine that it scrapes as if each were a node's."""
 
+import secrets
 import shutil
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -19,7 +20,13 @@ from tests.measurements.serving import handled_by
 #: Between two scrapes.
 SCRAPE_SECONDS = 0.2
 
+#: For it to start, and for what it scrapes to follow.
+PATIENCE_SECONDS = 60.0
+
 _READY = b"Server is ready to receive web requests"
+_TAKEN = b"address already in use"
+#: Below those that the system gives to whoever asks for any, so that nobody gets it while Prometheus is down.
+_PORTS = range(20_000, 32_000)
 
 
 def program(name: str) -> str:
@@ -43,7 +50,8 @@ class Prometheus:
         self._program = program("prometheus")
         self._directory = directory
         self._port = _free_port()
-        self.address = f"{'https' if web and 'tls_server_config' in web else 'http'}://127.0.0.1:{self._port}"
+        self._scheme = "https" if web and "tls_server_config" in web else "http"
+        self._started = False
         self._process: subprocess.Popen[bytes] | None = None
         self._arguments: Sequence[str] = ()
         interval = f"{SCRAPE_SECONDS * 1000:.0f}ms"
@@ -59,12 +67,27 @@ class Prometheus:
             self._arguments = [f"--web.config.file={directory / 'web.yaml'}"]
 
     @property
+    def address(self) -> str:
+        """Its URL, which stands once it has started."""
+        return f"{self._scheme}://127.0.0.1:{self._port}"
+
+    @property
     def data(self) -> Path:
         """Where it keeps what it knows."""
         return self._directory / "data"
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._answers(deadline):
+            # Another program may have taken the port between our look and the start.
+            self.stop()
+            if not self._started:
+                self._port = _free_port()
+        self._started = True
+
+    def _answers(self, deadline: float) -> bool:
+        """Starts it; False if its port is taken."""
         path = self._directory / "log"
         with path.open("ab") as log:
             before = log.tell()
@@ -79,10 +102,15 @@ class Prometheus:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and self._process.poll() is None:
-            if _READY in path.read_bytes()[before:]:
-                return
+        while time.monotonic() < deadline:
+            ended = self._process.poll() is not None
+            said = path.read_bytes()[before:]
+            if _READY in said:
+                return True
+            if ended and _TAKEN in said:
+                return False
+            if ended:
+                break
             time.sleep(0.05)
         raise AssertionError(f"prometheus does not start: {path.read_text()[-2000:]}")
 
@@ -189,6 +217,7 @@ def quick_queries(by: str = "node, instance") -> Queries:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    while True:
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", secrets.choice(_PORTS)))
+            return int(one.getsockname()[1])

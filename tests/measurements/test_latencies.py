@@ -19,7 +19,7 @@ from closeby.measurements.latencies import (
     latency_query,
     parse_latencies,
 )
-from tests.measurements.serving import handled_by, serving
+from tests.measurements.serving import LONG, handled_by, left_in_the_end, serving
 
 
 def answer(*series: tuple[dict[str, str], str]) -> str:
@@ -62,7 +62,7 @@ def test_the_query_takes_the_median_over_the_time_range() -> None:
         return 200, answer((between("a", "b"), "7"))
 
     with serving(answering) as address:
-        found = PrometheusLatencies(address + "/", minutes=30, metric=METRICS[1]).read()
+        found = PrometheusLatencies(address + "/", minutes=30, metric=METRICS[1], timeout=LONG).read()
     assert found == Latencies((Latency("a", "b", 7.0),))
     over_time = "quantile_over_time(0.5, netperf_p90_latency_microseconds[30m])"
     assert queries == [[f"quantile by (origin, destination) (0.5, {over_time})"]]
@@ -70,7 +70,7 @@ def test_the_query_takes_the_median_over_the_time_range() -> None:
 
 def test_no_measurements_are_told() -> None:
     with serving(lambda path: (200, answer())) as address:
-        found = PrometheusLatencies(address, minutes=5).read()
+        found = PrometheusLatencies(address, minutes=5, timeout=LONG).read()
     assert isinstance(found, Unavailable)
     query = latency_query(METRICS[0], 5)
     assert found.sentence() == f"{address}/api/v1/query has no latencies for {query}; do the probes run?"
@@ -79,7 +79,7 @@ def test_no_measurements_are_told() -> None:
 def test_an_error_of_prometheus_is_told() -> None:
     text = '{"status": "error", "errorType": "timeout", "error": "query timed out"}'
     with serving(lambda path: (503, text)) as address:
-        found = PrometheusLatencies(address, minutes=5).read()
+        found = PrometheusLatencies(address, minutes=5, timeout=LONG).read()
     assert isinstance(found, Unavailable)
     assert found.message == f"{address}/api/v1/query answers 503 Service Unavailable: query timed out"
 
@@ -118,15 +118,15 @@ def test_the_token_is_for_the_server_that_was_asked_alone() -> None:
         server: HTTPServer
 
     with handled_by(Handler) as address:
-        fetch(f"{address}/first", token="secret")
+        fetch(f"{address}/first", LONG, token="secret")
     assert seen == ["Bearer secret", None]
 
 
 def test_an_answer_without_end_is_given_up() -> None:
     with serving(lambda path: (200, "x" * 2000)) as address:
-        found = fetch(address, longest=1000)
+        found = fetch(address, LONG, longest=1000)
         assert found == Unavailable(f"{address} answers more than 1,000 bytes", "ask for less")
-        exact = fetch(address, longest=2000)
+        exact = fetch(address, LONG, longest=2000)
     assert not isinstance(exact, Unavailable) and len(exact.body) == 2000
 
 
@@ -144,5 +144,5 @@ def test_a_server_that_never_stops_to_answer_is_left() -> None:
             """Say nothing."""
 
     with handled_by(Handler) as address:
-        found = fetch(address, 0.1)
+        found = left_in_the_end(address, 0.1)
     assert found == Unavailable(f"{address} is not done with its answer after 0.6 s")

@@ -4,7 +4,7 @@ import pytest
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
 from closeby.measurements.load_watcher import LoadWatcher, parse_watcher
-from tests.measurements.serving import serving
+from tests.measurements.serving import LONG, refusing, serving, silent
 from tests.measurements.watching import DROPPED, MEASURED, RECEIVED, document, links, metric
 
 
@@ -107,7 +107,7 @@ def test_from_a_server() -> None:
 
     with serving(answer) as address:
         for url in (address, f"{address}/", f"{address}/proxy/watcher?host=n1"):
-            found = LoadWatcher(url).read()
+            found = LoadWatcher(url, LONG).read()
             assert isinstance(found, BandwidthReadings)
             assert found.hosts["n1"].average == 700e6
     assert asked == ["/watcher", "/watcher", "/proxy/watcher?host=n1"]
@@ -115,21 +115,20 @@ def test_from_a_server() -> None:
 
 def test_a_server_that_has_nothing() -> None:
     with serving(lambda path: (500, "")) as address:
-        assert failure(LoadWatcher(address).read()) == (
+        assert failure(LoadWatcher(address, LONG).read()) == (
             f"{address}/watcher answers 500 Internal Server Error; does the load-watcher run?"
         )
     with serving(lambda path: (200, "<html>")) as address:
-        assert failure(LoadWatcher(address).read()).startswith(f"{address}/watcher is not JSON")
+        assert failure(LoadWatcher(address, LONG).read()).startswith(f"{address}/watcher is not JSON")
 
 
 def test_a_server_that_is_gone_or_silent() -> None:
-    with serving(lambda path: (200, "")) as address:
-        pass
-    assert failure(LoadWatcher(address).read()) == f"{address}/watcher can't be reached: Connection refused"
-    with serving(lambda path: (200, "{}"), delay=0.3) as address:
-        assert failure(LoadWatcher(address, timeout=0.05).read()) == (
-            f"{address}/watcher does not answer within 0.05 s"
-        )
+    with refusing() as address:
+        told = failure(LoadWatcher(address, LONG).read())
+        assert told == f"{address}/watcher can't be reached: Connection refused"
+    with silent() as address:
+        told = failure(LoadWatcher(address, timeout=2).read())
+        assert told == f"{address}/watcher does not answer within 2 s"
 
 
 def test_an_address_that_is_none() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
 from closeby.measurements.prometheus import Prometheus, Queries, Vector, combine, parse_vector
-from tests.measurements.serving import Answering, serving
+from tests.measurements.serving import LONG, Answering, refusing, serving
 
 NOW = 1_700_000_000.5
 SOURCE = "http://prometheus/api/v1/query"
@@ -147,7 +147,7 @@ def test_the_default_queries() -> None:
         }
     )
     with serving(answer) as address:
-        found = Prometheus(f"{address}/").read()
+        found = Prometheus(f"{address}/", timeout=LONG).read()
     assert isinstance(found, BandwidthReadings)
     assert found.hosts == {"n1": NodeBandwidth(average=7e8, deviation=6e8, measured=NOW - 10)}
     assert (found.source, found.problems) == (f"{address}/api/v1/query", ())
@@ -162,7 +162,7 @@ def test_queries_can_be_replaced_and_left_out() -> None:
         last_sample="",
     )
     with serving(answering({"mine{a='b'}": vector({"n1": 7}), "spread": vector({"n1": 1})})) as address:
-        found = Prometheus(address, queries).read()
+        found = Prometheus(address, queries, timeout=LONG).read()
     assert isinstance(found, BandwidthReadings)
     assert found.hosts == {"n1": NodeBandwidth(average=7, deviation=1, measured=NOW)}
 
@@ -170,16 +170,14 @@ def test_queries_can_be_replaced_and_left_out() -> None:
 def test_a_server_that_refuses_a_query() -> None:
     refusal = '{"status": "error", "errorType": "bad_data", "error": "no such function"}'
     with serving(lambda path: (400, refusal)) as address:
-        told = sentence(Prometheus(address).read())
+        told = sentence(Prometheus(address, timeout=LONG).read())
     assert told == f"{address}/api/v1/query answers 400 Bad Request: no such function; check the query"
 
 
 def test_a_server_that_is_gone() -> None:
-    with serving(lambda path: (200, "")) as address:
-        pass
-    assert sentence(Prometheus(address).read()) == (
-        f"{address}/api/v1/query can't be reached: Connection refused"
-    )
+    with refusing() as address:
+        told = sentence(Prometheus(address, timeout=LONG).read())
+    assert told == f"{address}/api/v1/query can't be reached: Connection refused"
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,27 @@ from closeby.measurements.latencies import PrometheusLatencies
 from closeby.measurements.load_watcher import LoadWatcher
 from closeby.measurements.prometheus import Prometheus, Queries
 from closeby.measurements.providers import TrafficArguments
+from closeby.scheduling.measuring import Reading, Source
 from tests.control_plane.certificates import Certificates, make_certificates
+from tests.measurements.real_prometheus import (
+    PATIENCE_SECONDS,
+    exported,
+    program,
+    quick_queries,
+    running,
+    scraped,
+)
 from tests.measurements.real_prometheus import (
     Prometheus as Server,
 )
-from tests.measurements.real_prometheus import exported, program, quick_queries, running, scraped
-from tests.measurements.serving import handled_by
+from tests.measurements.serving import LONG, handled_by
 from tests.measurements.watching import links
 
 MBIT = 1e6
 #: Between two samples that are made up, in seconds.
 STEP = 15
+#: The last sample of who is scraped still: it is ahead, for seconds go by until Prometheus is asked.
+ALIVE = -600
 
 
 def usable(found: BandwidthReadings | Unavailable) -> BandwidthReadings:
@@ -43,15 +53,26 @@ def sentence(found: object) -> str:
 
 def until(
     read: Callable[[], BandwidthReadings | Unavailable], met: Callable[[BandwidthReadings], bool]
-) -> None:
-    """Waits until what is read is so."""
-    deadline = time.monotonic() + 20
+) -> BandwidthReadings:
+    """Waits until what is read is so, and returns it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = read()
         if isinstance(found, BandwidthReadings) and met(found):
-            return
+            return found
         time.sleep(0.2)
     raise AssertionError(f"it stays {found.hosts if isinstance(found, BandwidthReadings) else found}")
+
+
+def until_heard(source: Source, met: Callable[[Reading], bool]) -> Reading:
+    """Waits until the source gives such a reading: a range without two scrapes in it has no rates."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        found = source.read()
+        if isinstance(found, Reading) and met(found):
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"it stays {found}")
 
 
 #: Whose traffic passes a physical link too.
@@ -65,7 +86,10 @@ def state_of(known: Known) -> State:
 def history(
     now: float, hosts: Mapping[str, tuple[Callable[[float], float], Callable[[float], float], float]]
 ) -> str:
-    """40 minutes of OpenMetrics: of hosts bits/s sent and received some time ago, and the last sample."""
+    """40 minutes of OpenMetrics: of hosts bits/s sent and received some time ago, and the last sample.
+
+    What is ahead of ``now`` has a negative time ago.
+    """
     lines = []
     for place, direction in enumerate(("transmit", "receive")):
         name = f"node_network_{direction}_bytes"
@@ -102,21 +126,22 @@ def test_the_default_queries_on_what_node_exporters_said(tmp_path: Path) -> None
     text = history(
         now,
         {
-            'instance="10.0.0.1:9100"': (lambda ago: 200 * MBIT, lambda ago: 100 * MBIT, 0),
+            'instance="10.0.0.1:9100"': (lambda ago: 200 * MBIT, lambda ago: 100 * MBIT, ALIVE),
             # Received swings between 100 and 500 every three minutes.
             'instance="n2:9100"': (
                 lambda ago: 10 * MBIT,
                 lambda ago: (100 if ago // 180 % 2 else 500) * MBIT,
-                0,
+                ALIVE,
             ),
-            'instance="10.0.0.3:9100",node="n3"': (lambda ago: 0.0, lambda ago: 0.0, 60),
-            'instance="10.0.0.4:9100"': (lambda ago: 5 * MBIT, lambda ago: 5 * MBIT, 280),
+            'instance="10.0.0.3:9100",node="n3"': (lambda ago: 0.0, lambda ago: 0.0, 30),
+            'instance="10.0.0.4:9100"': (lambda ago: 5 * MBIT, lambda ago: 5 * MBIT, 210),
             'instance="10.0.0.5:9100"': (lambda ago: 5 * MBIT, lambda ago: 5 * MBIT, 330),
         },
     )
     with running(remembering(tmp_path, text)) as server:
-        found = usable(Prometheus(server.address, stale_after=300).read())
-        strict = usable(Prometheus(server.address, stale_after=120).read())
+        found = usable(Prometheus(server.address, stale_after=300, timeout=LONG).read())
+        strict = usable(Prometheus(server.address, stale_after=120, timeout=LONG).read())
+    asked = time.time()
     hosts = found.hosts
     assert hosts["10.0.0.1:9100"].average == pytest.approx(300 * MBIT, rel=0.01)
     assert hosts["10.0.0.1:9100"].deviation == pytest.approx(0, abs=MBIT)
@@ -126,8 +151,8 @@ def test_the_default_queries_on_what_node_exporters_said(tmp_path: Path) -> None
     assert hosts["n3"].average == 0
     assert "10.0.0.5:9100" not in hosts
     assert "10.0.0.4:9100" in hosts and "10.0.0.4:9100" not in strict.hosts
-    assert hosts["n3"].measured == pytest.approx(now - 60, abs=STEP)
-    assert found.measured == pytest.approx(now, abs=STEP)
+    assert hosts["n3"].measured == pytest.approx(now - 30, abs=STEP)
+    assert found.measured is not None and now - 1 <= found.measured <= asked + 1
     of: BandwidthMeasurements = found.of_nodes({"n1": ("n1", "10.0.0.1"), "n2": ("n2",), "n3": ("n3",)})
     assert sorted(of.of) == ["n1", "n2", "n3"]
     told = [one.message for one in strict.problems]
@@ -140,15 +165,15 @@ def test_a_label_of_choice_names_the_node(tmp_path: Path) -> None:
     text = history(
         time.time(),
         {
-            'instance="10.0.0.1:9100",nodename="n1"': (lambda ago: 200 * MBIT, lambda ago: 0.0, 0),
-            'instance="10.0.0.1:9200",nodename="n2"': (lambda ago: 20 * MBIT, lambda ago: 40 * MBIT, 0),
-            'instance="10.0.0.3:9100"': (lambda ago: 1.0, lambda ago: 1.0, 0),
+            'instance="10.0.0.1:9100",nodename="n1"': (lambda ago: 200 * MBIT, lambda ago: 0.0, ALIVE),
+            'instance="10.0.0.1:9200",nodename="n2"': (lambda ago: 20 * MBIT, lambda ago: 40 * MBIT, ALIVE),
+            'instance="10.0.0.3:9100"': (lambda ago: 1.0, lambda ago: 1.0, ALIVE),
         },
     )
     with running(remembering(tmp_path, text)) as server:
-        found = usable(Prometheus(server.address, label="nodename").read())
+        found = usable(Prometheus(server.address, label="nodename", timeout=LONG).read())
         queries = Queries().adapted("nodename", 'eth[1-3]|"\\\\d')
-        second = usable(Prometheus(server.address, queries, label="nodename").read())
+        second = usable(Prometheus(server.address, queries, label="nodename", timeout=LONG).read())
     # The second link carries half of what the first does.
     assert {host: round(link.average / MBIT) for host, link in second.hosts.items()} == {"n1": 100, "n2": 20}
     assert {host: round(link.average / MBIT) for host, link in found.hosts.items()} == {"n1": 300, "n2": 60}
@@ -163,10 +188,10 @@ def test_an_exporter_that_two_jobs_scrape_counts_once(tmp_path: Path) -> None:
 
     text = history(
         time.time(),
-        {f'instance="10.0.0.1:9100",job="{job}"': (busy, busy, 0) for job in ("node-exporter", "pods")},
+        {f'instance="10.0.0.1:9100",job="{job}"': (busy, busy, ALIVE) for job in ("node-exporter", "pods")},
     )
     with running(remembering(tmp_path, text)) as server:
-        found = usable(Prometheus(server.address).read())
+        found = usable(Prometheus(server.address, timeout=LONG).read())
     assert {host: round(link.average / MBIT) for host, link in found.hosts.items()} == {"10.0.0.1:9100": 300}
 
 
@@ -183,8 +208,8 @@ def test_values_that_are_no_rates(tmp_path: Path) -> None:
         last_sample="",
     )
     with running(Server(tmp_path, {})) as server:
-        found = usable(Prometheus(server.address, queries).read())
-        broken = Prometheus(server.address, Queries(transmit_average="sum(")).read()
+        found = usable(Prometheus(server.address, queries, timeout=LONG).read())
+        broken = Prometheus(server.address, Queries(transmit_average="sum("), timeout=LONG).read()
     assert {host: (one.average, one.deviation) for host, one in found.hosts.items()} == {"d": (5.0, 1.0)}
     assert [one.message for one in found.problems] == ["hosts have values that are no rates (3: a, b, c)"]
     assert "answers 400 Bad Request" in sentence(broken)
@@ -196,7 +221,9 @@ def test_what_is_known_gets_old_while_prometheus_is_gone(tmp_path: Path) -> None
     with scraped(tmp_path, "n1", "n2") as (server, exporters):
         exporters["n1"].carry(sent=80 * MBIT, received=20 * MBIT)
         exporters["n2"].carry(sent=10 * MBIT, received=30 * MBIT)
-        arguments = TrafficArguments(prometheus=server.address, queries=quick_queries(), window=2.0)
+        arguments = TrafficArguments(
+            prometheus=server.address, queries=quick_queries(), window=2.0, timeout=LONG
+        )
         provider, source = arguments.provider(), arguments.source()
         assert provider is not None and source is not None
 
@@ -208,31 +235,34 @@ def test_what_is_known_gets_old_while_prometheus_is_gone(tmp_path: Path) -> None
             )
 
         until(provider.read, near(80, 30))
-        ahead = 0.0
-        known = Known(source, clock=lambda: time.monotonic() + ahead, epoch=lambda: time.time() + ahead)
-        first = known.take(source.read())
-        assert state_of(known) is State.GOOD and first.reading is not None
-        assert first.age is not None and first.age < 5
+        answer = until_heard(source, lambda one: not one.empty)
+        assert answer.measured == pytest.approx(time.time(), abs=LONG)
+        # From now on time goes by as it is told to here.
+        began, later = time.time(), 0.0
+        known = Known(source, clock=lambda: later, epoch=lambda: began + later)
+        first = known.take(answer)
+        assert state_of(known) is State.GOOD and first.reading is answer
+        assert first.age is not None and first.age < LONG
 
         server.stop()
         second = known.take(source.read())
         assert second.reading is first.reading and "can't be reached" in second.trouble
-        ahead = 290.0
+        later = 299.0 - first.age
         assert known.now().reading is first.reading and state_of(known) is State.STALE
-        ahead = 301.0
+        later = 301.0 - first.age
         assert known.now().reading is None and state_of(known) is State.GONE
-        ahead = 0.0
+        later = 0.0
 
         exporters["n1"].carry(sent=40 * MBIT)
         server.start()
         until(provider.read, near(40, 30))
-        again = known.take(source.read())
+        again = known.take(until_heard(source, lambda one: not one.empty))
         assert again.trouble == "" and again.reading is not None and state_of(known) is State.GOOD
 
         server.stop()
         (tmp_path / "empty").mkdir()
         with running(Server(tmp_path / "empty", {})) as empty:
-            other = TrafficArguments(prometheus=empty.address, queries=quick_queries()).source()
+            other = TrafficArguments(prometheus=empty.address, queries=quick_queries(), timeout=LONG).source()
             assert other is not None
             nothing = other.read()
             assert not isinstance(nothing, str) and nothing.empty
@@ -268,13 +298,13 @@ def test_a_server_with_tls(tmp_path: Path) -> None:
     with running(Server(tmp_path, {}, tls(certificates, clients=False))) as server:
 
         def read(access: Access) -> BandwidthReadings | Unavailable:
-            return Prometheus(server.address, ONE_HOST, access=access).read()
+            return Prometheus(server.address, ONE_HOST, access=access, timeout=LONG).read()
 
         assert "n1" in usable(read(Access(ca_file=str(certificates.authority)))).hosts
         assert "n1" in usable(read(Access(insecure=True))).hosts
         assert "shows a certificate that can't be trusted: " in sentence(read(Access()))
         assert "name its caFile" in sentence(read(Access()))
-        plain = Prometheus(server.address.replace("https", "http"), ONE_HOST).read()
+        plain = Prometheus(server.address.replace("https", "http"), ONE_HOST, timeout=LONG).read()
         assert "answers 400 Bad Request" in sentence(plain)
 
 
@@ -287,6 +317,7 @@ def test_what_a_configuration_says_about_it_is_used(tmp_path: Path) -> None:
             "caFile": str(certificates.authority),
             "certFile": str(certificates.server),
             "keyFile": str(certificates.server_key),
+            "timeoutSeconds": LONG,
         }
         source = msgspec.convert(given, TrafficArguments).source()
         unsafe = msgspec.convert(
@@ -294,9 +325,11 @@ def test_what_a_configuration_says_about_it_is_used(tmp_path: Path) -> None:
         ).source()
         assert source is not None and unsafe is not None
         for one in (source, unsafe):
+            before = time.time()
             reading = one.read()
             assert not isinstance(reading, str), reading
-            assert reading.measured == pytest.approx(time.time(), abs=10)
+            assert reading.measured is not None
+            assert before - 1 <= reading.measured <= time.time() + 1
     assert (source.warnings, len(unsafe.warnings)) == ((), 1)
     assert source.name == server.address
 
@@ -311,7 +344,7 @@ def test_a_server_that_asks_who_we_are(tmp_path: Path) -> None:
         assert isinstance(nobody.read(), Unavailable)
         certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
         access = Access(ca_file=str(certificates.authority), cert_file=str(certificate), key_file=str(key))
-        somebody = Prometheus(server.address, ONE_HOST, access=access)
+        somebody = Prometheus(server.address, ONE_HOST, access=access, timeout=LONG)
         assert "certificates can't be used" in sentence(somebody.read())
         certificate.write_bytes(certificates.server.read_bytes())
         key.write_text("rubbish")
@@ -346,7 +379,7 @@ def test_a_token_is_read_again_when_it_was_replaced(tmp_path: Path) -> None:
     asked, ours = tmp_path / "asked", tmp_path / "ours"
     asked.write_text("first")
     with running(Server(tmp_path, {})) as server, guarded(server, asked) as address:
-        provider = Prometheus(address, ONE_HOST, access=Access(token_file=str(ours)))
+        provider = Prometheus(address, ONE_HOST, access=Access(token_file=str(ours)), timeout=LONG)
         assert sentence(provider.read()) == (
             f"the token file {ours} can't be read: No such file or directory; mount a token there"
         )
@@ -357,9 +390,13 @@ def test_a_token_is_read_again_when_it_was_replaced(tmp_path: Path) -> None:
         assert sentence(provider.read()) == f"{refused}; give a token or certificate it takes"
         ours.write_text("second")
         assert "n1" in usable(provider.read()).hosts
-        latencies = PrometheusLatencies(address, minutes=5, access=Access(token="second")).read()
+
+        def probed(access: Access) -> PrometheusLatencies:
+            return PrometheusLatencies(address, minutes=5, access=access, timeout=LONG)
+
+        latencies = probed(Access(token="second")).read()
         assert "has no latencies" in sentence(latencies)
-        latencies = PrometheusLatencies(address, minutes=5, access=Access(token="third")).read()
+        latencies = probed(Access(token="third")).read()
         assert "does not let us in" in sentence(latencies)
 
 
@@ -377,7 +414,9 @@ def test_basic_authentication_is_told(tmp_path: Path) -> None:
     # The password is "test".
     users = {"me": "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"}
     with running(Server(tmp_path, {}, {"basic_auth_users": users})) as server:
-        assert "does not let us in: 401 Unauthorized" in sentence(Prometheus(server.address).read())
+        assert "does not let us in: 401 Unauthorized" in sentence(
+            Prometheus(server.address, timeout=LONG).read()
+        )
 
 
 def test_the_load_watcher_behind_a_token(tmp_path: Path) -> None:
@@ -396,7 +435,7 @@ def test_the_load_watcher_behind_a_token(tmp_path: Path) -> None:
             """Say nothing."""
 
     with handled_by(Handler) as address:
-        found = usable(LoadWatcher(address, access=Access(token_file=str(token))).read())
+        found = usable(LoadWatcher(address, LONG, Access(token_file=str(token))).read())
     assert (seen, found.hosts["n1"].average, found.window) == (["Bearer secret"], 700 * MBIT, 900)
 
 
@@ -406,8 +445,7 @@ def test_an_exporter_that_is_known_by_its_address_alone(tmp_path: Path) -> None:
     with exported("127.0.0.2") as (target, exporter):
         exporter.carry(sent=16 * MBIT)
         with running(Server(tmp_path, {target: {}})) as server:
-            provider = Prometheus(server.address, quick_queries(), window=2.0)
-            until(provider.read, lambda found: bool(found.hosts))
-            found = usable(provider.read())
+            provider = Prometheus(server.address, quick_queries(), window=2.0, timeout=LONG)
+            found = until(provider.read, lambda one: bool(one.hosts))
     assert found.host_of(["n1", "127.0.0.2"]) == target
     assert found.of_nodes({"n1": ("n1", "127.0.0.2")}).of.keys() == {"n1"}
