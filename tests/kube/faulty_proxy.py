@@ -70,6 +70,8 @@ class Proxy:
     chance: Callable[[str, str], "Fault | Act | None"] | None = None
     _rules: list[_Rule] = field(default_factory=list)
     _streams: dict[asyncio.Task[None], web.Request] = field(default_factory=dict)
+    #: Set while there are some.
+    _streaming: asyncio.Event = field(default_factory=asyncio.Event)
 
     def inject(self, method: str, part: str, fault: Fault, times: int = 1) -> None:
         """The next ``times`` requests of this method (or WATCH) with ``part`` in path or query meet it."""
@@ -84,16 +86,21 @@ class Proxy:
         self._rules.clear()
         self.chance = None
 
+    async def streaming(self, seconds: float = 60.0) -> None:
+        """Waits until a watch is under way, which may be cut then: one that is only begun is not."""
+        async with asyncio.timeout(seconds):
+            await self._streaming.wait()
+
     def end_streams(self) -> None:
         """Ends all watches cleanly, as a busy server does."""
         for pump in list(self._streams):
-            pump.cancel()
+            self._over(pump)
 
     def cut_streams(self) -> None:
         """Breaks the connections of all watches."""
         for pump, request in list(self._streams.items()):
             _abort(request)
-            pump.cancel()
+            self._over(pump)
 
     def count(self, method: str, part: str) -> int:
         """Requests seen."""
@@ -181,13 +188,19 @@ class Proxy:
 
         task = asyncio.create_task(pump())
         self._streams[task] = request
+        self._streaming.set()
         try:
             await asyncio.wait([task])
         finally:
-            task.cancel()
-            self._streams.pop(task)
+            self._over(task)
             await asyncio.gather(task, return_exceptions=True)
         return response
+
+    def _over(self, pump: asyncio.Task[None]) -> None:
+        pump.cancel()
+        self._streams.pop(pump, None)
+        if not self._streams:
+            self._streaming.clear()
 
     def _fault(self, method: str, path: str) -> Fault | Act | None:
         for rule in self._rules:

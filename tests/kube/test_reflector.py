@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +21,7 @@ from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started
 from tests.control_plane.commands import Settings
 from tests.kube.faulty_proxy import Cut, EndAtOnce, Refuse, Silence
-from tests.kube.live import Follower, create_pods, delete_now, direct, following, through_proxy
+from tests.kube.live import Follower, create_pods, delete_now, direct, eventually, following, through_proxy
 
 SOON = Pace(0.02, 0.2)
 
@@ -35,6 +36,7 @@ def pods_of(transport: Transport, namespace: str, *, page: int = 500, idle: floa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_thousand_pods_come_in_pages_and_their_changes_after_them(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -83,6 +85,7 @@ def test_cut_and_refused_watches_lose_nothing(control_plane: ControlPlane, names
             through_proxy(access) as (proxy, transport),
             following(pods_of(transport, namespace)) as seen,
         ):
+            await proxy.streaming()
             proxy.inject("WATCH", "/pods", Refuse(429, {"Retry-After": "1"}))
             proxy.inject("WATCH", "/pods", Refuse(500))
             # The HTTP library itself repeats a GET that it sent over a kept connection.
@@ -94,7 +97,9 @@ def test_cut_and_refused_watches_lose_nothing(control_plane: ControlPlane, names
             await seen.until(lambda: len(seen.objects) == 3)
             assert asyncio.get_running_loop().time() - began >= 1.0
             reasons = [(trouble.error.code, trouble.error.reason) for trouble in seen.troubles]
-            assert reasons[-3:] == [(429, "Injected"), (500, "Injected"), (None, "ConnectionCut")]
+            # Without a kept connection the library does not repeat, and each cut is told.
+            told = [reason for reason, _ in groupby(reasons)]
+            assert told[-3:] == [(429, "Injected"), (500, "Injected"), (None, "ConnectionCut")]
             assert seen.resumed >= 1
             assert (seen.upserts, len(seen.synced)) == (3, 1)
 
@@ -141,6 +146,7 @@ def test_after_410_everything_is_listed_and_what_is_gone_is_found(
             pods = await create_pods(api, namespace, 5)
             async with following(pods_of(transport, namespace)) as seen:
                 # Nobody hears of what happens meanwhile; p1 comes back as another pod.
+                await proxy.streaming()
                 proxy.inject("WATCH", "/pods", Refuse(503), times=1000)
                 proxy.end_streams()
                 await delete_now(api, namespace, "p0", "p1")
@@ -163,7 +169,19 @@ def restarted(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Contr
     """A control plane of the test's own: after a restart, the controllers of the others' would be slow."""
     assert own_control_plane.ours
     with started(find_programs(print_nothing), tmp_path, Settings(controllers=False)) as running:
+        asyncio.run(takes_pods(running))
         yield running
+
+
+async def takes_pods(control_plane: ControlPlane) -> None:
+    """A server that is ready may have made its namespaces, or make them now."""
+    async with Api(control_plane.access()) as api:
+
+        async def made() -> bool:
+            names = [one["metadata"]["name"] for one in (await api.get("/api/v1/namespaces"))["items"]]
+            return "default" in names
+
+        await eventually(made)
 
 
 def print_nothing(line: str) -> None:
@@ -171,6 +189,7 @@ def print_nothing(line: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_server_that_was_away_has_forgotten_and_is_asked_anew(restarted: ControlPlane) -> None:
     """A restarted API server knows no version before its start: the watch gets 410 as an event."""
     namespace, server = "default", restarted.processes["kube-apiserver"]
@@ -184,6 +203,7 @@ def test_a_server_that_was_away_has_forgotten_and_is_asked_anew(restarted: Contr
                 await create_pods(api, namespace, 5, start=20)
                 await seen.until(lambda: len(seen.objects) == 25)
                 # The next one misses deletions: nobody listens from the last event to the restart.
+                await proxy.streaming()
                 proxy.inject("WATCH", "/pods", Refuse(503), times=1000)
                 proxy.cut_streams()
                 await delete_now(api, namespace, "p0", "p1", "p2")
@@ -204,6 +224,7 @@ def test_a_server_that_was_away_has_forgotten_and_is_asked_anew(restarted: Contr
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_pages_of_a_forgotten_version(restarted: ControlPlane) -> None:
     """The server's store forgets the version of the first page before the second is asked for."""
     flags = Path(f"/proc/{restarted.processes['etcd'].pid}/cmdline").read_text().split("\0")
@@ -229,6 +250,7 @@ def test_pages_of_a_forgotten_version(restarted: ControlPlane) -> None:
             proxy.before("GET", "continue=", lambda: forget(api))
             async with following(pods_of(transport, namespace, page=4)) as seen:
                 assert len(seen.objects) == 11
-            assert proxy.refused[410] == 1
+            # Once more if nobody waited for the first answer, for the restart took so long.
+            assert proxy.refused[410] >= 1
 
     asyncio.run(run())

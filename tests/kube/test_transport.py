@@ -78,6 +78,8 @@ def test_what_may_have_been_carried_out_is_not_repeated_unasked(control_plane: C
 def test_an_answer_that_does_not_come(control_plane: ControlPlane) -> None:
     async def run() -> None:
         async with through_proxy(control_plane.access()) as (proxy, transport):
+            # Over a connection that is there: to make one may take as long.
+            assert isinstance(await transport.get(VERSION), bytes)
             proxy.inject("GET", VERSION, Silence())
             late = await refused(transport, Request(path=VERSION, retry=Retry.NEVER, within=0.2))
             assert (late.reason, late.unsent) == ("NoAnswerInTime", False)
@@ -163,11 +165,14 @@ def test_no_more_requests_at_once_than_allowed(control_plane: ControlPlane) -> N
     async def run() -> None:
         async with through_proxy(control_plane.access(), Limits(concurrency=3)) as (proxy, transport):
             at_once = most = 0
+            three = asyncio.Barrier(3)
 
             async def count() -> None:
                 nonlocal at_once, most
                 at_once += 1
                 most = max(most, at_once)
+                await three.wait()
+                # Time for a fourth, if there was one.
                 await asyncio.sleep(0.02)
                 at_once -= 1
 
