@@ -5,13 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.calling import closeby, racks, report, text
+from tests.cli.programs import until_beside
 
 # One zone; an empty r1 holds four pods of 8 GPUs, r2 two.
 CLUSTER = text(*racks({"a/r1": 4, "a/r2": 2}))
@@ -280,6 +280,7 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], said: str) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_an_interrupt_ends_all_processes_quietly() -> None:
     """As Ctrl-C at a terminal, which all processes of the command hear."""
     command = (sys.executable, "-m", "closeby", "compare", "--config", "closeby", "--config", "random")
@@ -290,9 +291,9 @@ def test_an_interrupt_ends_all_processes_quietly() -> None:
         text=True,
         start_new_session=True,
     ) as running:
-        time.sleep(6)
+        until_beside(running, 2)
         os.killpg(running.pid, signal.SIGINT)
-        printed, said = running.communicate(timeout=60)
+        printed, said = running.communicate(timeout=100)
     assert (running.returncode, printed, said) == (130, "", "")
 
 

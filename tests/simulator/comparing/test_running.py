@@ -3,8 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ from closeby.simulator.replay.clusters import made_up
 from closeby.simulator.replay.settings import Policy
 from closeby.simulator.workloads.generating import Options
 from closeby.simulator.workloads.jobs import Jobs
+from tests.cli.programs import until_beside
 
 POLICIES = tuple(Policy(name=name, configuration=NAMED[name]) for name in ("closeby", "random"))
 
@@ -73,28 +72,14 @@ def test_a_trace_is_run_once() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_processes_do_not_outlive_the_one_that_started_them(number: signal.Signals) -> None:
     asked = ("--workload", "seren", "--jobs", "60000", "--seeds", "2", "--processes", "2")
     run = [sys.executable, "-m", "closeby", "compare", "--config", "closeby", "--config", "random", *asked]
     with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as comparing:
-        workers: list[int] = []
-        while len(workers) < 2:
-            assert comparing.poll() is None
-            time.sleep(0.1)
-            workers = [child for child in _children(comparing.pid) if "spawn_main" in _line(child)]
+        until_beside(comparing, 2)
         comparing.send_signal(number)
         # The workers hold its other end, so that this ends with the last of them.
-        comparing.communicate(timeout=60)
+        comparing.communicate(timeout=100)
     assert comparing.returncode == (128 + number if number == signal.SIGTERM else -number)
-
-
-def _children(process: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def _line(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_text()
-    except OSError:
-        return ""
