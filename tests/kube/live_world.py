@@ -156,15 +156,20 @@ class World:
         placed: dict[str, str] = {}
 
         async def enough() -> bool:
-            placed.update(await self.placed())
+            now = await self.placed()
+            placed.clear()
+            placed.update(now)
             return len(placed) >= number
 
         await until(enough, seconds)
         assert len(placed) == number
         return placed
 
-    async def refusal(self, name: str) -> str:
-        """Waits for the pod's condition that it can't be scheduled; its message."""
+    async def refusal(self, name: str, says: str = "") -> str:
+        """Waits for the pod's condition that it can't be scheduled, with these words; its message.
+
+        Members of a gang that come one by one may be told first that it is incomplete.
+        """
         found: list[str] = []
 
         async def told() -> bool:
@@ -172,7 +177,8 @@ class World:
             for one in pod["status"].get("conditions", ()):
                 if one["type"] == "PodScheduled" and one["status"] == "False":
                     assert one["reason"] == "Unschedulable"
-                    found.append(one["message"])
+                    if says in one["message"]:
+                        found.append(one["message"])
             return bool(found)
 
         await until(told)
