@@ -3,14 +3,19 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from closeby.kube.scheduler.live import LiveScheduler
-from tests.control_plane.api import Api
+from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.definitions import CRDS
+from tests.control_plane.definitions import CRDS, served
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Cut, Refuse
 from tests.kube.live import through_proxy, unique
-from tests.kube.live_world import World, host, until, world
+from tests.kube.live_world import World, host, until, until_heard, world
+
+#: On a machine that does much else besides, one wait alone may take a minute.
+pytestmark = pytest.mark.timeout(400)
 
 
 def test_bindings_that_are_refused_or_cut_in_the_middle_of_a_gang(
@@ -92,7 +97,7 @@ def test_conditions_that_can_not_be_written_are_written_later(
 
 def test_a_kind_that_arrives_later_counts_from_then_on(control_plane: ControlPlane, namespace: str) -> None:
     group = "scheduling.run.ai"
-    definition = {
+    definition: Object = {
         "metadata": {"name": f"podgroups.{group}"},
         "spec": {
             "group": group,
@@ -124,15 +129,25 @@ def test_a_kind_that_arrives_later_counts_from_then_on(control_plane: ControlPla
         async with world(control_plane, namespace, host("n1")) as it, it.scheduling() as scheduler:
             await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2)))
             assert (await it.refusal("g-0")).startswith("GangIncomplete: ")
-            await it.api.create(CRDS, definition)
+            # Another test's definition of that name may be on its way out.
+            await until(lambda: _created(it.api))
             try:
                 await until(lambda: _there(it.api))
+                await served(it.api, definition)
                 await create_group(it.api, "g")
                 await it.bound(2)
             finally:
                 await it.api.delete(f"{CRDS}/podgroups.{group}")
             # With the kind its objects are gone.
             await until(lambda: _forgotten(scheduler))
+
+    async def _created(api: Api) -> bool:
+        try:
+            await api.create(CRDS, definition)
+        except ApiError as error:
+            assert error.status == 409
+            return False
+        return True
 
     async def _there(api: Api) -> bool:
         found = await api.get(f"{CRDS}/podgroups.{group}")
@@ -147,11 +162,12 @@ def test_a_kind_that_arrives_later_counts_from_then_on(control_plane: ControlPla
 
 def test_a_node_that_goes_away_is_not_used_any_more(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
-        async with world(control_plane, namespace, host("n1", gpus=2)) as it, it.scheduling():
+        async with world(control_plane, namespace, host("n1", gpus=2)) as it, it.scheduling() as scheduler:
             late = host(unique("late"), gpus=8)
             async with joined(it.api, [late]):
                 await it.create(it.pod("big", 4))
                 assert await it.bound(1) == {"big": late["metadata"]["name"]}
+            await until_heard(scheduler, late["metadata"]["name"], None)
             await it.create(it.pod("next", 4))
             assert (await it.refusal("next")).startswith("InsufficientResources: ")
 

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
+import pytest
+
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
@@ -16,6 +18,9 @@ from closeby.scheduling.state import CycleState
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.live import FAST
 from tests.kube.live_world import World, host, until, until_said, world
+
+#: On a machine that does much else besides, one wait alone may take a minute.
+pytestmark = pytest.mark.timeout(400)
 
 
 class Stumbling(Transport):
