@@ -17,7 +17,7 @@ import pytest
 
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
-_SECONDS = 20
+_SECONDS = 60
 
 
 class Simulator:

