@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from closeby.kube.client.transport import Transport
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.transport import Request, Transport
 from closeby.kube.scheduler.live import LiveScheduler
 from closeby.kube.writing.lease import Elector, LeaseSettings
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Act, Fault, Proxy, Refuse, Silence
-from tests.kube.live import direct, through_proxy
+from tests.kube.live import FAST, direct, through_proxy
 from tests.kube.live_world import (
     World,
     behind_proxy,
@@ -28,6 +30,7 @@ from tests.kube.live_world import (
     until,
     until_heard,
     until_said,
+    world,
 )
 
 #: On a machine that does much else besides, one wait alone may take a minute.
@@ -109,6 +112,49 @@ def test_what_waits_for_its_turn_is_not_sent_any_more_at_the_end(
                 before = proxy.count("POST", "/binding")
             # Those that were on the way, of which some may not have arrived yet.
             assert proxy.count("POST", "/binding") - before <= 32
+
+    asyncio.run(run())
+
+
+class Late(Transport):
+    """The second status of a PodGroup is written before the last binding, and answered a while after."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, FAST)
+        self.statuses = 0
+        self.written = asyncio.Event()
+
+    async def send(self, request: Request) -> bytes | ApiError:
+        if request.path.endswith("/g-1/binding"):
+            await self.written.wait()
+        answer = await super().send(request)
+        if request.method == "PATCH" and request.path.endswith("/podgroups/g/status"):
+            self.statuses += 1
+            if self.statuses == 2:
+                self.written.set()
+                await asyncio.sleep(2.0)
+        return answer
+
+
+def test_a_status_that_is_being_written_at_the_end_is_not_the_last_word(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """It says that the gang is on its way, which it is no more."""
+    connection = connect(str(control_plane.kubeconfig))
+    assert isinstance(connection, Connection)
+
+    async def run() -> None:
+        async with world(control_plane, namespace, host("n")) as seen, Late(connection) as transport:
+            it = World(seen.api, transport, namespace, topology=seen.topology)
+            async with it.scheduling():
+                # The pods are known when the gang is heard of: its start is told of while it goes on.
+                await it.create(it.pod("g-0", gang="g"), it.pod("g-1", gang="g"))
+                await it.refusal("g-0")
+                await it.create_group("g", 2)
+                await it.bound(2)
+                assert transport.statuses == 2
+            assert planned(await group_of(it, "g")) == {}
+            assert (await condition(it, "g"))["reason"] == "Placed"
 
     asyncio.run(run())
 

@@ -81,6 +81,8 @@ class GangReporter:
         self._versions: dict[str, tuple[str, str]] = {}
         #: One write at a time for each gang, so that the last one wins; also where it is forgotten meanwhile.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        #: Writes that are under way.
+        self._writing: set[asyncio.Task[Written]] = set()
 
     def review(self, key: str, within: float = 0.0) -> None:
         """Look at the gang soon; what is due earlier stays so."""
@@ -165,6 +167,8 @@ class GangReporter:
 
     async def finish(self) -> None:
         """Writes what came to its end; refusals that have not stood long are left to whoever comes next."""
+        if self._writing:
+            await asyncio.wait(self._writing)
         due, self._due = self._due, {}
         for key in due:
             standing = self._standing_of(key)
@@ -174,12 +178,19 @@ class GangReporter:
     async def _tell(self, key: str, slots: asyncio.Semaphore) -> None:
         try:
             async with slots:
-                verdict = (await self._written(key)).verdict
+                verdict = (await asyncio.shield(self._under_way(key))).verdict
         except asyncio.CancelledError:
             self.review(key)  # The end is near: `finish` writes what must be.
             raise
         if verdict in _AGAIN:
             self.review(key, _AGAIN[verdict])
+
+    def _under_way(self, key: str) -> asyncio.Task[Written]:
+        """Writes in any case to the end: of a write that is given up nobody knows what it led to."""
+        writing = asyncio.create_task(self._written(key))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        return writing
 
     async def _written(self, key: str) -> Written:
         """What came of writing; a fault of ours with one gang does not keep us from all the others."""

@@ -165,6 +165,8 @@ class LiveScheduler:
             self._say("stopping")
             for task in work:
                 task.cancel()
+            # What they were about to tell is due again then.
+            await asyncio.wait(work)
             if campaign.done():
                 lost = campaign.result()
             await self._hands.finish()
