@@ -1,6 +1,7 @@
 """Controllers at work on a real control plane, and what a user sees of the objects that they keep."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.writing.writer import Writer
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.definitions import CRDS, define
+from tests.control_plane.definitions import CRDS, define, served
 from tests.control_plane.nodes import joined, kubelets
 from tests.kube.live import direct, eventually
 
@@ -29,13 +30,22 @@ class Site:
         self.transport = transport
         self.namespace = namespace
         self.writer = Writer(transport, "closeby-controllers", "a-test")
-        self.lines: list[tuple[str, dict[str, object]]] = []
+        #: What was said, and when (of ``time.monotonic``).
+        self.lines: list[tuple[float, str, dict[str, object]]] = []
 
     def say(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
-        self.lines.append((message, fields))
+        self.lines.append((time.monotonic(), message, fields))
+
+    def heard(self, *messages: str) -> list[tuple[float, str, dict[str, object]]]:
+        """Lines of these texts, but for those about what other tests left, which may be going just now."""
+        return [one for one in self.lines if one[1] in messages and self._ours(one[2].get("object"))]
 
     def said(self, message: str) -> list[dict[str, object]]:
-        return [fields for text, fields in self.lines if text == message]
+        """What the lines of that text say, in their order."""
+        return [fields for _, _, fields in self.heard(message)]
+
+    def _ours(self, about: object) -> bool:
+        return about is None or f"{self.namespace}/" in str(about)
 
     @asynccontextmanager
     async def running(self, *reconcilers: Reconciler[Any]) -> AsyncIterator[ControllerMeters]:
@@ -46,14 +56,14 @@ class Site:
         work = asyncio.create_task(runner.run(stop))
         ready = asyncio.create_task(runner.ready.wait())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await asyncio.wait([work, ready], return_when=asyncio.FIRST_COMPLETED)
             assert ready.done(), await work
             yield meters
         finally:
             ready.cancel()
             stop.set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert await work is None
 
     def path(self, plural: str, name: str = "", api_version: str = KEP) -> str:
@@ -84,7 +94,7 @@ class Site:
         met: Callable[[Object], object],
         *,
         api_version: str = KEP,
-        seconds: float = 30.0,
+        seconds: float = 60.0,
     ) -> Object:
         """Waits until the status is so, and returns it."""
         last: Object = {}
@@ -175,6 +185,8 @@ async def published(api: Api, group: str, kind: str, schema: str) -> AsyncIterat
 
     try:
         await eventually(established)
+        async with asyncio.timeout(60):
+            await served(api, body)
         yield
     finally:
         await api.delete(f"{CRDS}/{name}")

@@ -13,7 +13,7 @@ from closeby.kube.scheduler.live import LiveScheduler, Settings
 from closeby.objects.configuration import Configuration
 from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.definitions import CRDS, define
+from tests.control_plane.definitions import CRDS, define, served
 from tests.control_plane.nodes import joined, kubelets, node
 from tests.kube.live import direct, unique
 
@@ -67,12 +67,12 @@ class World:
         stop = asyncio.Event()
         running = asyncio.create_task(runner.run(stop))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await runner.ready.wait()
             yield runner
         finally:
             stop.set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert await running is None
 
     @asynccontextmanager
@@ -83,13 +83,13 @@ class World:
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await scheduler.ready.wait()
             yield scheduler
             scheduler.engine.validate_state()
         finally:
             stop.set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert await running is None
 
     # What a user does
@@ -262,14 +262,16 @@ async def define_kind(api: Api, group: str, version: str, kind: str, plural: str
         if error.status != 409:
             raise
 
-    async def served() -> bool:
+    async def listed() -> bool:
         try:
             found = await api.get(f"/apis/{group}/{version}")
         except ApiError:
             return False
         return any(one["kind"] == kind for one in found["resources"])
 
-    await until(served)
+    await until(listed)
+    async with asyncio.timeout(60):
+        await served(api, definition)
 
 
 @asynccontextmanager

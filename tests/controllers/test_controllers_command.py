@@ -9,7 +9,7 @@ import pytest
 from tests.cli.calling import closeby
 from tests.cli.programs import lines_until, started
 from tests.control_plane.cluster import ControlPlane
-from tests.controllers.grouper_world import world
+from tests.controllers.grouper_world import until, world
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
@@ -19,6 +19,12 @@ def test_it_groups_and_ends_when_it_is_told_to(
     async def run() -> None:
         async with world(whole_control_plane, namespace, {"r1": 1}) as it:
             await it.job("train", 3, it.wish())
+
+            async def made() -> bool:
+                return len(await it.pods()) == 3
+
+            # Else they may be told one after the other.
+            await until(made)
             arguments = ["--kubeconfig", str(whole_control_plane.kubeconfig), "--only", "pod-grouper"]
             arguments += ["--scheduler-name", it.name, "--lease-namespace", namespace]
             with started("controllers", *arguments) as process:
@@ -27,7 +33,7 @@ def test_it_groups_and_ends_when_it_is_told_to(
                 found = await it.api.get(it.path("coordination.k8s.io/v1", "leases", "closeby-controllers"))
                 assert found["spec"]["holderIdentity"].startswith("closeby-controllers-")
                 process.send_signal(end)
-                rest = await asyncio.to_thread(process.communicate, timeout=20)
+                rest = await asyncio.to_thread(process.communicate, timeout=60)
                 assert (process.returncode, rest[0]) == (0, ""), rest
                 assert "msg=stopped" in rest[1]
             await it.members("train", 3)
@@ -44,7 +50,7 @@ def test_all_of_them_run_unless_somebody_says_which(control_plane: ControlPlane)
         line = lines_until(process, "msg=starting")
         lines_until(process, "msg=ready")
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
         assert process.returncode == 0
     assert "controllers=pod-grouper,app-groups,network-topologies" in line and "dry_run=True" in line
 

@@ -59,7 +59,7 @@ def refused(it: Groups) -> None:
 def test_what_is_gone_is_written_again_however_late_the_answer_comes(
     steps: tuple[Step, ...], stands: bool
 ) -> None:
-    it = Groups()
+    it = Groups(lambda: 0.0)
     it.claim(GANG, JOB, [JOB])
     for step in steps:
         step(it)
@@ -90,7 +90,7 @@ def test_what_nobody_hears_of_is_written_again_after_a_while() -> None:
     ],
 )
 def test_a_name_that_is_somebody_elses_is_given_up(steps: tuple[Step, ...]) -> None:
-    it = Groups()
+    it = Groups(lambda: 0.0)
     assert it.claim(GANG, JOB, [JOB]) == KEY
     for step in steps:
         step(it)

@@ -31,7 +31,7 @@ class Run:
 
     async def end(self) -> None:
         self.stop.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await self.task is None
 
 
@@ -42,9 +42,10 @@ async def so(met: Callable[[], bool]) -> None:
     await eventually(look)
 
 
-def lease(namespace: str, identity: str) -> LeaseSettings:
+def lease(namespace: str, identity: str, deadline: float = 100.0) -> LeaseSettings:
+    """One that nobody loses because the machine is busy, and that nobody gets by waiting."""
     return LeaseSettings(
-        namespace=namespace, name="controllers", identity=identity, duration=2, deadline=1.4, retry=0.3
+        namespace=namespace, name="controllers", identity=identity, duration=120, deadline=deadline, retry=0.3
     )
 
 
@@ -81,10 +82,11 @@ def test_each_hears_of_pods_and_nodes_and_of_what_it_follows(
             await delete_now(api, namespace, "p0")
             await so(lambda: plain.names("Pod")[-1] == "-p0" and groups.calls > calls)
             assert plain.names("PodGroup") == []
-            (one,) = (one for one in groups.news if one.resource == NODES and one.change.key == name)
-            (other,) = (one for one in plain.news if one.resource == NODES and one.change.key == name)
+            # Others may have changed the node since it joined.
+            one, *more = (one for one in groups.news if one.resource == NODES and one.change.key == name)
+            others = (one for one in plain.news if one.resource == NODES and one.change.key == name)
             # Read once, for both.
-            assert one is other
+            assert all(this is that for this, that in zip((one, *more), others, strict=True))
             assert isinstance(one.read, Decoded) and isinstance(one.read.record, Node)
             assert next(one for one in groups.news if one.resource == PODS).read is not None
             await it.end()
@@ -139,10 +141,10 @@ def test_a_leader_that_can_not_renew_its_lease_ends(control_plane: ControlPlane,
     async def run() -> None:
         async with through_proxy(control_plane.access()) as (proxy, transport):
             one = Listener(transport, namespace, again=0.05)
-            it = Run(transport, one, lease=lease(namespace, "one"))
+            it = Run(transport, one, lease=lease(namespace, "one", deadline=8.0))
             await so(lambda: one.calls > 1)
             proxy.inject("GET", "/leases/", Refuse(500), times=1_000)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 error = await it.task
             assert error is not None and error.reason == LEASE_LOST
             calls = one.calls

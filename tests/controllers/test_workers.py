@@ -41,6 +41,6 @@ def test_an_attempt_that_is_cancelled_leaves_its_place_and_is_made_again() -> No
         await eventually(lambda: asyncio.sleep(0, one.attempts == 2))
         assert one.work.longest == 0
         stopping.set()
-        await asyncio.wait_for(at_work, 5)
+        await asyncio.wait_for(at_work, 60)
 
     asyncio.run(run())

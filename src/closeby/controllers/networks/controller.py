@@ -34,6 +34,7 @@ from closeby.kube.watch.resources import NODES, Watched
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Reference, Writer
 from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.fetching import TIMEOUT
 from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -55,6 +56,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     gathered: float = 5.0
     #: How old costs may get while nothing can be measured.
     max_age: float = 24 * 3600.0
+    #: How long each word of a server's answer is waited for.
+    answer: float = TIMEOUT
 
 
 class _Measured(Struct, frozen=True):
@@ -189,6 +192,7 @@ class NetworkTopologyController:
             minutes=settings.time_range,
             metric=settings.metric,
             access=self._acquaintance.access_to(settings),
+            timeout=self._timing.answer,
         )
         answer = await in_thread("asking for latencies", provider.read)
         failed = known.failure is not None
