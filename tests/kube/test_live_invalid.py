@@ -29,7 +29,7 @@ def test_a_required_level_that_nobody_knows(control_plane: ControlPlane, namespa
             said = await until_said(it, "g", "TopologyLevelNotFound")
             assert said["status"] == "False" and "row" in said["message"]
             # Its pods say so too, as autoscalers look there.
-            assert (await it.refusal("g-0")).startswith("TopologyLevelNotFound: ")
+            assert (await it.refusal("g-0", "row")).startswith("TopologyLevelNotFound: ")
             await others_go_on(it, 0)
             constraint = {"topology": it.topology, "requiredTopologyLevel": "rack"}
             await it.change_group("g", {"spec": {"topologyConstraint": constraint}})

@@ -35,6 +35,7 @@ def test_a_gang_keeps_nodes_free_and_all_are_told(control_plane: ControlPlane, n
             why = await it.refusal("late")
             assert "1 NodeReserved (for instance reserved for gang" in why
             assert f"{namespace}/big since 20" in why
+            await until(lambda: it.events("NodesReserved"))
             [event] = await it.events("NodesReserved")
             assert event["regarding"]["name"] == "big"
             assert event["note"].startswith("2 nodes of z1/r1 are reserved for it since 20")
@@ -47,6 +48,7 @@ def test_a_gang_keeps_nodes_free_and_all_are_told(control_plane: ControlPlane, n
                 return {now.get("big-0"), now.get("big-1")} == {"r1-1", "r1-2"}
 
             await until(started)
+            await until(lambda: it.events("NodesReleased"))
             assert len(await it.events("NodesReleased")) == 1
             assert meters.registry.get_sample_value("closeby_reserved_nodes") == 0
             assert meters.registry.get_sample_value("closeby_reservations_total") == 1

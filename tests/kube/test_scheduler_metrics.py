@@ -37,7 +37,7 @@ def test_numbers_and_probes_of_a_scheduler_at_work(control_plane: ControlPlane, 
                 async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
                     await probed(session, name)
                 process.terminate()
-                await asyncio.to_thread(process.communicate, timeout=20)
+                await asyncio.to_thread(process.communicate, timeout=60)
                 assert process.returncode == 0
 
     asyncio.run(run())
@@ -74,6 +74,6 @@ def test_an_address_that_can_not_be_used(tmp_path: Path, control_plane: ControlP
     with started(
         "scheduler", "--kubeconfig", str(control_plane.kubeconfig), "--metrics-address", "nonsense"
     ) as process:
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "--metrics-address: 'nonsense' is no address to listen on" in stderr

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -79,7 +78,7 @@ def test_nobody_waits_for_a_thread_that_hangs() -> None:
 
     async def run() -> None:
         # More than the loop has threads for others.
-        waiting = [asyncio.create_task(in_thread("hangs", lambda: hangs.wait(20))) for _ in range(40)]
+        waiting = [asyncio.create_task(in_thread("hangs", lambda: hangs.wait(100))) for _ in range(40)]
         assert await asyncio.to_thread(lambda: "free") == "free"
         for one in waiting:
             one.cancel()
@@ -87,8 +86,7 @@ def test_nobody_waits_for_a_thread_that_hangs() -> None:
             asyncio.CancelledError
         }
 
-    began = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - began < 15
+    assert sum(thread.name == "hangs" for thread in threading.enumerate()) == 40
     hangs.set()
     wait_for_threads("hangs")
