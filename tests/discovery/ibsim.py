@@ -18,6 +18,9 @@ import pytest
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 _SECONDS = 60
+#: A folder with an ibnetdiscover that waits for the simulator's answers as long, and not only for a second or
+#: two, which a simulator on a busy machine may stand still.
+_PATIENT = "patient"
 
 
 class Simulator:
@@ -39,7 +42,7 @@ class Simulator:
         """In which programs see the fabric from the first port of ``host``."""
         return {
             **os.environ,
-            "PATH": _PATH,
+            "PATH": os.pathsep.join((str(self._folder / _PATIENT), _PATH)),
             "SIM_HOST": host,
             "LD_PRELOAD": str(self._library),
             "IBSIM_SOCKNAME": self._name,
@@ -55,7 +58,7 @@ class Simulator:
     def scan(self, host: str, *arguments: str) -> str:
         """What ibnetdiscover prints there."""
         done = subprocess.run(
-            ["ibnetdiscover", *arguments],
+            [str(self._folder / _PATIENT / "ibnetdiscover"), *arguments],
             env=self.environment(host),
             cwd=self._folder,
             capture_output=True,
@@ -75,6 +78,7 @@ def simulated(network: str, folder: Path) -> Iterator[Simulator]:
     if None in programs or library is None:
         pytest.skip("needs ibsim and ibnetdiscover: apt-get install ibsim-utils infiniband-diags")
     (folder / "network").write_text(network)
+    _make_patient(folder / _PATIENT, str(programs[1]))
     name = f"ibsim-{secrets.token_hex(6)}"
     with (folder / "ibsim.log").open("w") as log:
         program = subprocess.Popen(
@@ -92,6 +96,13 @@ def simulated(network: str, folder: Path) -> Iterator[Simulator]:
         finally:
             program.kill()
             program.communicate()
+
+
+def _make_patient(folder: Path, program: str) -> None:
+    folder.mkdir(exist_ok=True)
+    patient = folder / "ibnetdiscover"
+    patient.write_text(f'#!/bin/sh\nexec {program} -t {1000 * _SECONDS} "$@"\n')
+    patient.chmod(0o755)
 
 
 def _library() -> Path | None:
