@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,20 @@ async def until(met: Callable[[], Any], seconds: float = 60.0) -> None:
             if await met():
                 return
             await asyncio.sleep(0.05)
+
+
+async def until_none(find: Callable[[], Awaitable[list[str]]]) -> None:
+    """Waits until nothing is found that should not be; AssertionError with what is there to the end."""
+    found: list[str] = []
+
+    async def none() -> bool:
+        found[:] = await find()
+        return not found
+
+    try:
+        await until(none)
+    except TimeoutError:
+        raise AssertionError(found) from None
 
 
 @asynccontextmanager

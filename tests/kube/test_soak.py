@@ -31,7 +31,7 @@ from tests.control_plane.processes import Process
 from tests.kube.auditing import GPU, GROUP_LABEL, Audit, audited, broken, overcommitted, pages
 from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
 from tests.kube.live import direct, through_proxy
-from tests.kube.live_world import RACK, ZONE, World, replica
+from tests.kube.live_world import RACK, ZONE, World, replica, until_none
 
 SECONDS = float(os.environ.get("CLOSEBY_SOAK_SECONDS", "300"))
 #: 5 zones of 25 racks of 16 nodes of 8 GPUs.
@@ -42,7 +42,8 @@ PODS, RATE = 10_000, 60
 RESTART, KILLS = 0.3, (0.15, 0.42)
 #: Bytes by which the scheduler may be bigger at the end than it was when all pods were there, and the share.
 SLACK, TOLERANCE = 20 << 20, 1.1
-SETTLE_SECONDS = 75.0
+#: For what is left to do in the end, on a machine that does much else besides.
+SETTLE_SECONDS = 240.0
 
 
 @dataclass
@@ -293,7 +294,7 @@ async def would_place(it: World) -> list[str]:
     )
     stop = asyncio.Event()
     running = asyncio.create_task(scheduler.run(stop))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await scheduler.ready.wait()
     scheduler.engine.validate_state()
     stop.set()
@@ -317,24 +318,33 @@ async def settled(it: World, audit: Audit) -> None:
 
 async def judged(it: World, audit: Audit) -> tuple[int, int]:
     """What may not be is not; returns how many pods are bound and how many wait."""
-    pods = await pages(it.api, f"/api/v1/namespaces/{it.namespace}/pods")
-    nodes = await pages(it.api, "/api/v1/nodes")
-    groups = await pages(it.api, f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups")
-    assert overcommitted(pods, nodes) == []
-    assert (
-        broken(groups, pods, {one["metadata"]["name"]: one["metadata"]["labels"][RACK] for one in nodes})
-        == []
-    )
+    pods: list[Object] = []
+
+    async def wrong() -> list[str]:
+        pods[:] = await pages(it.api, f"/api/v1/namespaces/{it.namespace}/pods")
+        nodes = await pages(it.api, "/api/v1/nodes")
+        groups = await pages(it.api, f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups")
+        racks = {one["metadata"]["name"]: one["metadata"]["labels"][RACK] for one in nodes}
+        assert overcommitted(pods, nodes) == []
+        return broken(groups, pods, racks)
+
+    # The last word on a gang is written after its last binding.
+    await until_none(wrong)
     events = await pages(it.api, f"/apis/events.k8s.io/v1/namespaces/{it.namespace}/events")
     told = Counter(one["regarding"]["uid"] for one in events if one["reason"] == "Scheduled")
     assert [uid for uid, number in told.items() if number > 1] == []
-    assert audit.never_bound(told) == []
+
+    async def unseen() -> list[str]:
+        return audit.never_bound(told)
+
+    # What the audit watches may come behind what a list shows.
+    await until_none(unseen)
     bound = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
     return bound, len(pods) - bound
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(SECONDS + 240)
+@pytest.mark.timeout(SECONDS + 900)
 def test_ten_thousand_pods_come_and_go(
     fresh: ControlPlane, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
@@ -377,7 +387,7 @@ def test_ten_thousand_pods_come_and_go(
             said.append(f"settled in {time.monotonic() - ended:.0f} s")
             bound, waiting = await judged(it, audit)
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 30) == 0
+            assert await asyncio.to_thread(process.wait, 120) == 0
             half = memory.between(start + 0.6 * SECONDS, start + 0.7 * SECONDS)
             final = memory.between(end - 0.1 * SECONDS, end)
             said.append(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.auditing import Audit, audited, broken, overcommitted
 from tests.kube.faulty_proxy import Proxy, Refuse
-from tests.kube.live_world import RACK, World, behind_proxy, group_of, host, planned, until
+from tests.kube.live_world import RACK, World, behind_proxy, group_of, host, planned, until_none
 
 #: Three racks of two nodes of 4 GPUs: each holds a gang of eight, and nothing else says which one it takes.
 HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(3) for i in range(2)]
@@ -25,20 +25,15 @@ async def trouble(control_plane: ControlPlane, namespace: str) -> AsyncIterator[
 
 async def sound(it: World) -> None:
     """No node is overcommitted; no gang is split, started in part, or still planned."""
-    found: list[str] = []
 
-    async def whole() -> bool:
+    async def wrong() -> list[str]:
         nodes = (await it.api.get("/api/v1/nodes"))["items"]
         pods = list((await it.pods()).values())
         groups = await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{it.namespace}/podgroups")
         racks = {one["metadata"]["name"]: one["metadata"]["labels"].get(RACK, "") for one in nodes}
-        found[:] = overcommitted(pods, nodes) + broken(groups["items"], pods, racks)
-        return not found
+        return overcommitted(pods, nodes) + broken(groups["items"], pods, racks)
 
-    try:
-        await until(whole)
-    except TimeoutError:
-        raise AssertionError(found) from None
+    await until_none(wrong)
 
 
 def hold(proxy: Proxy, *members: int) -> None:
