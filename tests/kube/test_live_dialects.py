@@ -231,19 +231,17 @@ def test_a_gang_that_waits_is_told_where_its_kind_allows(
     hosts = (host("r1-0", "r1", 2), host("r2-0", "r2", 1))
 
     async def run() -> None:
-        async with (
-            behind_proxy(control_plane, namespace, *hosts) as (it, proxy),
-            served(it.api, dialect),
-            it.scheduling(),
-        ):
+        async with behind_proxy(control_plane, namespace, *hosts) as (it, proxy), served(it.api, dialect):
+            # All its members are there: of one that is incomplete for a moment that would be told first.
             await gang(it, dialect)
-            if dialect.group == UPSTREAM:
-                await until(lambda: _told(it, dialect, "False"))
-            else:
-                await until(lambda: _told_by_event(it, "FailedScheduling"))
-            assert await it.placed() == {}
-            assert proxy.count("POST", "/binding") == 0
-            assert not planned(await it.api.get(dialect.path(namespace, "g")))
+            async with it.scheduling():
+                if dialect.group == UPSTREAM:
+                    await until(lambda: _told(it, dialect, "False"))
+                else:
+                    await until(lambda: _told_by_event(it, "FailedScheduling"))
+                assert await it.placed() == {}
+                assert proxy.count("POST", "/binding") == 0
+                assert not planned(await it.api.get(dialect.path(namespace, "g")))
 
     asyncio.run(run())
 

@@ -45,8 +45,13 @@ class Prometheus:
         directory: Path,
         targets: Mapping[str, Mapping[str, str]],
         web: Mapping[str, object] | None = None,
+        *,
+        scrape_seconds: float = SCRAPE_SECONDS,
     ) -> None:
-        """``targets`` are ``host:port`` with the labels of their series; ``web`` is about TLS and users."""
+        """``targets`` are ``host:port`` with the labels of their series; ``web`` is about TLS and users.
+
+        A target must answer before it is scraped again.
+        """
         self._program = program("prometheus")
         self._directory = directory
         self._port = _free_port()
@@ -54,7 +59,7 @@ class Prometheus:
         self._started = False
         self._process: subprocess.Popen[bytes] | None = None
         self._arguments: Sequence[str] = ()
-        interval = f"{SCRAPE_SECONDS * 1000:.0f}ms"
+        interval = f"{scrape_seconds * 1000:.0f}ms"
         scrape = {
             "job_name": "tests",
             "scrape_interval": interval,
@@ -200,12 +205,12 @@ def scraped(directory: Path, *nodes: str) -> Iterator[tuple[Prometheus, Mapping[
         yield prometheus, {node: exporter for node, (_, exporter) in made.items()}
 
 
-def quick_queries(by: str = "node, instance") -> Queries:
-    """The default queries, but over the last two seconds."""
+def quick_queries(by: str = "node, instance", rates: str = "1s") -> Queries:
+    """The default queries, but over the last two seconds, of rates over a time that scrapes may fail for."""
 
     def over_time(function: str, direction: str) -> str:
         metric = f'node_network_{direction}_bytes_total{{device!~"lo|veth.*"}}'
-        return f"{function}(sum by ({by}) (8 * rate({metric}[1s]))[2s:250ms])"
+        return f"{function}(sum by ({by}) (8 * rate({metric}[{rates}]))[2s:250ms])"
 
     return Queries(
         transmit_average=over_time("avg_over_time", "transmit"),
