@@ -216,6 +216,29 @@ class TestPlacing:
         drawn.run(members=pods(None, 1, spec(gpu=1), prefix="single"))
         assert drawn.where["single-0"] == "a"
 
+    @given(
+        st.lists(st.tuples(st.integers(1, 3), st.integers(0, 8)), min_size=1, max_size=10),
+        st.sampled_from([0.01, 0.04, 1.0, 30.0]),
+        st.integers(1, 4),
+    )
+    def test_nobody_has_a_greater_total_than_the_node_that_is_taken(
+        self, drawn: list[tuple[int, int]], weight: float, gpus: int
+    ) -> None:
+        nodes = [
+            node(f"n{at}", {"block": "b", "rack": f"r{rack}"}, {GPU: 8}) for at, (rack, _) in enumerate(drawn)
+        ]
+        binpack = PluginEntry(name="domain-binpack", arguments=BY_GPU, weight=weight)
+        made = world(nodes, fabric(*LEVELS), plugins=(FULLEST, binpack), explain=True)
+        running = [(f"n{at}", taken) for at, (_, taken) in enumerate(drawn) if taken]
+        made.run(members=[pods(None, 1, spec(gpu=taken), prefix=name, on=name)[0] for name, taken in running])
+        made.run(members=pods(None, 1, spec(gpu=gpus), prefix="single"))
+        if all(taken + gpus > 8 for _, taken in drawn):
+            assert made.where == {}
+            return
+        [explained] = made.outcome("single-0").explanations
+        totals = {name: scores["total"] for name, scores in explained.scores.items()}
+        assert totals[made.where["single-0"]] == pytest.approx(max(totals.values()))
+
     def test_the_configuration_for_clusters_of_gpus_does_it(self) -> None:
         engine = Engine(lambda handle: profile_for(NAMED[CLOSEBY], handle))
         gpus = {"nvidia.com/gpu": 4, "cpu": 8000, "memory": 1 << 36}

@@ -6,16 +6,22 @@ The score is that of Volcano's plugin network-topology-aware for pods without a 
 and tier 1 the finest, ``sum(fading^(t-1) x s_t) / sum(fading^(t-1))``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.plugins.node_resources_fit import ScoredRequest, ScoredResource, check_resources, scored_requests
+from closeby.plugins.node_resources_fit import (
+    ScoredRequest,
+    ScoredResource,
+    check_resources,
+    scored_requests,
+)
 from closeby.scheduling.extension import Handle, Scope, Score, Scores
 from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes
@@ -60,15 +66,21 @@ class DomainBinpack(Score):
     def __init__(self, arguments: BinpackArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
         self._topology = arguments.topology
-        self._fading = arguments.fading
         self._weights = tuple((one.name, one.weight) for one in arguments.resources)
-        self._offers = _Offers(handle)
+        self._offers = _Offers(handle.cluster, arguments.fading)
 
     def conditions(self) -> tuple[Condition, ...]:
         """Tells of a topology that is not there."""
         if self._topology is None or self._topology in self.handle.topologies.usable():
             return ()
         return (_unknown(self._topology),)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return pod.spec.requests
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return True
 
     @property
     def scores_any(self) -> bool:
@@ -85,25 +97,24 @@ class DomainBinpack(Score):
         """100 where all domains of a node are full; shape (len(nodes),)."""
         tree = self._tree()
         scored = self._scored(pod)
+        scores = np.zeros(len(nodes))
         if tree is None or not tree.levels or not scored:
-            return np.zeros(len(nodes))
-        self._offers.follow(tree)
-        requested = self.handle.cluster.requested
-        used = [_by_domain(tree, requested[one.row][tree.slot_at]) for one in scored]
-        fading = self._fading ** np.arange(len(tree.levels))[::-1]
-        fading /= fading.sum()
-        total: Scores = np.zeros(1)
-        inside = np.asarray([tree.count(0)])
-        for level, weight in enumerate(fading.tolist()):
-            shares = self._offers.shares(level, scored, [sums[level] for sums in used])
-            shares[~tree.labelled[level]] = 1.0
-            total = np.repeat(total, inside) + weight * shares
-            inside = np.diff(tree.children[level])
-        # The last entry is for nodes that are not in the tree.
-        by_position = 100.0 * np.append(np.repeat(total, inside), 1.0)
-        # Weights add up to 1 but for rounding.
-        scores: Scores = np.minimum(by_position, 100.0)[tree.position_of[nodes.slots]]
-        return scores
+            return scores
+        positions = tree.position_of[nodes.slots]
+        outside = positions == tree.size
+        if outside.all():
+            return scores + 100.0
+        rows, tiers = self._offers.follow(tree, scored)
+        amounts = np.asarray([[one.amount] for one in scored])
+        requested = self.handle.cluster.requested[rows, tree.slot_at]
+        for level, used in _by_domain(tree, requested):
+            tier = tiers[level]
+            shares = np.minimum((used + amounts) / tier.offered, 1.0)
+            parts = (shares * tier.weights).sum(axis=0) + tier.given
+            scores += parts.take(tree.domain_at[level].take(positions, mode="clip"))
+        scores[outside] = 100.0
+        # The weights add up to 100, but for rounding.
+        return np.minimum(scores, 100.0, out=scores)
 
     def _tree(self) -> Tree | None:
         topologies = self.handle.topologies
@@ -123,45 +134,57 @@ def _unknown(topology: str) -> Condition:
     )
 
 
+class _Tier(Struct, frozen=True, eq=False):
+    """What counts at one level, of D domains and R resources."""
+
+    #: Allocatable amounts, at least 1; shape (R, D).
+    offered: Amounts
+    #: What a resource that is all in use adds to the score; shape (R, D).
+    weights: Scores
+    #: What a domain that offers nothing, or lacks its label, adds; shape (D,).
+    given: Scores
+
+
 class _Offers:
     """What the domains of a tree offer; follows the nodes' changes, not their use."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._cluster = handle.cluster
-        self._changes = NodeChanges(handle.cluster)
+    def __init__(self, cluster: Cluster, fading: float) -> None:
+        self._cluster = cluster
+        self._fading = fading
+        self._changes = NodeChanges(cluster)
         self._tree: Tree | None = None
-        self._known: dict[int, list[Amounts]] = {}
+        self._known: dict[tuple[tuple[int, int], ...], tuple[NDArray[np.intp], list[_Tier]]] = {}
 
-    def follow(self, tree: Tree) -> None:
-        """Forget what is no longer true."""
+    def follow(self, tree: Tree, scored: Sequence[ScoredRequest]) -> tuple[NDArray[np.intp], list[_Tier]]:
+        """Rows of the resources, shape (R, 1), and what counts at each level of the tree."""
         changed = self._changes.take()
         if tree is not self._tree or changed is None or len(changed):
             self._tree = tree
-            self._known = {}
+            self._known.clear()
+        key = tuple((one.row, one.weight) for one in scored)
+        found = self._known.get(key)
+        if found is None:
+            rows = np.asarray([[one.row] for one in scored], dtype=np.intp)
+            shares = np.asarray([[one.weight] for one in scored], dtype=np.float64)
+            found = self._known[key] = rows, self._tiers(tree, rows, shares)
+        return found
 
-    def shares(self, level: int, scored: Sequence[ScoredRequest], used: Sequence[Amounts]) -> Scores:
-        """Mean used part of each domain of a level, with the pod; 1 where it offers nothing of these."""
-        parts, weights = np.zeros(len(used[0])), np.zeros(len(used[0]))
-        for one, amounts in zip(scored, used, strict=True):
-            offered = self._offered(one.row)[level]
-            weight = one.weight * (offered > 0)
-            parts += weight * np.minimum((amounts + one.amount) / np.maximum(offered, 1), 1.0)
-            weights += weight
-        return np.divide(parts, weights, out=np.ones(len(parts)), where=weights > 0)
-
-    def _offered(self, row: int) -> list[Amounts]:
-        """Allocatable amounts by level and domain."""
-        tree = self._tree
-        if tree is None:
-            raise ValueError("no tree is followed")
-        if row not in self._known:
-            self._known[row] = _by_domain(tree, self._cluster.allocatable[row][tree.slot_at])
-        return self._known[row]
+    def _tiers(self, tree: Tree, rows: NDArray[np.intp], shares: Scores) -> list[_Tier]:
+        count = len(tree.levels)
+        fading = self._fading ** np.arange(count - 1, -1, -1)
+        fading *= 100.0 / fading.sum()
+        tiers = {}
+        for level, offered in _by_domain(tree, self._cluster.allocatable[rows, tree.slot_at]):
+            weights = shares * ((offered > 0) & tree.labelled[level])
+            whole = weights.sum(axis=0)
+            weights *= fading[level] / np.where(whole > 0, whole, 1)
+            given = np.where(whole > 0, 0.0, fading[level])
+            tiers[level] = _Tier(np.maximum(offered, 1), weights, given)
+        return [tiers[level] for level in range(count)]
 
 
-def _by_domain(tree: Tree, amounts: Amounts) -> list[Amounts]:
-    """Sums over the nodes, given by position, of each domain; per level, coarse to fine."""
-    found = [amounts]
-    for children in reversed(tree.children):
-        found.append(np.add.reduceat(found[-1], children[:-1]))
-    return found[:0:-1]
+def _by_domain(tree: Tree, amounts: Amounts) -> Iterator[tuple[int, Amounts]]:
+    """Sums over nodes, given by position in the last axis, of the domains of each level; the finest first."""
+    for level in range(len(tree.levels) - 1, -1, -1):
+        amounts = np.add.reduceat(amounts, tree.children[level][:-1], axis=-1)
+        yield level, amounts

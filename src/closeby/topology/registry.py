@@ -28,6 +28,8 @@ class Topologies:
         self._ignored: dict[str, Mapping[str, frozenset[str]]] = {}
         self._trees: dict[str, tuple[int, Tree]] = {}
         self._flat: tuple[int, Tree] | None = None
+        #: The one usable topology that is no list of configured keys, if there is just one.
+        self._only: str | None = None
 
     def declare(self, topology: Topology, ignored: Mapping[str, frozenset[str]] | None = None) -> None:
         """Add or replace a topology.
@@ -37,13 +39,13 @@ class Topologies:
         """
         self._declared[topology.name] = topology
         self._ignored[topology.name] = ignored or {}
-        self._trees.pop(topology.name, None)
+        self._forget(topology.name)
 
     def withdraw(self, name: str) -> None:
         """Remove a topology; unknown names are fine."""
         self._declared.pop(name, None)
         self._ignored.pop(name, None)
-        self._trees.pop(name, None)
+        self._forget(name)
 
     def declared(self, name: str) -> Topology | None:
         """The topology of that name, usable or not."""
@@ -58,8 +60,7 @@ class Topologies:
 
     def only_tree(self) -> Tree | None:
         """The tree of the one usable topology that is no list of configured keys, if there is just one."""
-        names = [name for name in self.usable() if self._declared[name].source != CONFIGURED_KEYS]
-        return self.tree(names[0]) if len(names) == 1 else None
+        return None if self._only is None else self.tree(self._only)
 
     def having_level(self, level: str) -> tuple[str, ...]:
         """Names of the usable topologies with a level of that label, alias or short name, sorted."""
@@ -101,6 +102,11 @@ class Topologies:
         """Declare a topology from label keys, coarse to fine (configured keys rather than an object)."""
         levels = tuple(TopologyLevel(label) for label in labels)
         self.declare(Topology(name=name, levels=levels, source=CONFIGURED_KEYS))
+
+    def _forget(self, name: str) -> None:
+        self._trees.pop(name, None)
+        names = [one for one in self.usable() if self._declared[one].source != CONFIGURED_KEYS]
+        self._only = names[0] if len(names) == 1 else None
 
     def _slots(self, name: str) -> dict[str, Ints]:
         ignored = self._ignored.get(name)

@@ -22,6 +22,8 @@ Weighted = tuple[Score, float]
 
 #: What a score may lie outside its range, over its maximum: shares that are added up round.
 ROUNDING: Final = 1e-9
+#: Two such scores may lie outside, one above and one below.
+_SLACK: Final = 4 * ROUNDING
 
 
 class ScoreError(ValueError):
@@ -67,6 +69,13 @@ def total_scores(scorers: Sequence[Weighted], state: CycleState, pod: Pod, nodes
     for plugin, weight, scores in plugin_scores(scorers, state, pod, nodes):
         total += scores * (weight * 100.0 / plugin.max_score)
     return total
+
+
+def greatest_sum(scorers: Sequence[Weighted]) -> float | None:
+    """What the scorers add to a node's total at most, the least being 0; None where that is not known."""
+    if any(plugin.unbounded or isinstance(plugin, NormalizeScore) for plugin, _ in scorers):
+        return None
+    return sum(weight for _, weight in scorers) * 100.0 * (1 + _SLACK)
 
 
 def _check(plugin: Score, pod: Pod, nodes: Nodes, scores: object, counted: Bools | None) -> None:

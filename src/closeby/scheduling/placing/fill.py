@@ -12,7 +12,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate, Scope
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
-from closeby.scheduling.judging.scoring import Weighted, active_scorers, total_scores
+from closeby.scheduling.judging.scoring import Weighted, active_scorers, greatest_sum, total_scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.descent import MeanScores, descend
@@ -199,11 +199,11 @@ class Filler:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
         pod_class = self._table.of(pod)
         filters = (*pod_class.blind_filters, *self._state.more_filters)
-        alone = allowed is None and not filters
-        if alone and not active_scorers(self._table.fleeting, self._state, pod):
-            ranked = self._table.ranked(pod_class)
-            best = self._best(ranked, None) if len(ranked) else None
-            return best if best is not None and ranked[best] > -np.inf else None
+        if allowed is None and not filters:
+            fleeting = active_scorers(self._table.fleeting, self._state, pod)
+            reach = greatest_sum(fleeting)
+            if reach is not None:
+                return self._best_ranked(pod, self._table.ranked(pod_class), fleeting, reach)
         feasible = pod_class.fits > 0
         if allowed is not None:
             feasible &= allowed
@@ -214,6 +214,22 @@ class Filler:
             return None
         scorers = active_scorers(self._scorers, self._state, pod)
         totals = total_scores(scorers, self._state, pod, Nodes(self._cluster, slots))
+        return self._best(totals, slots)
+
+    def _best_ranked(
+        self, pod: Pod, ranked: Scores, fleeting: Sequence[Weighted], reach: float
+    ) -> int | None:
+        """The same by totals that were kept; ``fleeting`` scorers add up to ``reach`` to them."""
+        top = ranked[np.argmax(ranked)] if len(ranked) else -np.inf
+        if top == -np.inf:
+            return None
+        if not fleeting:
+            return self._best(ranked, None)
+        # Whoever is further behind can't catch up.
+        slots = np.flatnonzero(ranked >= top - reach)
+        if len(slots) == 1:
+            return int(slots[0])
+        totals = ranked[slots] + total_scores(fleeting, self._state, pod, Nodes(self._cluster, slots))
         return self._best(totals, slots)
 
     def _best(self, totals: Scores, slots: Ints | None) -> int:
