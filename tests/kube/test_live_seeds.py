@@ -159,7 +159,9 @@ class TestApplications:
 
         async def run() -> None:
             async with world(control_plane, namespace, host("n1", gpus=2)) as it:
-                await it.create(*(self.pod(it, name) for name in "abc"))
+                # One by one: the older goes first, and one of a second before is older.
+                for name in "abc":
+                    await it.create(self.pod(it, name))
                 assert set(await answer(it, 2)) == {"a", "b"}
                 await it.delete("a", "b", "c")
                 await self.declare(it, chain)
