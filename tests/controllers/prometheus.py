@@ -40,7 +40,9 @@ def measuring(directory: Path) -> Iterator[tuple[Prometheus, Probes]]:
     registry.register(probes)
     server, thread = start_http_server(0, "127.0.0.1", registry)
     try:
-        with running(Prometheus(directory, {f"127.0.0.1:{server.server_port}": {}})) as prometheus:
+        targets: Mapping[str, Mapping[str, str]] = {f"127.0.0.1:{server.server_port}": {}}
+        # The probes are in this process, which may have other things to do.
+        with running(Prometheus(directory, targets, scrape_seconds=1.0)) as prometheus:
             yield prometheus, probes
     finally:
         server.shutdown()
