@@ -13,7 +13,14 @@ import pytest
 # A real API server, for the tests of several rooms.
 pytest_plugins = ["tests.control_plane.fixtures"]
 
-hypothesis.settings.register_profile("closeby", deadline=None, derandomize=False, print_blob=True)
+hypothesis.settings.register_profile(
+    "closeby",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    # How long it takes to draw says more of the machine than of a test.
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("closeby")
 
 

@@ -69,11 +69,21 @@ def control_plane(
 
 
 @pytest.fixture
-def own_control_plane(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane of the run, for a test that stops programs of it and starts them again."""
+def own_control_plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane of the run, for a test that stops programs of it and starts them again.
+
+    Controllers come back the later the longer the server was away; no other test waits for that.
+    """
     if not control_plane.ours:
         pytest.skip(f"stops programs of the control plane: run it without {_EXISTING}")
-    return control_plane
+    yield control_plane
+
+    async def recovered() -> None:
+        async with Api(control_plane.access()) as api:
+            await delete_namespace(api, await create_namespace(api))
+
+    if control_plane.controllers:
+        asyncio.run(recovered())
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class Process:
             raise StartError(f"{self.name} does not run\n{self.log_tail()}")
         return self._process.pid
 
-    def start(self, timeout: float = 60) -> None:
+    def start(self, timeout: float = 100) -> None:
         """Starts it and waits for at most `timeout` seconds until it answers that it is ready."""
         if self.running:
             return
@@ -80,7 +80,7 @@ class Process:
             )
         self.wait_ready(timeout)
 
-    def wait_ready(self, timeout: float = 60) -> None:
+    def wait_ready(self, timeout: float = 100) -> None:
         """Waits until it answers that it is ready."""
         deadline = time.monotonic() + timeout
         while not _answers(self._command.ready_url):
@@ -115,7 +115,7 @@ class Process:
                 self._process.kill()
         self._forget()
 
-    def restart(self, timeout: float = 60) -> None:
+    def restart(self, timeout: float = 100) -> None:
         """Stops it in order and starts it again, with what it has stored."""
         self.stop()
         self.start(timeout)

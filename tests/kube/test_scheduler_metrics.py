@@ -57,7 +57,9 @@ async def probed(session: aiohttp.ClientSession, name: str) -> None:
         nonlocal told
         told = Scrape((await get("/metrics"))[1])
         bound = told.value("scheduler_schedule_attempts_total", result="scheduled", profile=name)
-        return bool(bound)
+        # It is tried again when something is new about the node.
+        rests = told.value("scheduler_pending_pods", queue="unschedulable")
+        return bool(bound) and bool(rests)
 
     await eventually(counted)
     assert told.value("scheduler_schedule_attempts_total", result="scheduled", profile=name) == 1
