@@ -205,7 +205,9 @@ async def _until_answered(request: Callable[[], Awaitable[object]]) -> None:
         except aiohttp.ClientError:
             await asyncio.sleep(_RETRY_SECONDS)
         except ApiError as error:
-            if error.status != 429 and error.status < 500:
+            # A server that has just started may refuse what it is not ready to judge.
+            unready = error.status == 403 and "not yet ready" in error.message
+            if error.status != 429 and error.status < 500 and not unready:
                 raise
             await asyncio.sleep(_RETRY_SECONDS)
 

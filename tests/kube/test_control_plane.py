@@ -180,9 +180,11 @@ def test_its_programs_are_paused_killed_and_started_again(
             return str((await api.get(path))["status"]["phase"])
 
     etcd.pause()
-    with pytest.raises(TimeoutError):
-        asyncio.run(look(2))
-    etcd.resume()
+    try:
+        with pytest.raises(TimeoutError):
+            asyncio.run(look(2))
+    finally:
+        etcd.resume()
     apiserver.wait_ready()
     assert asyncio.run(look()) == "Active"
 
