@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from closeby.cli.simulating.over_time import Seconds
 from tests.cli.calling import GPU, closeby, node, pod, racks, report, text
 
 # One zone; r1 has two hosts of 8 GPUs, r2 has one.
@@ -309,6 +310,22 @@ def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("7200", 7200),
+        ("1h30m", 5400),
+        ("2d", 172_800),
+        ("1.5d", 129_600),
+        ("3 d 4 h", 273_600),
+        ("1d30m", 88_200),
+        ("2 min 5 s", 125),
+    ],
+)
+def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) -> None:
+    assert Seconds().convert(given, None, None) == seconds
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--workload", "serene"), "there is no workload 'serene'; there are seren, kalos, philly"),
@@ -323,6 +340,9 @@ def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
         (("--workload", "seren", "--explain"), "--explain is for the pods of manifests"),
         (("--workload", "seren", "--until", "soon"), "'soon' is no span of time; write seconds"),
         (("--workload", "seren", "--until", "1h30"), "'1h30' is no span of time"),
+        (("--workload", "seren", "--until", "1d5"), "'1d5' is no span of time"),
+        (("--workload", "seren", "--until", "0d"), "'0d' is no span of time"),
+        (("--workload", "seren", "--until", "d"), "'d' is no span of time"),
         (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
         (("--workload", "seren", "--load", "nan"), "'nan' is no number"),
         (("--trace", "-", "-f", "-"), "can't both read standard input"),

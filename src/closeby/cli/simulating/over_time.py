@@ -65,7 +65,7 @@ class OverTime(NamedTuple):
 
 
 class Seconds(click.ParamType[float]):
-    """Seconds, or a span of time as Kubernetes writes it."""
+    """Seconds, or a span of time as Kubernetes writes it, or as reports do: ``3 d 4 h``, ``2 min 5 s``."""
 
     name = "time"
 
@@ -74,12 +74,21 @@ class Seconds(click.ParamType[float]):
 
         if isinstance(value, float):
             return value
-        text = str(value)
+        text = "".join(str(value).split()).replace("min", "m")
+        days, has_days, rest = text.partition("d")
+        if has_days:
+            text = rest or "0"
         # A number alone is seconds; in `1h30` it could be either.
-        seconds = parse_duration(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
+        seconds = parse_duration(f"{text}s" if not has_days and _is_number(text) else text)
+        if seconds is not None and has_days:
+            seconds = seconds + 86_400 * float(days) if _is_number(days) else None
         if seconds is None or seconds == 0:
-            self.fail(f"{value!r} is no span of time; write seconds, or like 36h, 90m or 1h30m", param, ctx)
+            self.fail(f"{value!r} is no span of time; write seconds, or like 36h, 1h30m or 2d", param, ctx)
         return seconds
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()
 
 
 class LoadRange(click.FloatRange):
@@ -188,7 +197,7 @@ def runs_over_time(command: Command) -> Command:
         click.option(
             "--until",
             type=Seconds(),
-            help="Stop after so much virtual time, such as 36h, or 7200 for seconds.",
+            help="Stop after so much virtual time, such as 36h or 2d, or 7200 for seconds.",
         ),
         click.option("--full", is_flag=True, help="Add every job and every sample to JSON and YAML."),
     )

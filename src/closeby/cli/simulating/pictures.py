@@ -190,7 +190,7 @@ def draws(command: Command) -> Command:
         "--plot-at",
         "at",
         type=Seconds(),
-        help="The moment of a run over time that --plot's maps show, such as 36h, or 7200 for "
+        help="The moment of a run over time that --plot's maps show, such as 36h or 2d, or 7200 for "
         "seconds; past its end they show the end.  [default: the busiest]",
     )
     @_HTML
