@@ -5,12 +5,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 
-def started(command: str, *arguments: str) -> "subprocess.Popen[str]":
+class Program(subprocess.Popen[str]):
+    """Is killed at the end of its context if a test failed there, and waited for else."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """It would run on otherwise, and the test with it."""
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, error, trace)
+
+
+def started(command: str, *arguments: str) -> Program:
     """`closeby COMMAND …` with its standard output and error at hand."""
-    return subprocess.Popen(
+    return Program(
         [sys.executable, "-m", "closeby", command, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
