@@ -18,6 +18,7 @@ RUN_SECONDS = "tests.closeby.dev/run-seconds"
 _NODES = "/api/v1/nodes"
 _BOUND_PODS = "spec.nodeName!="
 _GONE = (404, 409, 410)
+_INVALID = 422
 _PAGE = "1000"
 _RETRY_SECONDS = 0.2
 
@@ -147,7 +148,7 @@ class _Kubelets:
         await _until_answered(lambda: self._api.delete(_path(pod), options))
 
     async def _set_status(self, pod: Object, status: Object) -> None:
-        # The uid makes it a conflict if the name has passed to another pod.
+        # With the uid it is refused if the name has passed to another pod, of which nothing was heard yet.
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         await _until_answered(lambda: self._api.patch(f"{_path(pod)}/status", body, kind="strategic"))
 
@@ -216,5 +217,7 @@ async def _unless_gone(request: Awaitable[object]) -> None:
     try:
         await request
     except ApiError as error:
-        if error.status not in _GONE:
+        # A patch that names another uid is invalid, where a deletion would be a conflict.
+        another = error.status == _INVALID and "metadata.uid" in error.message
+        if error.status not in _GONE and not another:
             raise

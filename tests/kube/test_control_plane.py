@@ -1,12 +1,13 @@
 """The control plane of the tests is a real one: it validates, binds, and brings a Job to its end."""
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.control_plane.access import read_kubeconfig
+from tests.control_plane.access import Access, read_kubeconfig
 from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import CRDS, served
@@ -203,9 +204,7 @@ def test_the_kubelets_outlive_the_api_server(own_control_plane: ControlPlane, na
     apiserver = own_control_plane.processes["kube-apiserver"]
 
     async def bind(api: Api, name: str) -> None:
-        target = {"kind": "Node", "name": f"{namespace}-n"}
-        await api.create(pods, _pod(name))
-        await api.create(f"{pods}/{name}/binding", {"metadata": {"name": name}, "target": target})
+        await _bound(api, pods, name, f"{namespace}-n")
         await _phases(api, pods, {name: "Running"})
 
     async def run() -> None:
@@ -218,6 +217,56 @@ def test_the_kubelets_outlive_the_api_server(own_control_plane: ControlPlane, na
             await bind(api, "after")
 
     asyncio.run(run())
+
+
+class Late(Api):
+    """Before the first status of a pod is written, another has its name and node; the watch is behind."""
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
+        self.made_anew = False
+        self._answered = asyncio.Event()
+
+    async def watch(
+        self, path: str, resource_version: str, **query: str
+    ) -> AsyncIterator[tuple[str, Object]]:
+        async for kind, told in super().watch(path, resource_version, **query):
+            if self.made_anew:
+                await self._answered.wait()
+            yield kind, told
+
+    async def patch(self, path: str, body: Mapping[str, Any], *, kind: str = "merge", **query: str) -> Object:
+        if not self.made_anew:
+            self.made_anew = True
+            pods, _, name = path.removesuffix("/status").rpartition("/")
+            there = await self.get(f"{pods}/{name}")
+            await self.delete(f"{pods}/{name}", {"gracePeriodSeconds": 0})
+            await _bound(self, pods, name, there["spec"]["nodeName"])
+        try:
+            return await super().patch(path, body, kind=kind, **query)
+        finally:
+            self._answered.set()
+
+
+def test_the_kubelets_leave_alone_a_pod_whose_name_has_passed_to_another(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+
+    async def run() -> None:
+        nodes = [node(f"{namespace}-n")]
+        async with Late(control_plane.access()) as api, joined(api, nodes) as names, kubelets(api, names):
+            await _bound(api, pods, "w-0", names[0])
+            await _phases(api, pods, {"w-0": "Running"})
+            assert api.made_anew
+
+    asyncio.run(run())
+
+
+async def _bound(api: Api, pods: str, name: str, node_name: str) -> None:
+    await api.create(pods, _pod(name))
+    target = {"kind": "Node", "name": node_name}
+    await api.create(f"{pods}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
 
 def _pod(name: str) -> Object:
