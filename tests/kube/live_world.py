@@ -138,6 +138,15 @@ class World:
             },
         )
 
+    @asynccontextmanager
+    async def declared(self) -> AsyncIterator[None]:
+        """The topology is there inside the context: no other test meets it, however this one ends."""
+        await self.declare()
+        try:
+            yield
+        finally:
+            await self.api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{self.topology}")
+
     async def pods(self) -> dict[str, Object]:
         found = await self.api.get(self._path())
         return {one["metadata"]["name"]: one for one in found["items"]}
@@ -221,9 +230,8 @@ async def world(control_plane: ControlPlane, namespace: str, *nodes: Object) -> 
         await stack.enter_async_context(kubelets(api, names))
         transport = await stack.enter_async_context(direct(control_plane.kubeconfig))
         it = World(api, transport, namespace)
-        await it.declare()
+        await stack.enter_async_context(it.declared())
         yield it
-        await api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{it.topology}")
 
 
 def host(name: str, rack: str = "r1", gpus: int = 8) -> Object:

@@ -48,12 +48,9 @@ def test_a_topology_that_comes_later(control_plane: ControlPlane, namespace: str
             said = await until_said(it, "g", "TopologyNotFound")
             assert later.topology in said["message"]
             await others_go_on(it, 0)
-            await later.declare()
-            try:
+            async with later.declared():
                 placed = await it.bound(8)
                 assert len({placed[f"g-{i}"].partition("-")[0] for i in range(4)}) == 1
-            finally:
-                await it.api.delete(f"/apis/closeby.dev/v1alpha1/topologies/{later.topology}")
 
     asyncio.run(run())
 

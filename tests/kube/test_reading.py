@@ -75,8 +75,8 @@ async def cluster(control_plane: ControlPlane, namespace: str, folder: Path) -> 
     ):
         await define(api)
         world = World(api, transport, namespace)
-        await world.declare()
-        yield Cluster(world, control_plane.kubeconfig, folder)
+        async with world.declared():
+            yield Cluster(world, control_plane.kubeconfig, folder)
 
 
 def run(
