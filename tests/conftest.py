@@ -13,6 +13,9 @@ import pytest
 # A real API server, for the tests of several rooms.
 pytest_plugins = ["tests.control_plane.fixtures"]
 
+#: Until a slow test is given up, unless it says otherwise.
+_SLOW_SECONDS = 900
+
 hypothesis.settings.register_profile(
     "closeby",
     deadline=None,
@@ -36,6 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hands the seed to hypothesis, before its plugin reads it."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(_chosen_seed(config))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives slow tests the time that they take on a busy machine; a limit is there for what never ends."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
