@@ -60,7 +60,8 @@ def companion(program: str) -> Iterator[tuple[Companion, Peer]]:
             return trying.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        soon(listens)
+        # It may listen before the thread that has started it goes on.
+        soon(lambda: one.process is not None and listens())
         yield one, Peer(name="b", host="127.0.0.1", port=port)
     finally:
         one.close()
