@@ -308,7 +308,7 @@ def test_what_is_said_of_a_pod_group_is_not_said_of_one_that_is_made_anew(
             async def anew() -> None:
                 await it.delete("g-0")
                 await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g")
-                await it.create_group("g", 1)
+                await it.create_group("g", 2)
                 proxy.before("PATCH", "/podgroups/g/status", look)
                 made_anew.set()
 
@@ -318,6 +318,8 @@ def test_what_is_said_of_a_pod_group_is_not_said_of_one_that_is_made_anew(
             proxy.before("PATCH", "/podgroups/g/status", anew)
             await it.gang("g", 1)
             await asyncio.wait_for(made_anew.wait(), 60)
+            # Of a gang without pods nothing need be said.
+            await it.create(it.pod("g-0", gang="g"))
             await until_said(it, "g", "GangIncomplete")
             assert seen == [{}]
 
