@@ -14,9 +14,9 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.plugins.domain_binpack import BinpackArguments, DomainBinpack
-from closeby.plugins.node_resources_fit import NATIVE
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
+from closeby.scheduling.scored_resources import NATIVE
 from tests.applications.calls import app
 from tests.plugins.asking import handle_of, scores
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world

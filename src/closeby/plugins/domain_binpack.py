@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.plugins.node_resources_fit import (
+from closeby.scheduling.extension import Handle, Scope, Score, Scores
+from closeby.scheduling.node_columns import NodeChanges
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.scored_resources import (
     ScoredRequest,
     ScoredResource,
     check_resources,
     scored_requests,
 )
-from closeby.scheduling.extension import Handle, Scope, Score, Scores
-from closeby.scheduling.node_columns import NodeChanges
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 

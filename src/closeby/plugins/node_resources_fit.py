@@ -1,11 +1,11 @@
 """NodeResourcesFit: counts the pods that fit, and prefers emptier (or fuller) nodes."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Hashable
+from typing import Literal
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
@@ -14,24 +14,13 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection, Scope, Score, Scores
 from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.scored_resources import (
+    ScoredRequest,
+    ScoredResource,
+    check_resources,
+    scored_requests,
+)
 from closeby.scheduling.state import CycleState
-
-#: Resources that score every pod; any other one scores only the pods that ask for it.
-NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
-
-
-class ScoredResource(Struct, frozen=True, forbid_unknown_fields=True):
-    """A resource that counts in the score; ``weight`` is its share of the mean."""
-
-    name: str
-    weight: Annotated[int, Meta(ge=1, le=100)] = 1
-
-
-def check_resources(resources: Sequence[ScoredResource]) -> None:
-    """Raises ValueError unless there are some, each named once."""
-    names = [resource.name for resource in resources]
-    if not names or len(set(names)) < len(names):
-        raise ValueError("resources must name at least one resource, and none twice")
 
 
 class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,26 +37,6 @@ class FitArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Upstream's ``NodeResourcesFitArgs``, as far as they are known here."""
 
     scoring_strategy: ScoringStrategy = msgspec.field(name="scoringStrategy", default=ScoringStrategy())
-
-
-class ScoredRequest(NamedTuple):
-    """One resource of one pod's score."""
-
-    row: int
-    amount: int
-    weight: int
-
-
-def scored_requests(
-    pod: Pod, weights: Iterable[tuple[str, int]], row_of: Mapping[str, int]
-) -> tuple[ScoredRequest, ...]:
-    """The resources of ``weights`` that count for this pod and that some node may offer."""
-    requests = {**dict(pod.spec.requests), "pods": 1}
-    return tuple(
-        ScoredRequest(row_of[name], requests.get(name, 0), weight)
-        for name, weight in weights
-        if name in row_of and (requests.get(name, 0) or name in NATIVE)
-    )
 
 
 #: Requests whose scored resources are remembered.
