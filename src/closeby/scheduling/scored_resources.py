@@ -1,7 +1,7 @@
 """The resources by which a plugin scores: which are configured, and which of them count for a pod."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
