@@ -44,9 +44,12 @@ def label_keys(context: click.Context, option: click.Parameter, text: str | None
     return keys
 
 
-def _refuse_reserved(keys: tuple[str, ...]) -> None:
-    own = next(filter(reserved, keys), None)
-    if own is not None:
+def _check(chosen: Chosen) -> None:
+    """Raises UsageError for options that don't go together."""
+    if not chosen.apply and (chosen.dry_run or chosen.watch is not None or chosen.rules.overwrite):
+        raise click.UsageError("--dry-run, --watch and --overwrite go with --apply")
+    own = next(filter(reserved, chosen.keys or ()), None)
+    if chosen.apply and own is not None:
         raise click.UsageError(
             f"{own} is a label of Kubernetes' own, which --apply does not write; give keys of a "
             "domain of yours, or those of network.topology.kubernetes.io"
@@ -117,12 +120,9 @@ def discovers(command: Command) -> Command:
         qos: bool | None,
         **options: object,
     ) -> None:
-        if not apply and (dry_run or watch is not None or overwrite):
-            raise click.UsageError("--dry-run, --watch and --overwrite go with --apply")
-        if apply:
-            _refuse_reserved(keys or ())
         rules = Rules(misses=misses, with_quality=qos, overwrite=overwrite)
         chosen = Chosen(output, keys, apply, dry_run, watch, rules, kubeconfig, context)
+        _check(chosen)
         command(chosen=chosen, **options)
 
     return with_choice

@@ -220,13 +220,13 @@ class Filler:
         self, pod: Pod, ranked: Scores, fleeting: Sequence[Weighted], reach: float
     ) -> int | None:
         """The same by totals that were kept; ``fleeting`` scorers add up to ``reach`` to them."""
-        top = ranked[np.argmax(ranked)] if len(ranked) else -np.inf
-        if top == -np.inf:
+        best = self._best(ranked, None) if len(ranked) else None
+        if best is None or ranked[best] == -np.inf:
             return None
         if not fleeting:
-            return self._best(ranked, None)
+            return best
         # Whoever is further behind can't catch up.
-        slots = np.flatnonzero(ranked >= top - reach)
+        slots = np.flatnonzero(ranked >= ranked[best] - reach)
         if len(slots) == 1:
             return int(slots[0])
         totals = ranked[slots] + total_scores(fleeting, self._state, pod, Nodes(self._cluster, slots))
