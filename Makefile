@@ -22,7 +22,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test bench benchlive cluster lint format lock clean
+.PHONY: help install demo test soak bench benchlive cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -34,8 +34,11 @@ demo: $(PROJECT)  ## Place gangs on a made-up GPU cluster and say why
 	@$(BIN)/closeby demo
 	@echo 'Here closeby is $(BIN)/closeby, and docs/examples/tour is a folder of manifests to try it on.'
 
-test: $(PROJECT)  ## Run all tests
-	@$(BIN)/pytest
+test: $(PROJECT)  ## Run all tests but the soaks
+	@$(BIN)/pytest -m 'not soak'
+
+soak: $(PROJECT)  ## Run the soaks: minutes of load, faults and attacks on a real API server
+	@$(BIN)/pytest -m soak
 
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 	@$(BIN)/closeby bench --json -

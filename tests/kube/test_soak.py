@@ -343,6 +343,7 @@ async def judged(it: World, audit: Audit) -> tuple[int, int]:
     return bound, len(pods) - bound
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 900)
 def test_ten_thousand_pods_come_and_go(
