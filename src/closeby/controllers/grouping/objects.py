@@ -3,6 +3,7 @@ those in the cluster are its own. Pure computation.
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -27,6 +28,9 @@ VALID: Final = "WorkloadValid"
 #: What a label's value may have; pods name their group by a label.
 _LONGEST_NAME: Final = 63
 _LONGEST_MESSAGE: Final = 4096
+#: A name of an object (DNS-1123 subdomain), and what it has not.
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 POD_GROUPS: Final = Resource(
     group=OWN_GROUP, version="v1alpha1", kind="PodGroup", plural="podgroups", namespaced=True
@@ -95,7 +99,8 @@ def seen_group(resource: Resource, raw: bytes) -> SeenGroup:
 def names_for(group: PodGroup, kind: str, uid: str) -> Iterator[str]:
     """Names for a gang's PodGroup, the best first: its workload's, then those that tell workloads apart.
 
-    All of them are fit for a label. The last one belongs to this workload alone.
+    All of them are fit for an object and for a label, whatever an owner reference says. The last one belongs
+    to this workload alone.
     """
     stem = group.name
     yield _fitted(stem)
@@ -104,10 +109,11 @@ def names_for(group: PodGroup, kind: str, uid: str) -> Iterator[str]:
 
 
 def _fitted(name: str) -> str:
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
         return name
     mark = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST_NAME - 9].rstrip('-._')}-{mark}"
+    stem = name if _NAME.fullmatch(name) else _NOT_IN_NAMES.sub("-", name.lower()).strip("-") or "x"
+    return f"{stem[: _LONGEST_NAME - 9].rstrip('-.')}-{mark}"
 
 
 def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:

@@ -4,14 +4,16 @@ A Job's pods may be a JobSet's, a worker's StatefulSet may belong to a leader po
 the references say; kinds that closeby does not know are walked through for what stands above them.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.errors import UNREADABLE, ApiError
-from closeby.kube.client.transport import Transport
+from closeby.kube.client.errors import LATE, UNREADABLE, ApiError
+from closeby.kube.client.paths import is_name, path_of
+from closeby.kube.client.transport import Request, Transport
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
@@ -25,7 +27,13 @@ _HIGHEST: Final = 16
 _REMEMBERED: Final = 100_000
 #: The server does not know the kind: its CRD may come later.
 NO_SUCH_KIND: Final = "NoSuchKind"
+#: An owner reference has a name that no object can have.
+NO_NAME: Final = "NoSuchName"
 _UNAUTHORIZED: Final = 401
+#: Of a name, for messages.
+_SHOWN: Final = 60
+#: Seconds for one look-up of all owners above a pod, unless somebody says otherwise.
+LOOKUP_WITHIN: Final = 10.0
 
 
 class Ref(Struct, frozen=True, order=True):
@@ -120,8 +128,10 @@ def owner_of(raw: bytes) -> Ref | None:
 class Owners:
     """Walks up from owners; remembers what does not change."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, within: float = LOOKUP_WITHIN) -> None:
+        """A look-up that takes longer than ``within`` seconds ends with an error."""
         self._transport = transport
+        self._within = within
         self._decoder = Decoder()
         self._kinds: dict[tuple[str, str], Resource] = {}
         #: By the owner that pods name: the one that was found to count.
@@ -138,6 +148,13 @@ class Owners:
         """
         if not ref.uid:
             return Lineage(owner=ref)
+        try:
+            async with asyncio.timeout(self._within):
+                return await self._walk(ref)
+        except TimeoutError:
+            return ApiError(None, LATE, f"its owners were not found within {self._within:g} s")
+
+    async def _walk(self, ref: Ref) -> Lineage | ApiError:
         chain: list[Owner] = []
         problem, missing = "", False
         above: Ref | None = ref
@@ -146,8 +163,8 @@ class Owners:
             if isinstance(found, ApiError):
                 if found.passing or found.code in (None, _UNAUTHORIZED):
                     return found
-                missing = found.code == 404 and found.reason != NO_SUCH_KIND and not chain
-                problem = f"{above.kind} {above.name} can't be read: {found}"
+                missing = found.code == 404 and found.reason not in (NO_SUCH_KIND, NO_NAME) and not chain
+                problem = f"{_shown(above.kind)} {_shown(above.name)} can't be read: {found}"
                 break
             chain.append(found)
             above = found.above
@@ -177,10 +194,12 @@ class Owners:
 
     async def _fetch(self, ref: Ref) -> Owner | ApiError:
         """An owner as it is now; 404 also for another object of its name."""
+        if not is_name(ref.name):
+            return ApiError(404, NO_NAME, "no object can have this name; correct metadata.ownerReferences")
         kind = await self._kind(ref)
         if isinstance(kind, ApiError):
             return kind
-        body = await self._transport.get(kind.item(ref.namespace, ref.name))
+        body = await self._get(kind.item(ref.namespace, ref.name))
         if isinstance(body, ApiError):
             return body
         try:
@@ -213,9 +232,13 @@ class Owners:
         known = self._kinds.get((ref.api_version, ref.kind))
         if known is not None:
             return known
-        root = f"/apis/{ref.api_version}" if ref.group else f"/api/{ref.api_version}"
-        body = await self._transport.get(root)
-        missing = ApiError(404, NO_SUCH_KIND, f"the server has no {ref.kind} in {ref.api_version}")
+        missing = ApiError(
+            404, NO_SUCH_KIND, f"the server has no {_shown(ref.kind)} in {_shown(ref.api_version)}"
+        )
+        root = ("apis", *ref.api_version.split("/")) if ref.group else ("api", ref.api_version)
+        if not all(map(is_name, root)):
+            return missing
+        body = await self._get(path_of(*root))
         if isinstance(body, ApiError):
             return missing if body.code == missing.code else body
         try:
@@ -234,6 +257,14 @@ class Owners:
                     namespaced=one.namespaced,
                 )
         return self._kinds.get((ref.api_version, ref.kind), missing)
+
+    async def _get(self, path: str) -> bytes | ApiError:
+        """A server that does not answer is asked a second time within the deadline of the look-up."""
+        return await self._transport.send(Request(path=path, within=self._within / 2))
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _above(meta: _Meta) -> Ref | None:

@@ -77,7 +77,7 @@ OnRequest = Callable[[str, int | None, float | None], None]
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One request; ``path`` starts with a slash and needs no quoting."""
+    """One request; ``path`` is quoted (``paths.path_of``)."""
 
     method: str = "GET"
     path: str

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.kube.client.errors import UNREADABLE, ApiError
+from closeby.kube.client.paths import path_of
 from closeby.kube.client.transport import Request, Transport
 
 
@@ -33,13 +34,16 @@ class Resource(Struct, frozen=True, kw_only=True):
 
     def collection(self, namespace: str = "") -> str:
         """The path of all objects, or of those in one namespace."""
-        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
-        return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
+        return path_of(*self._collection(namespace))
 
     def item(self, namespace: str, name: str, part: str = "") -> str:
         """The path of one object, or of a part of it such as ``status``."""
-        path = f"{self.collection(namespace if self.namespaced else '')}/{name}"
-        return f"{path}/{part}" if part else path
+        collection = self._collection(namespace if self.namespaced else "")
+        return path_of(*collection, name, *([part] if part else []))
+
+    def _collection(self, namespace: str) -> tuple[str, ...]:
+        root = ("apis", self.group, self.version) if self.group else ("api", self.version)
+        return (*root, "namespaces", namespace, self.plural) if namespace else (*root, self.plural)
 
 
 NODES: Final = Resource(version="v1", kind="Node", plural="nodes", namespaced=False)
