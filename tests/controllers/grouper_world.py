@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from closeby.controllers.grouping.owners import Ref
+from closeby.controllers.grouping.owners import LOOKUP_WITHIN, Ref
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import Runner, Running
 from closeby.kube.client.transport import Transport
@@ -21,6 +21,7 @@ RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
 TOPOLOGIES = "/apis/closeby.dev/v1alpha1/topologies"
 REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY = "kai.scheduler/topology"
+DEFAULT_RUNNING = Running()
 
 
 async def until(met: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
@@ -59,13 +60,20 @@ class World:
     # Who is at work
 
     @asynccontextmanager
-    async def grouping(self, transport: Transport | None = None) -> AsyncIterator[Runner]:
+    async def grouping(
+        self,
+        transport: Transport | None = None,
+        running: Running = DEFAULT_RUNNING,
+        lookup_within: float = LOOKUP_WITHIN,
+    ) -> AsyncIterator[Runner]:
         """The pod-grouper runs inside the context."""
         transport = transport or self.transport
-        settings = Grouping(scheduler_name=self.name, refresh=0.5, refresh_blocked=0.5)
-        runner = Runner(transport, [PodGrouper(transport, settings, self.say)], Running(), self.say)
+        settings = Grouping(
+            scheduler_name=self.name, refresh=0.5, refresh_blocked=0.5, lookup_within=lookup_within
+        )
+        runner = Runner(transport, [PodGrouper(transport, settings, self.say)], running, self.say)
         stop = asyncio.Event()
-        running = asyncio.create_task(runner.run(stop))
+        work = asyncio.create_task(runner.run(stop))
         try:
             async with asyncio.timeout(60):
                 await runner.ready.wait()
@@ -73,7 +81,7 @@ class World:
         finally:
             stop.set()
             async with asyncio.timeout(60):
-                assert await running is None
+                assert await work is None
 
     @asynccontextmanager
     async def scheduling(self) -> AsyncIterator[LiveScheduler]:

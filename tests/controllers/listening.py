@@ -31,7 +31,7 @@ class Listener:
     ) -> None:
         self.name = "listener"
         self.followed = followed
-        self.work: Work[str] = Work(time.monotonic)
+        self.work: Work[str] = Work(time.monotonic, str)
         self.events = Events(Writer(transport, "listener", "a-test"), say)
         self.news: list[News] = []
         self.calls = 0

@@ -1,6 +1,7 @@
 """What a reconciler still has to do, when, and how much of it at a time."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -17,10 +18,15 @@ class Clock:
 
 
 def made(all: int = 8, sharing: int = 8) -> tuple[Work[str], Clock]:
-    """Keys such as ``slow/a`` share what stands before the stroke."""
+    """Keys such as ``slow/a`` share what stands before the stroke; each is of a namespace of its own."""
+    return made_for(lambda key: key, all, sharing)
+
+
+def made_for(namespace: Callable[[str], str], all: int = 8, sharing: int = 8) -> tuple[Work[str], Clock]:
     clock = Clock()
     return Work(
         clock,
+        namespace,
         Pace(first=1.0, longest=4.0),
         random.Random(1),
         places=Places(all=all, sharing=sharing),
@@ -172,3 +178,124 @@ def test_what_crashes_waits_longer_each_time_whatever_it_got_done_before() -> No
     work.add("a")
     assert taken(work) == ["a"]
     assert work.crashed("a") <= 1.0
+
+
+# Namespaces
+
+
+def tenant(key: str) -> str:
+    return key.partition(":")[0]
+
+
+def test_namespaces_take_turns_however_many_keys_one_has() -> None:
+    work, clock = made_for(tenant, all=2)
+    for number in range(100):
+        work.add(f"noisy:{number}")
+    clock.now += 1
+    work.add("quiet:a")
+    work.add("other:a")
+    order = []
+    for _ in range(6):
+        for key in taken(work):
+            order.append(key)
+            work.ended(key)
+    assert {"quiet:a", "other:a"} <= set(order[:4])
+    assert order.index("noisy:0") < order.index("noisy:1")
+
+
+def test_a_namespace_alone_has_half_of_the_places_and_another_finds_one_at_once() -> None:
+    """Its keys hang, all of them."""
+    work, _ = made_for(tenant, all=8)
+    for namespace, places in (("a", 4), ("b", 2), ("c", 1), ("d", 1)):
+        for number in range(20):
+            work.add(f"{namespace}:{number}")
+        assert [tenant(key) for key in taken(work)] == [namespace] * places
+    # Full: each has its turn when a place is free, but for those that have as many as are free.
+    work.add("e:0")
+    work.ended("a:0")
+    assert taken(work) == ["e:0"]
+
+
+def test_retries_that_hang_leave_half_of_the_places_to_new_keys() -> None:
+    """They are spread over namespaces."""
+    work, clock = made_for(tenant, all=8)
+    waits = [work.failed(f"n{number}:x") for number in range(8)]
+    clock.now += max(waits)
+    assert len(taken(work)) == 4
+    assert (work.depth, work.wait()) == (4, None)
+    for number in range(3):
+        work.add(f"new{number}:y")
+    assert taken(work) == ["new0:y", "new1:y", "new2:y"]
+
+
+def test_what_a_key_shares_may_change_while_it_waits() -> None:
+    """Its server is another one now, for which there is a place."""
+    shares = {"a": "slow", "b": "slow"}
+    clock = Clock()
+    work: Work[str] = Work(clock, str, places=Places(all=8, sharing=1), shares=shares.get)
+    for key in "ab":
+        work.add(key)
+    assert taken(work) == ["a"]
+    shares["b"] = "fast"
+    work.add("b")
+    assert taken(work) == ["b"]
+
+
+def test_what_is_forgotten_while_it_is_due_is_not_taken() -> None:
+    work, _ = made()
+    for key in "ab":
+        work.add(key)
+    assert work.wait() == 0.0
+    work.forget("a")
+    assert (taken(work), work.wait()) == (["b"], None)
+
+
+def test_attempts_that_take_too_long_are_stuck() -> None:
+    work, clock = made()
+    for key in "ab":
+        work.add(key)
+        taken(work)
+        clock.now += 5
+    assert work.stuck(7.0) == {"a": 10.0}
+    work.ended("a")
+    assert work.stuck(7.0) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_lost_or_done_twice_at_once_and_no_namespace_has_more_than_its_share(seed: int) -> None:
+    chance = random.Random(seed)
+    work, clock = made_for(tenant, all=6, sharing=3)
+    keys = [f"{namespace}:{server}/{number}" for namespace in "abc" for server in "xy" for number in range(4)]
+    held: list[str] = []
+    wanted: set[str] = set()
+    for _ in range(2000):
+        match chance.randrange(5):
+            case 0:
+                key = chance.choice(keys)
+                work.add(key, after=chance.choice([0.0, 1.0]))
+                wanted.add(key)
+            case 1 | 2:
+                free = 6 - len(held)
+                key_or_none = work.take()
+                if key_or_none is not None:
+                    assert key_or_none not in held and key_or_none in wanted
+                    assert sum(tenant(one) == tenant(key_or_none) for one in held) < free
+                    wanted.discard(key_or_none)
+                    held.append(key_or_none)
+            case 3 if held:
+                key = held.pop(chance.randrange(len(held)))
+                if chance.random() < 0.3:
+                    work.failed(key)
+                    wanted.add(key)
+                else:
+                    work.done(key)
+                work.ended(key)
+            case _:
+                clock.now += chance.random()
+    for _ in range(200):
+        for key in held:
+            work.ended(key)
+        held = taken(work)
+        wanted -= set(held)
+        clock.now += 5
+    assert not wanted, f"seed {seed}"

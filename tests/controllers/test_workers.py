@@ -18,7 +18,7 @@ class GivenUp:
     events: Events
 
     def __init__(self, times: int) -> None:
-        self.work: Work[str] = Work(time.monotonic)
+        self.work: Work[str] = Work(time.monotonic, str)
         self.attempts = 0
         self._times = times
 

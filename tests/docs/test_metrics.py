@@ -76,7 +76,7 @@ def told_by_an_agent() -> dict[str, set[str]]:
 def told_by_controllers() -> dict[str, set[str]]:
     """The same of the controllers."""
     meters = ControllerMeters()
-    meters.works("pod-grouper", Work(lambda: 0.0))
+    meters.works("pod-grouper", Work(lambda: 0.0, str))
     return families(meters)
 
 

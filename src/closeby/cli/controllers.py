@@ -108,6 +108,7 @@ def command(
         runner = Runner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         health.ready("informer-sync", lambda: runner.unheard)
+        health.ready("workers", lambda: runner.stuck)
         async with serving(metrics_address, health, meters, say):
             return await runner.run(stop)
 

@@ -11,7 +11,7 @@ object, and writes what differs::
         followed = (Watched("scheduling.sigs.k8s.io", "AppGroup", ("v1alpha1",)),)
 
         def __init__(self, writer: Writer, say: Say) -> None:
-            self.work: Work[str] = Work(time.monotonic)
+            self.work: Work[str] = Work(time.monotonic, namespace=lambda key: key.partition("/")[0])
             self.events = Events(writer, say)
             ...
 
@@ -44,7 +44,7 @@ from msgspec import Struct
 
 from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.work import Key
-from closeby.controllers.workers import Workers, Working
+from closeby.controllers.workers import STUCK_AFTER, Workers, Working
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
@@ -93,6 +93,8 @@ class Running(Struct, frozen=True, kw_only=True):
     #: Between two looks at what came, so that what belongs together is heard together.
     pause: float = 0.05
     discover_every: float = 10.0
+    #: An attempt at one object that takes longer is told, and the process is not ready meanwhile.
+    stuck_after: float = STUCK_AFTER
 
 
 class Runner:
@@ -110,7 +112,7 @@ class Runner:
         self._say = say
         self._reconcilers = reconcilers
         self._meters = meters = meters or ControllerMeters()
-        self._workers = [Workers(one, say, meters) for one in reconcilers]
+        self._workers = [Workers(one, say, meters, running.stuck_after) for one in reconcilers]
         followed = dict.fromkeys(kind for one in reconcilers for kind in one.followed)
         self._following = Following(
             transport, say, followed=followed, discover_every=running.discover_every, meters=meters
@@ -127,6 +129,11 @@ class Runner:
     def unheard(self) -> str | None:
         """Why it is not ready to work, or to take over; None when it is."""
         return self._following.unheard
+
+    @property
+    def stuck(self) -> str | None:
+        """How many attempts do not come to an end, by controller; None if all do."""
+        return "; ".join(told for one in self._workers if (told := one.stuck)) or None
 
     @property
     def leading(self) -> bool:

@@ -75,6 +75,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
     types: frozenset[str] = frozenset()
 
 
+def namespace_of(key: Key) -> str:
+    """Whose object it is; empty for one of the cluster."""
+    return key[1].rpartition("/")[0]
+
+
 def seen(resource: Resource, change: Upserted) -> Seen:
     """The object in ``change``; what is no mapping counts as empty.
 

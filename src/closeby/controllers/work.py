@@ -1,8 +1,17 @@
 """What a reconciler still has to do, by key, and when; no key is done twice at the same time.
 
-As in client-go's workqueue a key that is added while somebody is at it is due again when that ends, and what
-fails waits longer each time. Besides, keys may share something slow, such as a server, and then get some of
-the places only: those who wait for that server do not keep the others waiting.
+As in client-go's workqueue a key that is added while a worker has it is due again when that attempt ends, and
+a key that fails waits longer each time.
+
+Namespaces share the workers fairly:
+
+* They take turns: of the keys that are due, one of the next namespace in the round is taken.
+* A namespace may have only as many places as are free besides (half of all where it is alone, as with dynamic
+  thresholds of shared buffers). However many keys of one namespace hang, another one finds a place.
+* Keys that failed before may have half of all places together. Retries that hang leave the rest to
+  new keys.
+
+Besides, keys may share something slow, such as a server, and then get some of the places only.
 """
 
 import asyncio
@@ -11,7 +20,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -23,13 +32,32 @@ DEFAULT_PACE: Final = Pace(first=1.0, longest=10.0)
 AFTER_CRASHES: Final = Pace(first=1.0, longest=60.0)
 
 Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T", bound=Hashable)
 
 
 class Places(Struct, frozen=True, kw_only=True):
     """How many keys may be taken at the same time: of all, and of those that share something."""
 
-    all: int = 8
-    sharing: int = 8
+    all: int = 16
+    sharing: int = 16
+
+    @property
+    def retries(self) -> int:
+        """How many of those that failed before."""
+        return max(1, self.all // 2)
+
+
+class _Lane(NamedTuple):
+    """Due keys of one namespace that may be taken, or may not, for the same reason."""
+
+    shared: Hashable
+    retry: bool
+
+
+class _Taken(NamedTuple):
+    since: float
+    namespace: str
+    lane: _Lane
 
 
 class Work(Generic[Key]):
@@ -38,27 +66,37 @@ class Work(Generic[Key]):
     def __init__(
         self,
         clock: Callable[[], float],
+        namespace: Callable[[Key], str],
         pace: Pace = DEFAULT_PACE,
         chance: random.Random | None = None,
         *,
         places: Places | None = None,
         shares: Callable[[Key], Hashable] | None = None,
     ) -> None:
-        """``shares`` says what a key has in common with others; None: nothing."""
+        """``namespace`` says whose key it is (empty: of the cluster); ``shares`` what it has in common with
+        others (None: nothing).
+        """
         self._clock = clock
+        self._namespace = namespace
         self._pace = pace
         self._chance = chance or random.Random()
         self._places = places or Places()
         self._shares = shares or (lambda key: None)
         #: When each key is due.
         self._due: dict[Key, float] = {}
-        #: The same in order, with a number that keeps the order of arrival. What ``_due`` has otherwise by
-        #: now, or is taken, does not count.
-        self._queue: list[tuple[float, int, Key]] = []
+        #: Keys that are due later, in order, with a number that keeps the order of arrival. An entry does not
+        #: count if its key has another time in ``_due`` by now, or is taken.
+        self._later: list[tuple[float, int, Key]] = []
         self._number = itertools.count()
-        #: Keys that somebody is at: since when, and what they share.
-        self._taken: dict[Key, tuple[float, Hashable]] = {}
+        #: Keys that are due, by namespace in the order of turns, and by lane in the order of their times.
+        self._rounds: dict[str, dict[_Lane, dict[Key, None]]] = {}
+        #: Where each of those stands.
+        self._ready: dict[Key, tuple[str, _Lane]] = {}
+        self._taken: dict[Key, _Taken] = {}
+        #: How many are taken, by namespace and by what they share; and how many that failed before.
+        self._held: Counter[str] = Counter()
         self._sharing: Counter[Hashable] = Counter()
+        self._retries = 0
         self._failing: dict[Key, tuple[Backoff, float]] = {}
         self._crashing: dict[Key, tuple[Backoff, float]] = {}
         #: Set when there may be something to take, or something to wait for.
@@ -71,41 +109,50 @@ class Work(Generic[Key]):
 
     def forget(self, key: Key) -> None:
         """Nothing is left to be done about it, whatever was to be."""
+        self._leave_line(key)
         for kept in (self._due, self._failing, self._crashing):
             kept.pop(key, None)
 
     # Who does it
 
     def take(self) -> Key | None:
-        """The key that has been due for longest, if one is due and there is a place for it.
+        """The key whose turn it is, if one is due and there is a place for it.
 
-        It is nobody else's until ``ended`` or ``crashed``, one of which must be called.
+        Nobody else gets it until ``ended`` or ``crashed``, one of which must be called.
         """
-        first = self._first()
-        now = self._clock()
-        if first is None or first[0] > now:
+        found = self._next()
+        if found is None:
             return None
-        _, key, shared = first
+        key, namespace, lane = found
+        self._leave_line(key)
+        # The others come first now.
+        if namespace in self._rounds:
+            self._rounds[namespace] = self._rounds.pop(namespace)
         del self._due[key]
-        self._taken[key] = now, shared
-        self._sharing[shared] += 1
+        self._taken[key] = _Taken(self._clock(), namespace, lane)
+        self._held[namespace] += 1
+        self._sharing[lane.shared] += 1
+        self._retries += lane.retry
         return key
 
     def ended(self, key: Key) -> None:
         """The attempt at a key that was taken came to its end, whatever came of it."""
         self._crashing.pop(key, None)
-        self._leave(key)
+        self._release(key)
 
     def crashed(self, key: Key) -> float:
         """The attempt ended with what nobody expected: as ``failed``, with pauses of their own."""
         wait = self._pause(key, self._crashing, AFTER_CRASHES)
-        self._leave(key)
+        self._release(key)
         return wait
 
     def wait(self) -> float | None:
         """Seconds until the next key can be taken; None while that depends on others."""
-        first = self._first()
-        return None if first is None else max(0.0, first[0] - self._clock())
+        if len(self._taken) >= self._places.all:
+            return None
+        if self._next() is not None:
+            return 0.0
+        return max(0.0, self._later[0][0] - self._clock()) if self._later else None
 
     # What came of it
 
@@ -124,15 +171,20 @@ class Work(Generic[Key]):
 
     @property
     def depth(self) -> int:
-        """Keys that are due and that nobody is at."""
+        """Keys that are due and that no worker has."""
         now = self._clock()
         return sum(due <= now for key, due in self._due.items() if key not in self._taken)
 
     @property
     def longest(self) -> float:
-        """Seconds since the first of those keys was taken that somebody is at; 0 if there are none."""
+        """Seconds since the first of those keys was taken that a worker has; 0 if there are none."""
         now = self._clock()
-        return max((now - since for since, _ in self._taken.values()), default=0.0)
+        return max((now - one.since for one in self._taken.values()), default=0.0)
+
+    def stuck(self, seconds: float) -> dict[Key, float]:
+        """Keys whose attempt takes longer than ``seconds``, and how long it has taken so far."""
+        now = self._clock()
+        return {key: now - one.since for key, one in self._taken.items() if now - one.since > seconds}
 
     def _pause(
         self,
@@ -153,40 +205,77 @@ class Work(Generic[Key]):
         return max((kept[key][1] for kept in (self._failing, self._crashing) if key in kept), default=0.0)
 
     def _is_due(self, key: Key, due: float) -> None:
-        if self._due.get(key) == due:
-            return
+        changed = self._due.get(key) != due
         self._due[key] = due
-        if key not in self._taken:
+        if key in self._taken:
+            return
+        # What it shares may have changed with it.
+        if changed or self._ready.get(key, (None, None))[1] != self._lane(key):
             self._line_up(key)
 
-    def _leave(self, key: Key) -> None:
-        _, shared = self._taken.pop(key)
-        self._sharing[shared] -= 1
-        if not self._sharing[shared]:
-            del self._sharing[shared]
+    def _release(self, key: Key) -> None:
+        _, namespace, lane = self._taken.pop(key)
+        self._retries -= lane.retry
+        _less(self._held, namespace)
+        _less(self._sharing, lane.shared)
         if key in self._due:
             self._line_up(key)
         self.news.set()
 
     def _line_up(self, key: Key) -> None:
-        heapq.heappush(self._queue, (self._due[key], next(self._number), key))
+        self._leave_line(key)
+        heapq.heappush(self._later, (self._due[key], next(self._number), key))
         self.news.set()
 
-    def _first(self) -> tuple[float, Key, Hashable] | None:
-        """The first key for which there is a place, when it is due, and what it shares."""
-        if len(self._taken) >= self._places.all:
-            return None
-        found = None
-        passed = []
-        while self._queue and found is None:
-            due, _, key = self._queue[0]
-            if self._due.get(key) == due and key not in self._taken:
-                shared = self._shares(key)
-                if shared is None or self._sharing[shared] < self._places.sharing:
-                    found = due, key, shared
-                    break
-                passed.append(self._queue[0])
-            heapq.heappop(self._queue)
-        for one in passed:
-            heapq.heappush(self._queue, one)
-        return found
+    def _leave_line(self, key: Key) -> None:
+        """It stands among those that are due no longer."""
+        place = self._ready.pop(key, None)
+        if place is None:
+            return
+        namespace, lane = place
+        lanes = self._rounds[namespace]
+        del lanes[lane][key]
+        if not lanes[lane]:
+            del lanes[lane]
+        if not lanes:
+            del self._rounds[namespace]
+
+    def _ripen(self) -> None:
+        """Lets what is due by now stand among those that take turns."""
+        now = self._clock()
+        while self._later:
+            due, _, key = self._later[0]
+            if self._due.get(key) == due and key not in self._taken and key not in self._ready:
+                if due > now:
+                    return
+                place = self._namespace(key), self._lane(key)
+                self._ready[key] = place
+                self._rounds.setdefault(place[0], {}).setdefault(place[1], {})[key] = None
+            heapq.heappop(self._later)
+
+    def _lane(self, key: Key) -> _Lane:
+        return _Lane(self._shares(key), key in self._failing or key in self._crashing)
+
+    def _next(self) -> tuple[Key, str, _Lane] | None:
+        """The key whose turn it is; None where there is no place for any that is due."""
+        self._ripen()
+        free = self._places.all - len(self._taken)
+        for namespace, lanes in self._rounds.items():
+            if self._held[namespace] >= free:
+                continue
+            firsts = [(next(iter(keys)), lane) for lane, keys in lanes.items() if self._has_place(lane)]
+            if firsts:
+                key, lane = min(firsts, key=lambda one: self._due[one[0]])
+                return key, namespace, lane
+        return None
+
+    def _has_place(self, lane: _Lane) -> bool:
+        if lane.retry and self._retries >= self._places.retries:
+            return False
+        return lane.shared is None or self._sharing[lane.shared] < self._places.sharing
+
+
+def _less(counts: Counter[T], of: T) -> None:
+    counts[of] -= 1
+    if not counts[of]:
+        del counts[of]

@@ -2,7 +2,7 @@
 
 What goes wrong with one object ends nothing else, and one that takes long does not hold up the others. What
 nobody expected is told in the log with its traceback, as a metric and in an Event on the object, and is tried
-again, ever later.
+again, ever later. An attempt that does not end is told too, and the process is not ready meanwhile.
 """
 
 import asyncio
@@ -19,6 +19,10 @@ from closeby.objects.unexpected import Contained, brief, fields_of
 
 #: Reason of the Event.
 NOT_RECONCILED: Final = "NotReconciled"
+#: All that an attempt waits for has deadlines; one that takes so many seconds is stuck.
+STUCK_AFTER: Final = 120.0
+#: Of an object's kind and name, in the log.
+_SHOWN: Final = 300
 
 
 class Working(Protocol[Key]):
@@ -49,10 +53,20 @@ class Working(Protocol[Key]):
 class Workers(Generic[Key]):
     """Those of one reconciler."""
 
-    def __init__(self, reconciler: Working[Key], say: Say, meters: ControllerMeters) -> None:
+    def __init__(
+        self,
+        reconciler: Working[Key],
+        say: Say,
+        meters: ControllerMeters,
+        stuck_after: float = STUCK_AFTER,
+    ) -> None:
+        """An attempt that takes longer than ``stuck_after`` seconds is stuck."""
         self._reconciler = reconciler
         self._say = say
         self._meters = meters
+        self._stuck_after = stuck_after
+        #: Keys of which the log says that their attempt is stuck.
+        self._stuck: set[Key] = set()
         #: Of which object users were told which unexpected error, by key, as long as it stands.
         self._told: dict[Key, tuple[str, str]] = {}
         meters.works(reconciler.name, reconciler.work)
@@ -61,11 +75,40 @@ class Workers(Generic[Key]):
         """Works until ``stopping`` is set, then ends what is under way."""
         work = self._reconciler.work
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch(stopping))
             while not stopping.is_set():
                 work.news.clear()
                 while (key := work.take()) is not None:
                     tasks.create_task(self._look_at(key))
                 await unless(stopping, work.news.wait, work.wait())
+
+    @property
+    def stuck(self) -> str | None:
+        """How many attempts do not come to an end, and for how long; None if all do. The log names them."""
+        found = self._reconciler.work.stuck(self._stuck_after)
+        if not found:
+            return None
+        return f"{self._reconciler.name}: {len(found)} stuck, for up to {max(found.values()):.0f} s"
+
+    async def _watch(self, stopping: asyncio.Event) -> None:
+        """Tells each stuck attempt once."""
+        while not stopping.is_set():
+            await unless(stopping, stopping.wait, self._stuck_after / 4)
+            found = self._reconciler.work.stuck(self._stuck_after)
+            for key in found.keys() - self._stuck:
+                self._say(
+                    "stuck",
+                    warning=True,
+                    controller=self._reconciler.name,
+                    object=self._about(key),
+                    since=f"{found[key]:.1f}s",
+                )
+            for key in self._stuck - found.keys():
+                self._say("not stuck any more", controller=self._reconciler.name, object=self._about(key))
+            self._stuck = set(found)
+
+    def _about(self, key: Key) -> str:
+        return str(self._reconciler.regarding(key) or key)[:_SHOWN]
 
     async def _look_at(self, key: Key) -> None:
         try:

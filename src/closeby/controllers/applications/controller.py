@@ -20,7 +20,7 @@ from closeby.controllers.applications.status import (
     problems_of,
 )
 from closeby.controllers.running import News
-from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, seen, validity
+from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, namespace_of, seen, validity
 from closeby.controllers.work import Work
 from closeby.kube.client.backoff import Pace
 from closeby.kube.client.saying import Say
@@ -58,7 +58,7 @@ class AppGroupController:
         """``clock`` never goes back, ``now`` is in seconds since the epoch."""
         self.events = Events(writer, say)
         self._now = now
-        self.work: Work[Key] = Work(clock)
+        self.work: Work[Key] = Work(clock, namespace_of)
         self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._groups: dict[Key, tuple[Seen, AppGroup | Condition]] = {}
         #: The kinds that were heard of.

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from closeby.controllers.grouping.groups import Groups, Key
 from closeby.controllers.grouping.objects import MANAGER, names_for, object_of
-from closeby.controllers.grouping.owners import Lineage, Owners, Ref
+from closeby.controllers.grouping.owners import LOOKUP_WITHIN, Lineage, Owners, Ref
 from closeby.controllers.grouping.plan import Gang, Plan, plan_of
 from closeby.controllers.grouping.pods import Pods, pod_ref
 from closeby.controllers.grouping.writes import Writes
@@ -59,6 +59,8 @@ class Grouping(Struct, frozen=True, kw_only=True):
     refresh: float = 30.0
     #: The same for a workload that asks for what makes no sense, and whose pods wait for somebody to mend it.
     refresh_blocked: float = 5.0
+    #: How long the look-up of all owners above a pod may take.
+    lookup_within: float = LOOKUP_WITHIN
 
 
 class PodGrouper:
@@ -70,10 +72,10 @@ class PodGrouper:
     def __init__(self, transport: Transport, grouping: Grouping, say: Say) -> None:
         self._grouping = grouping
         self._say = say
-        self._owners = Owners(transport)
+        self._owners = Owners(transport, grouping.lookup_within)
         self._writes = Writes(transport)
         self.events = Events(Writer(transport, MANAGER, grouping.instance), say)
-        self.work: Work[Ref] = Work(time.monotonic)
+        self.work: Work[Ref] = Work(time.monotonic, lambda key: key.namespace)
         self._pods = Pods(grouping.scheduler_name)
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}

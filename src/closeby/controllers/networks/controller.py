@@ -23,7 +23,7 @@ from closeby.controllers.networks.settings import (
 from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
 from closeby.controllers.networks.weights import Place, place_of
 from closeby.controllers.running import News
-from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, seen
+from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, namespace_of, seen
 from closeby.controllers.work import Places, Work
 from closeby.kube.client.backoff import Pace
 from closeby.kube.client.saying import Say
@@ -99,7 +99,7 @@ class NetworkTopologyController:
         self.events = Events(writer, say)
         #: Which server each object wants to have asked.
         self._servers: dict[Key, Hashable] = {}
-        self.work: Work[Key] = Work(clock, places=_PLACES, shares=self._servers.get)
+        self.work: Work[Key] = Work(clock, namespace_of, places=_PLACES, shares=self._servers.get)
         self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._nodes: dict[str, Place] = {}
         self._networks: dict[Key, tuple[Seen, NetworkTopology | Condition]] = {}
