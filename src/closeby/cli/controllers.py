@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from closeby.cli.operating.latency_options import knows_prometheus
-from closeby.cli.options import Election, connects, elects, logs, serves
+from closeby.cli.options import Election, connects, elects, excludes, logs, serves
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +45,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 )
 @knows_prometheus
 @elects(CONTROLLER)
+@excludes
 @serves
 @logs
 @click.option(
@@ -59,6 +60,7 @@ def command(
     prometheus: "Acquaintance",
     max_age: float,
     election: Election,
+    excluded_namespaces: tuple[str, ...],
     metrics_address: str | None,
     say: "Say",
     dry_run: bool,
@@ -102,9 +104,10 @@ def command(
             timing=Timing(max_age=max_age * 3600),
             acquaintance=prometheus,
         )
-        reconcilers = _reconcilers(
-            transport, names, Grouping(scheduler_name=scheduler_name, instance=instance), networks, say
+        grouping = Grouping(
+            scheduler_name=scheduler_name, excluded_namespaces=excluded_namespaces, instance=instance
         )
+        reconcilers = _reconcilers(transport, names, grouping, networks, say)
         runner = Runner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         health.ready("informer-sync", lambda: runner.unheard)

@@ -109,6 +109,25 @@ def serves(command: Command) -> Command:
     )(command)
 
 
+def excludes(command: Command) -> Command:
+    """``--exclude-namespace NAME``, repeated; the command gets them as ``excluded_namespaces``."""
+
+    @click.option(
+        "--exclude-namespace",
+        "excluded",
+        metavar="NAME",
+        multiple=True,
+        default=("kube-system",),
+        show_default=True,
+        help="Leave pods of this namespace alone, whatever they ask for. May be repeated; '' for none.",
+    )
+    @wraps(command)
+    def with_exclusion(*, excluded: tuple[str, ...], **options: object) -> None:
+        command(excluded_namespaces=tuple(filter(None, excluded)), **options)
+
+    return with_exclusion
+
+
 def logs(command: Command) -> Command:
     """``--log-format text|json``; the command gets the writer of lines as ``say``."""
 

@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import POD_GROUPER_HELP, Election, configured, connects, elects, logs, serves
+from closeby.cli.options import (
+    POD_GROUPER_HELP,
+    Election,
+    configured,
+    connects,
+    elects,
+    excludes,
+    logs,
+    serves,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     help=POD_GROUPER_HELP,
 )
 @elects("closeby-scheduler")
+@excludes
 @serves
 @logs
 @click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
@@ -42,6 +52,7 @@ def command(
     scheduler_name: str | None,
     pod_grouper: bool,
     election: Election,
+    excluded_namespaces: tuple[str, ...],
     dry_run: bool,
     events: bool,
     metrics_address: str | None,
@@ -73,6 +84,7 @@ def command(
         scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
         instance=instance,
         pod_grouper=pod_grouper,
+        excluded_namespaces=excluded_namespaces,
         dry_run=dry_run,
         manners=Manners(events=events),
         lease=lease_of(election, connection, instance, dry_run=dry_run),

@@ -27,6 +27,8 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     #: Not a refusal: the pod asks to be left alone until its gates are removed (upstream's own token).
     SCHEDULING_GATED = "SchedulingGated"
+    #: Not a refusal either: the operator lets closeby place no pods in that namespace.
+    NAMESPACE_EXCLUDED = "NamespaceExcluded"
     #: Not a refusal either: a fault of closeby or of a plugin (upstream's own token).
     SCHEDULER_ERROR = "SchedulerError"
 

@@ -53,6 +53,8 @@ class Grouping(Struct, frozen=True, kw_only=True):
 
     #: Pods that name it in ``spec.schedulerName`` are grouped.
     scheduler_name: str = "closeby"
+    #: Pods of these namespaces are left alone.
+    excluded_namespaces: tuple[str, ...] = ()
     #: Unique to this replica.
     instance: str = MANAGER
     #: How soon a change of a workload is seen, whose pods run or wait to be placed.
@@ -76,7 +78,7 @@ class PodGrouper:
         self._writes = Writes(transport)
         self.events = Events(Writer(transport, MANAGER, grouping.instance), say)
         self.work: Work[Ref] = Work(time.monotonic, lambda key: key.namespace)
-        self._pods = Pods(grouping.scheduler_name)
+        self._pods = Pods(grouping.scheduler_name, grouping.excluded_namespaces)
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}
         self._flavors: dict[str, ResourceFlavor] = {}

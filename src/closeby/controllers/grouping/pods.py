@@ -1,6 +1,6 @@
 """The pods that the pod-grouper is to speak about, by who owns them and by the group that they name."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -25,8 +25,9 @@ class _Member(Struct, frozen=True):
 class Pods:
     """Unfinished pods of one scheduler that somebody owns, or that ask for placement."""
 
-    def __init__(self, scheduler_name: str) -> None:
+    def __init__(self, scheduler_name: str, excluded_namespaces: Collection[str] = ()) -> None:
         self._scheduler_name = scheduler_name
+        self._excluded = frozenset(excluded_namespaces)
         self._pods: dict[str, _Member] = {}
         self._owned: dict[Ref, set[str]] = {}
         #: By namespace and name of a PodGroup.
@@ -48,8 +49,10 @@ class Pods:
         return owner if undecided(pod) else None
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether a pod is the scheduler's and not on its way out."""
-        return not (pod.finished or pod.terminating) and pod.spec.scheduler_name == self._scheduler_name
+        """Whether a pod is the scheduler's, in a namespace that is not excluded, and not on its way out."""
+        if pod.finished or pod.terminating or pod.namespace in self._excluded:
+            return False
+        return pod.spec.scheduler_name == self._scheduler_name
 
     def drop(self, uid: str) -> Ref | None:
         """A pod is over or gone, or wants nothing; returns its owner if it was known."""

@@ -17,6 +17,7 @@ from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.hands import Hands, Means
 from closeby.kube.scheduler.losses import Losses
 from closeby.kube.scheduler.refreshing import Refreshing
@@ -59,6 +60,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     instance: str = CONTROLLER
     #: Whether pods that somebody owns wait until the pod-grouper has said to which gang they belong.
     pod_grouper: bool = False
+    #: Namespaces whose pods wait, whatever scheduler they name.
+    excluded_namespaces: tuple[str, ...] = ()
     #: Decide and tell, write nothing.
     dry_run: bool = False
     manners: Manners = Manners()
@@ -88,7 +91,9 @@ class LiveScheduler:
             ConfigurationError: the configuration names what no plugin knows.
         """
         self.engine = Engine(
-            lambda handle: profile_for(configuration, handle),
+            lambda handle: excluding(
+                profile_for(configuration, handle), settings.excluded_namespaces, handle
+            ),
             reserve_after=configuration.reserve_after,
             contain_faults=True,
         )

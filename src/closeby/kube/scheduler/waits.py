@@ -11,7 +11,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 
 #: What never gets as far as an attempt: upstream keeps such pods out of its queue (PreEnqueue).
-GATED: Final = frozenset({Reason.SCHEDULING_GATED, Reason.GANG_INCOMPLETE})
+GATED: Final = frozenset({Reason.SCHEDULING_GATED, Reason.NAMESPACE_EXCLUDED, Reason.GANG_INCOMPLETE})
 #: The plugin behind a reason, where there is just one.
 _PLUGINS: Final = {
     Reason.INSUFFICIENT_RESOURCES: "NodeResourcesFit",
@@ -55,7 +55,7 @@ def pods_by_queue(waits: Collection[Wait], resting: Collection[str]) -> Metric:
         "scheduler_pending_pods",
         "Number of pending pods, by the queue type. 'active': looked at next; 'backoff': something may have "
         "helped them, but they were refused lately; 'unschedulable': refused, and nothing has helped; "
-        "'gated': held by their scheduling gates, or until their gang is complete.",
+        "'gated': held by their scheduling gates, until their gang is complete, or in an excluded namespace.",
         ("queue",),
         {(name,): number for name, number in queues.items()},
     )

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from closeby.kube.client.saying import Say
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer, rfc3339
+from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Verdict, Writer, rfc3339
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.unexpected import Contained, fields_of
@@ -26,6 +26,8 @@ from closeby.scheduling.outcomes import Bind, Leftover
 UNSCHEDULABLE: Final = "Unschedulable"
 #: What kube-apiserver itself writes for a pod with scheduling gates.
 _TOLD_BY_OTHERS: Final = frozenset({Reason.SCHEDULING_GATED})
+#: What is told by an Event alone: an admission policy refuses to have the pod's status written.
+_EVENT_ONLY: Final = frozenset({Reason.NAMESPACE_EXCLUDED})
 
 
 class Manners(Struct, frozen=True, kw_only=True):
@@ -146,14 +148,16 @@ class Notices:
 
     async def _write(self, uid: str, refusal: _Refusal) -> None:
         now = time.time()
-        condition = StatusCondition(
-            type="PodScheduled",
-            status="False",
-            reason=refusal.reason if refusal.reason is Reason.SCHEDULER_ERROR else UNSCHEDULABLE,
-            message=refusal.text,
-            last_transition_time=rfc3339(now),
-        )
-        written = await self._writer.pod_conditions(refusal.pod, [condition])
+        written = DONE
+        if refusal.reason not in _EVENT_ONLY:
+            condition = StatusCondition(
+                type="PodScheduled",
+                status="False",
+                reason=refusal.reason if refusal.reason is Reason.SCHEDULER_ERROR else UNSCHEDULABLE,
+                message=refusal.text,
+                last_transition_time=rfc3339(now),
+            )
+            written = await self._writer.pod_conditions(refusal.pod, [condition])
         if written.verdict is Verdict.RETRYABLE:
             if uid in self._standing:
                 self._untold[uid] = None

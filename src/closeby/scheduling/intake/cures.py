@@ -26,6 +26,7 @@ ANYTHING: Final = Stir.ROOM | Stir.TOPOLOGY | Stir.NETWORK | Stir.MEASURED
 #: Reasons that not everything can cure; what is not named here is tried again after anything.
 _CURES: Final[Mapping[Reason, Stir]] = {
     Reason.SCHEDULING_GATED: NOTHING,
+    Reason.NAMESPACE_EXCLUDED: NOTHING,
     Reason.UNSUPPORTED: NOTHING,
     # Its members are news of its own; without its topology it waits for that first.
     Reason.GANG_INCOMPLETE: Stir.TOPOLOGY,

@@ -26,6 +26,8 @@ from closeby.scheduling.placing.waiting_gangs import (
 )
 
 _NO_LABELS: Mapping[str, str] = {}
+#: What keeps one member out for one of these reasons keeps all of its gang waiting.
+_HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
 
 
 class Decided(NamedTuple):
@@ -102,9 +104,9 @@ class Decider:
             conditions += self._noticed(gang)
             buckets = self._buckets(gang) if self._tools.explains(key) else None
             refusal = next((condition for condition in conditions if condition.blocking), None)
-            unsupported = [entry for entry in refused if entry.reason is Reason.UNSUPPORTED]
-            if refusal is None and unsupported:
-                refusal = gang_refusal(key, Reason.UNSUPPORTED, unsupported[0].message)
+            held = next((entry for entry in refused if entry.reason in _HOLDS_THE_GANG), None)
+            if refusal is None and held is not None:
+                refusal = gang_refusal(key, held.reason, held.message)
             lack = missing(group, gang.members)
             if refusal is None and lack is not None:
                 refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
