@@ -10,8 +10,8 @@ import secrets
 import hypothesis
 import pytest
 
-# A real API server, for the tests of several rooms.
-pytest_plugins = ["tests.control_plane.fixtures"]
+# A real API server and helm, for the tests of several rooms.
+pytest_plugins = ["tests.control_plane.fixtures", "tests.deploy.fixtures"]
 
 #: Until a slow test is given up, unless it says otherwise.
 _SLOW_SECONDS = 900

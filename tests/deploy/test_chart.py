@@ -191,6 +191,7 @@ def test_a_changed_configuration_starts_new_pods(helm: Path) -> None:
         ("image.pullPolicy=Sometimes", "pullPolicy"),
         ("scheduler.replicas=two", "replicas"),
         ("modules.rm=x", "rm"),
+        ("excludedNamespaces={Kube_System}", "excludedNamespaces"),
     ],
 )
 def test_values_are_checked(helm: Path, values: str, complaint: str) -> None:
@@ -203,3 +204,47 @@ def test_controllers_can_be_left_out(helm: Path) -> None:
     text = rendered(helm, "--set", "controllers.enabled=false")
     assert set(of_kind(text, "Deployment")) == {"closeby-scheduler"}
     assert "closeby-controllers" not in text
+
+
+def policies(text: str) -> dict[str, dict[str, Any]]:
+    found = of_kind(text, "ValidatingAdmissionPolicy")
+    assert {
+        one["spec"]["policyName"] for one in of_kind(text, "ValidatingAdmissionPolicyBinding").values()
+    } == set(found)
+    return found
+
+
+def excluded(text: str, component: str) -> list[str]:
+    (container,) = of_kind(text, "Deployment")[f"closeby-{component}"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    return [one.partition("=")[2] for one in container["args"] if one.startswith("--exclude-namespace=")]
+
+
+def test_namespaces_that_are_excluded_are_in_the_policy_and_known_to_the_programs(helm: Path) -> None:
+    text = rendered(helm, "--set", "excludedNamespaces={kube-system,platform}")
+    (validation,) = policies(text)["default-closeby-exclusion"]["spec"]["validations"]
+    assert '["kube-system","platform"]' in validation["expression"]
+    for component in COMPONENTS:
+        assert excluded(rendered(helm), component) == ["kube-system"]
+        assert excluded(text, component) == ["kube-system", "platform"]
+
+
+def test_none_need_be_excluded(helm: Path) -> None:
+    text = rendered(helm, "--set-json", "excludedNamespaces=[]")
+    assert "default-closeby-exclusion" not in policies(text)
+    for component in COMPONENTS:
+        # Without the flag its default would hold.
+        assert excluded(text, component) == [""]
+
+
+def test_labels_that_plugins_bind_with_can_be_named(helm: Path) -> None:
+    text = rendered(helm, "--set", "scheduler.bindingLabels={example.com/numa}")
+    expression = policies(text)["default-closeby-scheduler-binding"]["spec"]["validations"][0]["expression"]
+    assert '["closeby.dev/rank","example.com/numa"]' in expression
+
+
+def test_clusters_that_enforce_no_policies_get_none(helm: Path) -> None:
+    assert policies(rendered(helm, "--kube-version", "1.29.0")) == {}
+    assert len(policies(rendered(helm, "--kube-version", "1.30.0"))) == 4
+    assert len(policies(rendered(helm, "--set", "controllers.enabled=false"))) == 3

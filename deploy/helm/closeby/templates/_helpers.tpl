@@ -41,3 +41,40 @@ closeby.yaml: |
   {{- $content | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{/* Whether the cluster serves ValidatingAdmissionPolicies that the API server enforces. */}}
+{{- define "closeby.policies" -}}
+{{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
+{{- end }}
+
+{{/* A user name of the API server in a CEL expression: a list of the root and the component's name. */}}
+{{- define "closeby.user" -}}
+{{- $root := index . 0 -}}
+"system:serviceaccount:{{ $root.Release.Namespace }}:{{ include "closeby.fullname" $root }}-{{ index . 1 }}"
+{{- end }}
+
+{{/* The binding of a ValidatingAdmissionPolicy of the same name: a list of the root and the name. */}}
+{{- define "closeby.policyBinding" -}}
+{{- $root := index . 0 -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ index . 1 }}
+  labels:
+    {{- include "closeby.labels" $root | nindent 4 }}
+spec:
+  policyName: {{ index . 1 }}
+  validationActions: [Deny]
+{{- end }}
+
+{{/* The configured schedulerName. */}}
+{{- define "closeby.schedulerName" -}}
+{{ .Values.configuration.schedulerName | default "closeby" }}
+{{- end }}
+
+{{/* One flag for each excluded namespace; an empty one where there is none, since the flag has a default. */}}
+{{- define "closeby.exclusions" -}}
+{{- range (.Values.excludedNamespaces | default (list "")) }}
+- --exclude-namespace={{ . }}
+{{- end }}
+{{- end }}
