@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from closeby.cluster.columns import UNLIMITED, Batch, Cluster
 from closeby.objects.nodes import Node
@@ -136,3 +137,54 @@ def test_more_pods_than_anybody_runs_is_no_limit() -> None:
     cluster = Cluster()
     cluster.add_node(node("a", {}, {"pods": (1 << 63) - 1}))
     assert free(cluster, "a", "pods") == UNLIMITED
+
+
+WEB = PodSpec(host_ports=(HostPort(80),))
+
+
+def test_a_batch_takes_the_host_ports_of_its_pods_on_each_slot() -> None:
+    cluster = cluster_of(a=4, b=4, c=4)
+    placed = batch(pods("web", 2, WEB), 0, 1)
+    cluster.assume(placed)
+    assert [cluster.ports_taken(slot, [HostPort(80)]) for slot in (0, 1, 2)] == [True, True, False]
+    cluster.forget(placed)
+    assert list(cluster.slots_with_ports()) == []
+
+
+def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
+    cluster = cluster_of(a=4)
+    one, other = pods("web", 2, WEB)
+    cluster.place_pod(one, 0)
+    cluster.place_pod(other, 0)
+    cluster.forget_pod(one.uid)
+    assert cluster.ports_taken(0, [HostPort(80)])
+    cluster.forget_pod(other.uid)
+    assert not cluster.ports_taken(0, [HostPort(80)])
+
+
+def test_a_resource_that_a_node_no_longer_offers_is_not_there() -> None:
+    cluster = cluster_of(a=4)
+    cluster.add_node(node("a", {}, {"cpu": 1000}))
+    assert (free(cluster, "a"), free(cluster, "a", "cpu")) == (0, 1000)
+
+
+def test_an_imagined_cluster_holds_the_imagined_pods_alone() -> None:
+    cluster = cluster_of(a=4, b=4, c=4)
+    on_a, on_b = (replace(pod, spec=replace(WEB, requests=((GPU, 3),))) for pod in pods("web", 2))
+    cluster.place_pod(on_a, 0)
+    inside = np.asarray([True, True, False])
+    with cluster.imagined([(on_b, 1)], inside):
+        assert [cluster.ports_taken(slot, [HostPort(80)]) for slot in (0, 1)] == [False, True]
+        assert [free(cluster, name) for name in "ab"] == [4, 1]
+        assert cluster.alive[:3].tolist() == [True, True, False]
+    assert [cluster.ports_taken(slot, [HostPort(80)]) for slot in (0, 1)] == [True, False]
+    assert [free(cluster, name) for name in "ab"] == [1, 4]
+    assert cluster.alive[:3].all()
+
+
+def test_a_resource_that_is_first_asked_for_while_imagining_stays_known() -> None:
+    cluster = cluster_of(a=4)
+    with cluster.imagined([], None):
+        cluster.demand(spec(nic=1))
+    assert cluster.requested.shape == cluster.allocatable.shape
+    assert free(cluster, "a", "nic") == 0
