@@ -212,6 +212,15 @@ def test_what_the_api_server_would_refuse_is_refused(requirement: str, field: st
     assert f"Pod/p: {path}: {said}" in error_of(text)
 
 
+@pytest.mark.parametrize(("weight", "taken"), [(0, False), (1, True), (100, True), (101, False)])
+def test_a_weight_lies_between_1_and_100(weight: int, taken: bool) -> None:
+    term = {"weight": weight, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
+    spec = {"affinity": {"nodeAffinity": {PREFERRED: [term]}}}
+    manifests = read_objects({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    assert len(manifests.pods) == taken
+    assert [error.field.rpartition(".")[2] for error in manifests.errors] == ([] if taken else ["weight"])
+
+
 def test_a_toleration_that_makes_no_sense_is_refused() -> None:
     pod = "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{tolerations: [{}]}}}}"
     assert "spec.tolerations[0].effect: 'Never' is not a taint effect" in error_of(

@@ -92,6 +92,15 @@ def requests_of(spec: Spec) -> dict[str, int]:
             5000,
         ),
         (
+            "overhead comes on top of the pod's own request",
+            {
+                "containers": [container("1")],
+                "resources": {"requests": {"cpu": "5"}},
+                "overhead": {"cpu": "250m"},
+            },
+            5250,
+        ),
+        (
             "the pod's limit counts where nobody requests anything",
             {"containers": [{}], "resources": {"limits": {"cpu": "2"}}},
             2000,
