@@ -74,6 +74,16 @@ def test_what_two_nodes_say_differently_is_unknown() -> None:
     assert found == {"s/L1": 1, "s/L2": 1}
 
 
+def test_what_is_said_of_a_name_that_two_switches_share_is_unknown() -> None:
+    """Spine s1 and a leaf below it are both called s1; nothing tells which of them has one uplink."""
+    found = costs(
+        ("s1", "s1", says("s1", 1)),
+        ("s1", "L2", {**says("s1", 1), **says("L2", 4)}),
+        ("s2", "L3", {**says("s2", 4), **says("L3", 4)}),
+    )
+    assert found == {"s1": 4, "s1/L2": 1, "s2": 1, "s2/L3": 1}
+
+
 def test_a_spine_is_compared_with_spines() -> None:
     topologies, tree, _ = drawn(
         ("s", "L1", {**says("s", 8), **says("L1", 2)}),
