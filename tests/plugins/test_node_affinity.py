@@ -276,3 +276,15 @@ def test_the_columns_answer_as_each_node_would(
         if any(all(holds(one, given_) for one in requirements) for requirements in terms)
     )
     assert allowed(plugin_on(handle), pod) == expected
+
+
+def test_pods_that_differ_in_what_they_prefer_alone_are_judged_apart() -> None:
+    #   Both fit everywhere; one prefers zone z1, the other z2.
+    plugin = plugin_on()
+    specs = [
+        PodSpec(preferred_affinity=(PreferredTerm(weight=1, term=term(needing("zone", "In", zone))),))
+        for zone in ("z1", "z2")
+    ]
+    one, other = map(pod_of, specs)
+    assert plugin.class_key(one) == plugin.class_key(pod_of(specs[0], name="same"))
+    assert plugin.class_key(one) != plugin.class_key(other)

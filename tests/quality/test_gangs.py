@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from closeby.cluster.columns import Cluster
@@ -73,6 +74,17 @@ def test_unequal_pods_need_what_their_sums_need() -> None:
     #   4 of 5 and 4 of 4: 4 nodes for the first, 2 for the others, 36 GPUs: 5 nodes, 3 racks, 2 blocks.
     gang = [*pods("train", 4, spec(gpu=5)), *pods("train", 4, spec(gpu=4), prefix="small")]
     assert EmptyCluster(cluster).fewest(tree, gang).tolist() == [2, 3, 5]
+
+
+def test_the_member_with_the_fewest_gpus_sets_the_pace() -> None:
+    #   8 GPUs on a, 2 on c in another block: 10 ranks, and the ring runs over the 2 links of c.
+    cluster, tree = cluster_of()
+    gang = [*pods("train", 1, spec(gpu=8)), *pods("train", 1, spec(gpu=2), prefix="small")]
+    slots = [cluster.slot_of("a"), cluster.slot_of("e")]
+    (found,) = measured(cluster, tree, list(zip(gang, slots, strict=True)))
+    assert found.ranks == 10
+    tier = DEFAULT_MODEL.tiers[3]
+    assert found.all_reduce == pytest.approx(18 * tier.latency_seconds + 18 / 10 * 2**30 / (2 * 50e9 / 7))
 
 
 def test_what_fits_nowhere_has_no_ideal() -> None:
