@@ -53,6 +53,11 @@ def test_a_spine_with_fewer_cables_to_the_cores() -> None:
     }
 
 
+def test_one_of_two_adapters_is_not_most_of_them() -> None:
+    for first, second in (("4xHDR", "1xHDR"), ("1xHDR", "4xHDR")):
+        assert warned(findings(Drawing({"L1": f"n1 a @{first}, n2 a @{second}"}))) == {}
+
+
 def test_an_adapter_that_is_slower_than_the_others_on_its_switch() -> None:
     text = Drawing({"L1": "n1 a, n2 a, n3 a"}).text()
     found = findings(text.replace('"n2 a" lid 4 4xHDR', '"n2 a" lid 4 1xHDR'))

@@ -191,6 +191,35 @@ def test_a_port_with_two_cables_is_told() -> None:
     assert "is told to lead to" in warned(findings(moved))["Port/000000000000a100:8"]
 
 
+def test_a_port_after_a_blank_line_belongs_to_no_record() -> None:
+    """What stands between two records was torn out of a third."""
+    torn = SCAN.replace("[8]\t", "\n[8]\t", 1)
+    fabric, odd = read(torn + '\n\n[1]\t"S-000000000000a1ff"[5]\t\t# "MF0;spine:MQM8700/U1" lid 3 4xHDR')
+    assert not [one for one in fabric.cables if 5 in (one.a.port, one.b.port)]
+    assert [one.object for one in odd] == ["scan"]
+
+
+def test_the_system_of_one_record_says_nothing_of_the_next() -> None:
+    """The second of two adapters has no line of its system; it is not one machine with the first."""
+    more = """
+
+sysimgguid=0xc100
+caguid=0xc100
+Ca\t1 "H-000000000000c100"\t\t# "x mlx5_0"
+Ca\t1 "H-000000000000c200"\t\t# "y mlx5_0"
+
+sysimgguid=0xc300
+
+Ca\t1 "H-000000000000c400"\t\t# "z mlx5_0"
+"""
+    fabric, _ = read(SCAN + more)
+    assert {guid[-4:]: one.system for guid, one in fabric.devices.items() if guid[-4] == "c"} == {
+        "c100": "000000000000c100",
+        "c200": None,
+        "c400": None,
+    }
+
+
 def test_a_strange_line_is_left_out_and_told() -> None:
     found = findings(SCAN.replace("vendid=0x0", "ibwarn: [1] something", 1))
     assert "line 6 is not understood and left out" in warned(found)["scan 0"]

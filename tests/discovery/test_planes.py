@@ -115,6 +115,19 @@ def test_planes_that_group_alike_are_rails_of_one_tree(leaves: dict[str, str]) -
     assert not [one for one in found.warnings if one.object.startswith("Switch/")]
 
 
+@pytest.mark.parametrize(
+    ("leaves", "alike"),
+    [
+        pytest.param({"A": "123", "B": "4", "X": "12", "Y": "34"}, True, id="one of three is apart"),
+        pytest.param({"A": "12", "B": "3", "X": "1", "Y": "23"}, False, id="both of two are apart"),
+        pytest.param({"A": "1234", "B": "56", "X": "12", "Y": "3456"}, False, id="two of four are apart"),
+    ],
+)
+def test_a_single_host_apart_is_an_adapter_in_the_wrong_rack(leaves: dict[str, str], alike: bool) -> None:
+    found = findings(Drawing(hosts({**leaves, "C": "789", "Z": "789"}), f"{HALVES_CABLES}, C-S, Z-T"))
+    assert [one.labels for one in found.planes] == [True, alike]
+
+
 def test_a_plane_of_wider_racks_contradicts_nothing() -> None:
     # Storage: one leaf for two racks each. It is finer than nothing, and as wide as the pods.
     #      S               T
