@@ -39,6 +39,7 @@ CLASSES = served("scheduling.k8s.io", "PriorityClass", "v1", namespaced=False)
 APP_GROUPS = served("scheduling.sigs.k8s.io", "AppGroup", "v1alpha1")
 NETWORKS = served("scheduling.sigs.k8s.io", "NetworkTopology", "v1alpha1")
 
+METADATA = {"name": "p", "namespace": "a", "uid": "uid-p"}
 BLOCK = "network.topology.kubernetes.io/block"
 
 
@@ -108,6 +109,17 @@ def test_a_pod_that_is_bound_by_somebody_else_finishes_and_frees_its_node() -> N
     (finished,) = feed.take([put(PODS, pod("p", on="n1", phase="Failed"))]).events
     assert isinstance(finished, PodAdded) and finished.pod.finished
     assert feed.take([put(PODS, pod("p", on="n1", phase="Failed")), gone(PODS, "a/p", "uid-p")]).events == ()
+
+
+def test_the_gang_of_a_finished_member_hears_when_its_object_is_gone() -> None:
+    feed = Feed("closeby")
+    member = pod("p", on="n1", phase="Succeeded")
+    member["metadata"] = {**METADATA, "labels": {"closeby.dev/pod-group": "g"}}
+    (finished,) = feed.take([put(PODS, member)]).events
+    assert isinstance(finished, PodAdded) and (finished.pod.finished, finished.pod.group) == (True, "g")
+    assert feed.take([put(PODS, member)]).events == (), "that is told once"
+    assert feed.take([gone(PODS, "a/p", "uid-p")]).events == (PodRemoved("uid-p"),)
+    assert feed.take([gone(PODS, "a/p", "uid-p")]).events == (), "and so is that"
 
 
 def test_a_pod_that_comes_back_under_its_name_is_another_pod() -> None:
