@@ -50,8 +50,10 @@ def pod(name: str, **labels: str) -> Pod:
 
 
 def blocks(language: str) -> list[str]:
-    """The guide's fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    """The guide's fenced blocks of one language; there are some."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    assert found, f"the guide has no code in {language}"
+    return found
 
 
 @pytest.mark.parametrize("name", ["quiet_racks:QuietRacks", "quiet_racks_arrays:QuietRacks"])
@@ -90,7 +92,9 @@ def test_the_guide_shows_the_example_as_it_is() -> None:
 
 
 def test_the_guides_other_code_runs_or_stands_in_the_array_example() -> None:
-    for block in blocks("python")[1:]:
+    _, *others = blocks("python")
+    assert others
+    for block in others:
         if block in ARRAYS:
             continue
         exec(compile(dedent(block), "writing-a-plugin.md", "exec"), {})
@@ -108,5 +112,7 @@ def test_the_guide_names_every_extension_point() -> None:
 
 
 def test_the_guides_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\((?!http)([^)]+)\)", GUIDE):
+    targets = re.findall(r"\]\((?!http)([^)]+)\)", GUIDE)
+    assert targets
+    for target in targets:
         assert (REPOSITORY / "docs" / Path(target)).exists(), target
