@@ -10,6 +10,14 @@ from tests.deploy.helm import find_helm
 _HELM = pytest.StashKey[Path | UnavailableError]()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs helm, which takes Go minutes to build: `-m 'not slow'` leaves it out."""
+    for item in items:
+        if "helm" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds helm, if a test of this run needs it."""
     if session.config.option.collectonly:
