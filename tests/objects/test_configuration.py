@@ -256,3 +256,31 @@ def test_a_reservation_needs_a_span_of_time(value: str) -> None:
     [(line, message)] = mistakes(f"schedulerName: closeby\nreserveAfter: {value}\n")
     assert line == 2
     assert "reserveAfter must be a span of time" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "namespaces"),
+    [
+        ("", None),
+        ("trustGroupPriority:", None),
+        ("trustGroupPriority: []", ()),
+        ("trustGroupPriority: [ml, batch-2, ml]", ("ml", "batch-2")),
+    ],
+)
+def test_whose_groups_may_name_a_priority(text: str, namespaces: tuple[str, ...] | None) -> None:
+    assert read_configuration(text).trust_group_priority == namespaces
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("ml", "trustGroupPriority must be a list"),
+        ("[7]", "an entry of trustGroupPriority must be text"),
+        ("['*']", "is not a namespace's name"),
+        ("[Team_A]", "is not a namespace's name"),
+    ],
+)
+def test_namespaces_are_named_one_by_one(value: str, says: str) -> None:
+    [(line, message)] = mistakes(f"schedulerName: closeby\ntrustGroupPriority: {value}\n")
+    assert line == 2
+    assert says in message

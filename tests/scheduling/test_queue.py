@@ -1,4 +1,4 @@
-"""Who is decided first: priority, then who waits longest, then the name; fixed until the item is gone."""
+"""Who is decided first: priority, then who waits longest, then the name; fixed until the priority changes."""
 
 from msgspec.structs import replace
 
@@ -56,7 +56,7 @@ def test_a_priority_class_counts_where_the_pod_has_no_number() -> None:
     assert order(drawn) == ["b", "c", "a"]
 
 
-def test_a_gang_has_its_own_priority_else_its_highest_members() -> None:
+def test_a_gang_has_its_own_priority_else_that_of_the_members_it_needs() -> None:
     groups = [
         replace(gang("own", min_member=2), priority=7),
         gang("members", min_member=2),
@@ -73,10 +73,10 @@ def test_a_gang_has_its_own_priority_else_its_highest_members() -> None:
     assert [name.partition("-")[0] for name in order(drawn)] == [
         "class",
         "class",
-        "members",
-        "members",
         "own",
         "own",
+        "members",
+        "members",
     ]
 
 
@@ -88,14 +88,14 @@ def test_a_gang_waits_since_its_first_pending_pod() -> None:
     assert order(drawn) == ["before", "a-0", "b-0", "after"]
 
 
-def test_an_item_keeps_its_place_while_it_waits() -> None:
+def test_a_gang_that_gets_another_priority_gets_another_place() -> None:
     drawn = empty().run(
         replace(gang("one", min_member=1), priority=1),
         replace(gang("two", min_member=1), priority=2),
         members=[*pods("one", 1), *pods("two", 1)],
     )
     drawn.tell(GroupChanged(replace(gang("one", min_member=1), priority=3)))
-    assert order(drawn) == ["two-0", "one-0"]
+    assert order(drawn) == ["one-0", "two-0"]
 
 
 def test_all_news_of_a_tick_counts_before_the_order_is_fixed() -> None:

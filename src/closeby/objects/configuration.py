@@ -5,6 +5,7 @@ Two shapes are read: a mapping with ``schedulerName`` and ``plugins``, and Volca
 remembers the line it stands on, so that whoever finds a mistake later can point at it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, TypeVar
@@ -21,6 +22,8 @@ from closeby.objects.durations import parse_duration
 RESERVE_AFTER: Final = 4 * 3600.0
 #: Of a plugin: beyond all sense, and totals stay finite below it.
 GREATEST_WEIGHT: Final = 1_000_000_000
+#: What Kubernetes takes as the name of a namespace (RFC 1123 label).
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class ConfigurationMistake(Struct, frozen=True, kw_only=True):
@@ -67,6 +70,9 @@ class Configuration(Struct, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     #: Seconds that a gang waits before it keeps nodes free (``reserveAfter``); 0: it never does.
     reserve_after: float = RESERVE_AFTER
+    #: Namespaces in which the priority class that only a PodGroup names counts (``trustGroupPriority``); None
+    #: where nothing is said: then it counts nowhere in a cluster, and everywhere in files.
+    trust_group_priority: tuple[str, ...] | None = None
     plugins: tuple[PluginEntry, ...] = ()
     source: str = "configuration"
     #: Sentences about what was understood and left aside.
@@ -112,12 +118,14 @@ class _Reader:
             raise ConfigurationError([mistake]) from error
         scheduler_name: str | None = None
         reserve_after = RESERVE_AFTER
+        trusted: tuple[str, ...] | None = None
         plugins: list[PluginEntry] = []
         if isinstance(root, yaml.MappingNode):
-            known = ("schedulerName", "reserveAfter", "plugins", "tiers", "actions")
+            known = ("schedulerName", "reserveAfter", "trustGroupPriority", "plugins", "tiers", "actions")
             fields = self._fields(root, known, "the configuration")
             scheduler_name = self._text_of(fields.get("schedulerName"), "schedulerName")
             reserve_after = self._reserve_after(fields.get("reserveAfter"))
+            trusted = self._namespaces(fields.get("trustGroupPriority"), "trustGroupPriority")
             plugins = self._plugins(fields)
         elif isinstance(root, yaml.SequenceNode):
             plugins = self._tiers(root)
@@ -128,6 +136,7 @@ class _Reader:
         return Configuration(
             scheduler_name=scheduler_name,
             reserve_after=reserve_after,
+            trust_group_priority=trusted,
             plugins=tuple(plugins),
             source=self._source,
             notices=tuple(self._notices),
@@ -259,6 +268,21 @@ class _Reader:
             self._wrong(node, f"reserveAfter must be a span of time, not {_shown(node)}", remedy)
             return RESERVE_AFTER
         return seconds
+
+    def _namespaces(self, node: yaml.Node | None, field: str) -> tuple[str, ...] | None:
+        """A list of namespaces; None where nothing is said."""
+        if node is None:
+            return None
+        found = []
+        for item in self._items(node, field):
+            name = self._text_of(item, f"an entry of {field}")
+            if name is not None and not _NAMESPACE.fullmatch(name):
+                self._wrong(
+                    item, f"{_shown(item)} in {field} is not a namespace's name", "name them one by one"
+                )
+            elif name is not None:
+                found.append(name)
+        return tuple(dict.fromkeys(found))
 
     def _weight(self, node: yaml.Node | None) -> float | None:
         if node is None:

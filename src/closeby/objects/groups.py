@@ -79,6 +79,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     #: when there is none, or when it has come to its end.
     plan: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+    #: ``Kind/name`` of the object that controls it; empty where there is none.
+    owner: str = ""
     #: Where it came from, such as ``closeby.dev/v1alpha1`` or ``Job annotations``.
     source: str = ""
     #: What its reader found wrong; a blocking one keeps the gang pending with that reason.

@@ -25,6 +25,8 @@ class Reason(StrEnum):
     SEARCH_BUDGET_EXHAUSTED = "SearchBudgetExhausted"
     UNSUPPORTED = "Unsupported"
     INVALID_SPEC = "InvalidSpec"
+    #: Not a refusal: the priority that a group names counts only as far as its pods were admitted with it.
+    PRIORITY_LIMITED = "PriorityLimited"
     #: Not a refusal: the pod asks to be left alone until its gates are removed (upstream's own token).
     SCHEDULING_GATED = "SchedulingGated"
     #: Not a refusal either: the operator lets closeby place no pods in that namespace.

@@ -82,6 +82,7 @@ class Engine:
         if reserve_after:
             profile = replace(profile, filters=(*profile.filters, ReservedNodes(bar, handle)))
         self.profile = profile
+        self.books.priorities.trust(profile.trust_group_priority)
         tools = Tools(
             self.cluster,
             self.topologies,
@@ -336,9 +337,9 @@ class Engine:
     def _priority_event(self, event: PriorityClassChanged | PriorityClassRemoved) -> None:
         match event:
             case PriorityClassChanged(priority_class):
-                self.books.set_priority_class(priority_class)
+                self.books.priorities.set_class(priority_class)
             case PriorityClassRemoved(name):
-                self.books.remove_priority_class(name)
+                self.books.priorities.remove_class(name)
 
     def _topology_event(self, event: TopologyChanged | TopologyRemoved) -> None:
         match event:

@@ -114,8 +114,9 @@ class QueuedItem(Struct, frozen=True, kw_only=True):
     #: ``namespace/name`` of the gang or pod.
     key: str
     priority: int
-    #: Creation time of the first pending pod, seconds since the epoch; None when unknown.
+    #: Creation time of the first of its pods, seconds since the epoch; None when unknown.
     anchor: float | None
+    #: The pending pods that are decided next: those whose own priority is at least the item's.
     pods: tuple[Pod, ...]
     group: PodGroup | None
     #: Whether its start was written down and has not come to its end: it goes before all that was not begun.

@@ -111,13 +111,18 @@ class Rounds:
     def _decide_item(self, decisions: list[Decision], key: str, moment: Moment | None) -> None:
         bar = self._tools.bar
         bar.applies = self.reservations.bars(key)
-        outcome, bindings, need = self._decided(decisions, key)
+        turn = self._books.turn(key)
+        outcome, bindings, need = self._decided(decisions, key, turn.pods)
         bar.applies = False
         outcome = self.reservations.mentioned(key, outcome)
         decisions.extend(bindings)
         self._tell(key, "decided", outcome)
         decisions.append(Report(outcome))
-        if outcome.refused or outcome.left:
+        if turn.behind and self._done_with(outcome):
+            # The members of less priority take their turn where that stands in the queue.
+            self._drop(key)
+            self._put(key)
+        elif outcome.refused or outcome.left:
             # What some pods of a gang lack says nothing of the others.
             whole = need if need is not None and (need.some or not outcome.left) else None
             self.queue.park(key, cures(outcome.reasons), self._resting(moment), whole)
@@ -128,8 +133,11 @@ class Rounds:
         if outcome.is_gang:
             self._review(decisions, moment)
 
-    def _decided(self, decisions: list[Decision], key: str) -> Decided:
-        waiting = self._books.waiting(key)
+    def _done_with(self, outcome: Outcome) -> bool:
+        """Whether all pods that could be tried are placed."""
+        return not outcome.refused and all(one.pod.uid in self._books.held for one in outcome.left)
+
+    def _decided(self, decisions: list[Decision], key: str, waiting: tuple[Pod, ...]) -> Decided:
         if self._give_back is None:
             return self._decider.decide(key, waiting)
         with Contained() as deciding:
@@ -151,17 +159,23 @@ class Rounds:
 
     def _queue_news(self, now: float | None) -> None:
         for key in self.news:
-            if self.queue.knows(key):
-                self.queue.wake(key)
-                continue
-            item = self._books.item(key)
-            if item is not None:
-                self.queue.put(item)
+            self._put(key)
         self.news.clear()
         self.queue.rise(inf if now is None else now)
         if self._stirred:
             self.queue.stir(self._stirred, now if self._rests else None)
             self._stirred = NOTHING
+
+    def _put(self, key: str) -> None:
+        """Queue an item, at another place where its priority is another one now."""
+        item = self._books.item(key)
+        if item is None:
+            if self.queue.knows(key):
+                self.queue.wake(key)
+            return
+        if self.queue.knows(key) and not self.queue.stands(item):
+            self._drop(key)
+        self.queue.put(item)
 
     def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
         """Reserve nodes, or release them; whoever had to keep off them is looked at then."""

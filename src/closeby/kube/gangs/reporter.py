@@ -16,7 +16,18 @@ from msgspec import Struct
 from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
-from closeby.kube.gangs.status import SCHEDULED, VALID, Said, Standing, domain, plan, scheduled, valid
+from closeby.kube.gangs.status import (
+    PRIORITY_LIMITED,
+    SCHEDULED,
+    VALID,
+    Said,
+    Standing,
+    domain,
+    limited,
+    plan,
+    scheduled,
+    valid,
+)
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.notices import UNSCHEDULABLE, Manners
 from closeby.kube.writing.writer import (
@@ -242,7 +253,7 @@ class GangReporter:
             self._told[key] = _Told(found.uid, found.generation, said, figures, wire is not None, now)
             if wire is None:
                 self._made.pop(key, None)
-            await self._event(told, said[0], found)
+            await self._events_of(told, said, found)
         return written
 
     async def _send(
@@ -289,7 +300,8 @@ class GangReporter:
             told = any(one.type == VALID for one in (self._told[key].said if key in self._told else ()))
             if told or (before is not None and before.status == "False"):
                 wrong = Said(VALID, True, VALID, "nothing is wrong with what it asks for")
-        return (scheduled(standing), wrong) if wrong is not None and found.ours else (scheduled(standing),)
+        said = scheduled(standing), wrong if found.ours else None, limited(standing)
+        return tuple(one for one in said if one is not None)
 
     def _condition(self, key: str, said: Said, found: GangObject) -> StatusCondition:
         """As it is written: with the time of its last transition, in upstream's words on upstream's kind."""
@@ -315,16 +327,21 @@ class GangReporter:
             observed_generation=found.generation,
         )
 
-    async def _event(self, told: _Told | None, said: Said, found: GangObject) -> None:
+    async def _events_of(self, told: _Told | None, said: tuple[Said, ...], found: GangObject) -> None:
         """On objects without conditions the only way to tell; once per transition."""
         if found.has_conditions:
             return
-        if told is not None and (told.said[0].true, told.said[0].reason) == (said.true, said.reason):
-            return
-        text = said.message if said.true else f"{said.reason}: {said.message}"
-        reason = "Scheduled" if said.true else "FailedScheduling"
-        note = Note(reason=reason, action="Scheduling", text=text, warning=not said.true)
-        await self._events.post(found.reference, note, time.time())
+        before = {(one.type, one.true, one.reason) for one in ([] if told is None else told.said)}
+        for one in said:
+            if (one.type, one.true, one.reason) in before:
+                continue
+            if one.type == PRIORITY_LIMITED:
+                reason, text, warning = one.reason, one.message, True
+            else:
+                text = one.message if one.true else f"{one.reason}: {one.message}"
+                reason, warning = "Scheduled" if one.true else "FailedScheduling", not one.true
+            note = Note(reason=reason, action="Scheduling", text=text, warning=warning)
+            await self._events.post(found.reference, note, time.time())
 
 
 def _rephrased(before: tuple[Said, ...], now: tuple[Said, ...]) -> bool:

@@ -1,9 +1,10 @@
 """What the status of a gang's PodGroup says: pure functions of what is known about the gang.
 
 ``Scheduled`` is the condition that tells how far the gang is; ``Valid`` is there when something is wrong with
-what the gang asks for.
+what the gang asks for, ``PriorityLimited`` when the priority that it names does not count.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,10 +12,13 @@ from msgspec import Struct
 from closeby.objects.dialects.plans import PlanWire, planned_nodes
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.outcomes import Outcome
 
 SCHEDULED: Final = "Scheduled"
 VALID: Final = "Valid"
+#: True where the priority that the gang names does not count: its pods were admitted with less.
+PRIORITY_LIMITED: Final = str(Reason.PRIORITY_LIMITED)
 #: Reasons of ``Scheduled`` besides the tokens of refusals: all is well, and bindings are on their way.
 PLACED: Final = "Placed"
 STARTING: Final = "Starting"
@@ -99,12 +103,19 @@ def scheduled(standing: Standing) -> Said:
 
 def valid(standing: Standing) -> Said | None:
     """What is wrong with what the gang asks for; None if nothing is, as far as that is known."""
-    outcome = standing.outcome
-    conditions = standing.group.conditions if outcome is None else outcome.conditions
+    conditions = [one for one in _conditions(standing) if one.reason is not Reason.PRIORITY_LIMITED]
     if not conditions:
         return None
     sentences = dict.fromkeys(one.located() for one in conditions)
     return Said(VALID, False, str(conditions[0].reason), "; ".join(sentences))
+
+
+def limited(standing: Standing) -> Said | None:
+    """Which field of the pods' template to set, where the priority that the gang names does not count."""
+    for one in _conditions(standing):
+        if one.reason is Reason.PRIORITY_LIMITED:
+            return Said(PRIORITY_LIMITED, True, str(one.reason), one.located())
+    return None
 
 
 def plan(standing: Standing, made: str) -> PlanWire | None:
@@ -127,6 +138,11 @@ def domain(standing: Standing) -> str:
     """Path of the tightest domain that holds the gang; empty when that is the whole cluster or not known."""
     place = standing.outcome.place if standing.outcome is not None else None
     return "" if place is None or place.level is None else "/".join(value or "" for value in place.path)
+
+
+def _conditions(standing: Standing) -> Sequence[Condition]:
+    outcome = standing.outcome
+    return standing.group.conditions if outcome is None else outcome.conditions
 
 
 def _where(standing: Standing) -> str:

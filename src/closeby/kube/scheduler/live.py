@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
@@ -90,10 +91,11 @@ class LiveScheduler:
         Raises:
             ConfigurationError: the configuration names what no plugin knows.
         """
+        # In a cluster admission checks the priorities of pods, and of nothing else.
+        trusted = configuration.trust_group_priority or ()
+        checked = msgspec.structs.replace(configuration, trust_group_priority=trusted)
         self.engine = Engine(
-            lambda handle: excluding(
-                profile_for(configuration, handle), settings.excluded_namespaces, handle
-            ),
+            lambda handle: excluding(profile_for(checked, handle), settings.excluded_namespaces, handle),
             reserve_after=configuration.reserve_after,
             contain_faults=True,
         )

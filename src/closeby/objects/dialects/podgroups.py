@@ -39,6 +39,7 @@ def new_group(document: Document, reading: Reading, meta: Meta) -> PodGroup:
         uid=meta.uid or "",
         created=meta.created,
         annotations={key: value for key, value in annotations.items() if key != PLAN},
+        owner=meta.controller,
         source=document.api_version,
         plan=read_annotation(annotations),
         conditions=wish_conditions(annotations, owner)

@@ -15,7 +15,7 @@ def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> i
 
     Only for trees without cycles; see ``tree_problems``.
     """
-    children = _children(subgroups)
+    children = children_of(subgroups)
 
     def needed(name: str | None, own: int, required: int | None) -> int:
         below = children.get(name, [])
@@ -60,7 +60,7 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
             "give the number of pods that must start together",
         )
         found.append(invalid(group, "spec.minMember", message, remedy))
-    children = _children(group.subgroups)
+    children = children_of(group.subgroups)
     found += _minimum_problems(group, "spec", group.min_subgroups, len(children.get(None, [])))
     counts = Counter(subgroup.name for subgroup in group.subgroups)
     for i, subgroup in enumerate(group.subgroups):
@@ -94,7 +94,8 @@ def _minimum_problems(group: PodGroup, field: str, minimum: int | None, children
     return [invalid(group, f"{field}.minSubGroup", message, "lower it, or leave it out to require all")]
 
 
-def _children(subgroups: Sequence[SubGroup]) -> dict[str | None, list[SubGroup]]:
+def children_of(subgroups: Sequence[SubGroup]) -> dict[str | None, list[SubGroup]]:
+    """The subgroups by the name of their parent (None: the gang itself), in declared order."""
     children: dict[str | None, list[SubGroup]] = {}
     for subgroup in subgroups:
         children.setdefault(subgroup.parent, []).append(subgroup)

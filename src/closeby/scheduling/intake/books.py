@@ -6,15 +6,12 @@ from math import inf
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.keys import item_key, kind_of, name_of
+from closeby.scheduling.intake.members import Members, member_order
+from closeby.scheduling.intake.priorities import Gang, Priorities, Turn
 from closeby.scheduling.outcomes import ItemKind
-from closeby.topology.natural import natural_key
-
-#: Sort key of the members of one gang.
-MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
 
 #: Kinds of owners whose pods run for ever: nobody waits for their end. ``Node`` owns static pods.
 FOR_EVER = frozenset(
@@ -22,68 +19,12 @@ FOR_EVER = frozenset(
 )
 
 
-class Members:
-    """The pods that name one gang, waiting and placed, by uid."""
-
-    __slots__ = ("_keys", "_ordered", "done", "placed", "ranks", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, Pod] = {}
-        self.placed: dict[str, Pod] = {}
-        #: Members that did their work and are still heard of, by uid.
-        self.done: dict[str, Pod] = {}
-        #: uid -> rank of each placed member that has one.
-        self.ranks: dict[str, int] = {}
-        self._keys: dict[str, MemberOrder] = {}
-        #: The waiting members in order; None when that must be worked out again.
-        self._ordered: list[Pod] | None = []
-
-    def add(self, pod: Pod, placed: bool, rank: int | None) -> None:
-        """Note a member that waits or holds a node."""
-        if pod.uid in self._keys:
-            self.remove(pod.uid)
-        key = member_order(pod)
-        self._keys[pod.uid] = key
-        if placed:
-            self.placed[pod.uid] = pod
-            if rank is not None:
-                self.ranks[pod.uid] = rank
-            return
-        self.waiting[pod.uid] = pod
-        ordered = self._ordered
-        if ordered is not None and (not ordered or self._keys[ordered[-1].uid] < key):
-            ordered.append(pod)
-        else:
-            self._ordered = None
-
-    def settle(self, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
-        """Waiting members got their nodes and ranks."""
-        for pod in pods:
-            self.placed[pod.uid] = self.waiting.pop(pod.uid)
-        self.ranks.update(zip([pod.uid for pod in pods], ranks, strict=True))
-        self._ordered = None
-
-    def remove(self, uid: str) -> None:
-        """Forget a member."""
-        if self.waiting.pop(uid, None) is not None:
-            self._ordered = None
-        self.placed.pop(uid, None)
-        self.ranks.pop(uid, None)
-        self._keys.pop(uid, None)
-
-    def in_order(self) -> tuple[Pod, ...]:
-        """The waiting members by index, then by name with numbers as numbers."""
-        if self._ordered is None:
-            uids = sorted(self.waiting, key=self._keys.__getitem__)
-            self._ordered = [self.waiting[uid] for uid in uids]
-        return tuple(self._ordered)
-
-
 class Books:
     """Pods, gangs and priorities as last heard of."""
 
     def __init__(self, applications: Applications) -> None:
         self.applications = applications
+        self.priorities = Priorities()
         #: uid -> pod, for all pods that are not finished.
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
@@ -104,15 +45,6 @@ class Books:
         self.staying: set[str] = set()
         #: uid of each member that has done its work -> key of its gang.
         self._done: dict[str, str] = {}
-        self._priority_classes: dict[str, PriorityClass] = {}
-
-    def set_priority_class(self, priority_class: PriorityClass) -> None:
-        """Add or replace a priority class."""
-        self._priority_classes[priority_class.name] = priority_class
-
-    def remove_priority_class(self, name: str) -> None:
-        """A priority class is gone; items that have their place in the queue keep it."""
-        self._priority_classes.pop(name, None)
 
     def planned(self, key: str) -> Mapping[str, str]:
         """uid -> node: what a start that was begun promised to members that still look for a node."""
@@ -282,25 +214,28 @@ class Books:
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""
-        pods = self.waiting(key)
-        if not pods:
+        waiting = self.waiting(key)
+        if not waiting:
             return None
-        group = self.groups.get(key) if pods[0].group is not None else None
-        anchors = [pod.created for pod in pods if pod.created is not None]
+        gang = self._gang(key, waiting)
+        turn = self.priorities.turn(gang)
+        anchors = [pod.created for pod in turn.pods if pod.created is not None]
         return QueuedItem(
             key=key,
-            priority=self._group_priority(group, pods),
+            priority=turn.priority,
             anchor=min(anchors) if anchors else None,
-            pods=pods,
-            group=group,
-            begun=group is not None and any(pod.uid in group.plan for pod in pods),
+            pods=turn.pods,
+            group=gang.group,
+            begun=bool(gang.planned),
         )
 
-    def priority(self, pod: Pod) -> int:
-        """A pod's priority: its own number, its class, else the global default."""
-        if pod.spec.priority is not None:
-            return pod.spec.priority
-        return self._class_value(pod.spec.priority_class_name)
+    def turn(self, key: str) -> Turn:
+        """Which pods of a work item are decided next."""
+        return self.priorities.turn(self._gang(key, self.waiting(key)))
+
+    def limits(self, key: str) -> tuple[Condition, ...]:
+        """A condition where the priority that a gang names does not count."""
+        return self.priorities.limits(self._gang(key, self.waiting(key)))
 
     def item_keys(self) -> Iterator[str]:
         """Keys of all work items with pods that wait."""
@@ -345,31 +280,16 @@ class Books:
 
         return tuple(sorted(pods, key=place))
 
-    def _group_priority(self, group: PodGroup | None, pods: tuple[Pod, ...]) -> int:
-        if group is not None and group.priority is not None:
-            return group.priority
-        if group is not None and group.priority_class_name in self._priority_classes:
-            return self._priority_classes[group.priority_class_name].value
-        spec = pods[0].spec
-        if all(pod.spec is spec for pod in pods):
-            return self.priority(pods[0])
-        return max(self.priority(pod) for pod in pods)
-
-    def _class_value(self, name: str) -> int:
-        named = self._priority_classes.get(name)
-        if named is not None:
-            return named.value
-        defaults = [entry.value for entry in self._priority_classes.values() if entry.global_default]
-        return max(defaults, default=0)
+    def _gang(self, key: str, waiting: tuple[Pod, ...]) -> Gang:
+        held = self.held.keys() & {pod.uid for pod in waiting} if self.held else ()
+        members = self.members.get(key)
+        if members is None:
+            return Gang(None, waiting, held=held)
+        group = self.groups.get(key)
+        planned = () if group is None else [pod.uid for pod in waiting if pod.uid in group.plan]
+        return Gang(group, waiting, (*self.placed(key), *members.done.values()), planned, held)
 
 
 def gang_key(pod: Pod) -> str:
     """The key of the gang that a pod names."""
     return f"{pod.namespace}/{pod.group}"
-
-
-def member_order(pod: Pod) -> MemberOrder:
-    """Members by index, then by name with numbers as numbers."""
-    if pod.index is not None:
-        return float(pod.index), (), pod.name
-    return inf, natural_key(pod.name), pod.uid

@@ -1,4 +1,8 @@
-"""The queue of work items: gangs and plain pods, in one total order that never changes under an item."""
+"""The queue of work items: gangs and plain pods, in one total order.
+
+The place of an item is fixed when the item is put. Where its priority changes (members come or go), whoever
+drives the queue drops the item and puts it again.
+"""
 
 import heapq
 from collections.abc import Callable, Hashable
@@ -30,6 +34,8 @@ class WorkQueue:
         #: before all others, then comes the QueueSort's key.
         self._places: dict[str, Place] = {}
         self._priorities: dict[str, int] = {}
+        #: item key -> whether its start was begun, as it was when the item got its place.
+        self._begun: dict[str, bool] = {}
         #: Heap of items; may hold some that are no longer ready.
         self._heap: list[Placed] = []
         self._ready: set[str] = set()
@@ -74,11 +80,17 @@ class WorkQueue:
         """A known item's priority, as it was when the item got its place."""
         return self._priorities[key]
 
+    def stands(self, item: QueuedItem) -> bool:
+        """Whether a known item has the place that belongs to its priority."""
+        key = item.key
+        return self._priorities[key] == item.priority and self._begun[key] == item.begun
+
     def put(self, item: QueuedItem) -> None:
         """Make an item ready; its place is computed when it first appears."""
         if item.key not in self._places:
             self._places[item.key] = (not item.begun, *self._order.sort_key(item))
             self._priorities[item.key] = item.priority
+            self._begun[item.key] = item.begun
         self.wake(item.key)
 
     def wake(self, key: str) -> None:
@@ -158,6 +170,7 @@ class WorkQueue:
             self._forget_if_empty(shape)
         self._places.pop(key, None)
         self._priorities.pop(key, None)
+        self._begun.pop(key, None)
         self._ready.discard(key)
         self._end_trial(key)
 

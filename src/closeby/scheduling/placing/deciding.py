@@ -87,7 +87,9 @@ class Decider:
         if any(one.blocking for one in (*group.conditions, *conditions)):
             return None
         attempt = follow_plan(self._tools, gang, planned)
-        return None if attempt is None else self._settle(key, ready, [], attempt, conditions)
+        if attempt is None:
+            return None
+        return self._settle(key, ready, [], attempt, (*conditions, *self._books.limits(key)))
 
     def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> Decided:
         group = self._books.groups.get(key)
@@ -101,7 +103,7 @@ class Decider:
             gang = waiting_gang(self._tools, self._books, group, ready)
             ready = gang.waiting
             conditions = (*group.conditions, *gang.constraints.conditions, *unassigned(group, ready))
-            conditions += self._noticed(gang)
+            conditions += (*self._noticed(gang), *self._books.limits(key))
             buckets = self._buckets(gang) if self._tools.explains(key) else None
             refusal = next((condition for condition in conditions if condition.blocking), None)
             held = next((entry for entry in refused if entry.reason in _HOLDS_THE_GANG), None)

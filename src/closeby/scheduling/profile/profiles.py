@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.configuration import (
     Configuration,
@@ -80,6 +81,8 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     binds: tuple[Bind, ...] = ()
     post_binds: tuple[PostBind, ...] = ()
     measured: tuple[Measured, ...] = ()
+    #: Namespaces in which the priority that only a PodGroup names counts; None means all.
+    trust_group_priority: tuple[str, ...] | None = None
 
     @property
     def close_by_default(self) -> bool:
@@ -123,7 +126,8 @@ def build_profile(
     made = [(_made(one, source, handle, mistakes), one) for one in chosen]
     if mistakes:
         raise ConfigurationError(mistakes)
-    return _grouped([(plugin, one.entry) for plugin, one in made if plugin is not None])
+    profile = _grouped([(plugin, one.entry) for plugin, one in made if plugin is not None])
+    return replace(profile, trust_group_priority=configuration.trust_group_priority)
 
 
 def _listed(
