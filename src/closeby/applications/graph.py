@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.bounds import ENTRIES, some
 from closeby.objects.reasons import Condition, Reason
 
 
@@ -58,6 +59,10 @@ def condensed(graph: AppGraph, circles: tuple[tuple[int, ...], ...]) -> AppGraph
     return AppGraph(names=tuple(graph.names[circle[0]] for circle in circles), needs=tuple(needs))
 
 
+def _circle(others: list[str], last: str) -> str:
+    return f"{', '.join(others)} and {last}" if len(others) < ENTRIES else some([*others, last])
+
+
 def cycle_conditions(
     app: AppGroup, graph: AppGraph, circles: tuple[tuple[int, ...], ...]
 ) -> Iterator[Condition]:
@@ -66,11 +71,7 @@ def cycle_conditions(
         if len(circle) == 1 and circle[0] not in graph.needs[circle[0]]:
             continue
         *others, last = (graph.names[vertex] for vertex in circle)
-        message = (
-            f"{', '.join(others)} and {last} need each other in a circle"
-            if others
-            else f"{last} needs itself"
-        )
+        message = f"{_circle(others, last)} need each other in a circle" if others else f"{last} needs itself"
         yield Condition(
             reason=Reason.INVALID_SPEC,
             object=f"AppGroup/{app.key}",

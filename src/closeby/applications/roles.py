@@ -5,15 +5,17 @@ closeby's: how much roles say to each other (the design's second future improvem
 them drops all of that gang's task-topology, with a condition for each.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted, some
 from closeby.objects.decoding.errors import field_path
 from closeby.objects.dialects.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 from closeby.objects.groups import PodGroup
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, few
 
 #: Two roles in alphabetical order; a role with itself stands for the pods of that role among each other.
 Pair = tuple[str, str]
@@ -26,6 +28,12 @@ _INTER_ANTI_AFFINITY: Final = 1
 
 #: The greatest weight of a pair: beyond all sense, and sums stay exact below it.
 GREATEST_WEIGHT: Final = 1_000_000_000
+
+#: Characters of an annotation about roles, and roles in one list of it: far beyond what a gang has.
+LONGEST_RULES: Final = 16_384
+MOST_ROLES: Final = 128
+#: Two names of roles, which are values of labels or names of pods.
+_LONGEST_PAIR: Final = 2 * 253 + 3
 
 _DROPPED: Final = "until then the gang is placed without task-topology"
 
@@ -116,10 +124,10 @@ def read_rules(group: PodGroup, roles: Collection[str]) -> RoleReading:
     rules = RoleRules(
         affinity=reader.pairs(TASK_AFFINITY),
         anti_affinity=reader.pairs(TASK_ANTI_AFFINITY),
-        order=reader.group(TASK_ORDER, group.annotations.get(TASK_ORDER, "")),
+        order=reader.order(),
         traffic=reader.traffic(),
     )
-    conditions = tuple(dict.fromkeys(reader.conditions))
+    conditions = few(dict.fromkeys(reader.conditions))
     return RoleReading(None if conditions else rules, conditions)
 
 
@@ -129,32 +137,42 @@ class _Reader:
     def __init__(self, group: PodGroup, roles: Collection[str]) -> None:
         self._group = group
         self._roles = frozenset(roles)
+        self._known = some(sorted(self._roles)) or "none"
         self.conditions: list[Condition] = []
 
     def pairs(self, key: str) -> frozenset[Pair]:
         """Every pair inside each group; a group of one role is about that role's pods among each other."""
         found: set[Pair] = set()
-        for text in self._group.annotations.get(key, "").split(";"):
+        for text in self._text(key).split(";"):
             roles = self.group(key, text)
             if len(roles) == 1:
                 found.add(_pair(roles[0], roles[0]))
             found.update(_pair(one, other) for i, one in enumerate(roles) for other in roles[:i])
         return frozenset(found)
 
+    def order(self) -> tuple[str, ...]:
+        """Roles in the order in which they are to be placed."""
+        return self.group(TASK_ORDER, self._text(TASK_ORDER))
+
     def group(self, key: str, text: str) -> tuple[str, ...]:
         """The roles of one comma-separated list; blank entries are passed over."""
-        roles = [role for role in (part.strip() for part in text.split(",")) if role]
-        for role in dict.fromkeys(roles):
+        counts = Counter(role for role in (part.strip() for part in text.split(",")) if role)
+        if len(counts) > MOST_ROLES:
+            message = f"{len(counts)} roles stand in one list, and at most {MOST_ROLES} may"
+            self._wrong(key, message, "name the roles that matter")
+            return ()
+        for role, count in counts.items():
             if role not in self._roles:
                 self._unknown(key, role)
-            if roles.count(role) > 1:
-                self._wrong(key, f"role {role!r} stands twice in {text.strip()!r}", "name it once")
-        return tuple(dict.fromkeys(roles))
+            if count > 1:
+                message = f"role {quoted(role)} stands twice in {quoted(text.strip())}"
+                self._wrong(key, message, "name it once")
+        return tuple(counts)
 
     def traffic(self) -> dict[Pair, float]:
         """Weights of ``one-other=weight`` entries; blank entries are passed over."""
         found: dict[Pair, float] = {}
-        for entry in self._group.annotations.get(TASK_TRAFFIC, "").split(","):
+        for entry in self._text(TASK_TRAFFIC).split(","):
             if not entry.strip():
                 continue
             names, _, number = entry.rpartition("=")
@@ -162,7 +180,7 @@ class _Reader:
             if weight is None:
                 self._wrong(
                     TASK_TRAFFIC,
-                    f"{entry.strip()!r} gives no weight",
+                    f"{quoted(entry.strip())} gives no weight",
                     f"write ROLE-ROLE=NUMBER with a number above 0 and up to {GREATEST_WEIGHT:,}",
                 )
             if pair is None or weight is None:
@@ -170,6 +188,15 @@ class _Reader:
             if found.setdefault(pair, weight) != weight:
                 self._wrong(TASK_TRAFFIC, f"{'-'.join(pair)} has two weights", "give it one")
         return found
+
+    def _text(self, key: str) -> str:
+        """The annotation; nothing where it is too long to be read."""
+        text = self._group.annotations.get(key, "")
+        if len(text) <= LONGEST_RULES:
+            return text
+        message = f"has {len(text):,} characters, and at most {LONGEST_RULES:,} are read"
+        self._wrong(key, message, "name the roles that matter")
+        return ""
 
     def _named_pair(self, entry: str, names: str) -> Pair | None:
         """The only way to read ``one-other`` as two roles, for names may have dashes themselves."""
@@ -179,18 +206,15 @@ class _Reader:
         if len(ways) == 1:
             return ways.pop()
         if ways:
-            told = " or ".join(sorted(f"{one} and {other}" for one, other in ways))
-            self._wrong(TASK_TRAFFIC, f"{entry!r} may mean {told}", "rename one of these roles")
+            told = some(sorted(f"{one} and {other}" for one, other in ways), joint=" or ")
+            self._wrong(TASK_TRAFFIC, f"{quoted(entry)} may mean {told}", "rename one of these roles")
         else:
-            known = ", ".join(sorted(self._roles)) or "none"
-            self._wrong(
-                TASK_TRAFFIC, f"{entry!r} names no two roles of the gang's pods", f"roles there are: {known}"
-            )
+            message = f"{quoted(entry)} names no two roles of the gang's pods"
+            self._wrong(TASK_TRAFFIC, message, f"roles there are: {self._known}")
         return None
 
     def _unknown(self, key: str, role: str) -> None:
-        known = ", ".join(sorted(self._roles)) or "none"
-        self._wrong(key, f"no pod of the gang has the role {role!r}", f"roles there are: {known}")
+        self._wrong(key, f"no pod of the gang has the role {quoted(role)}", f"roles there are: {self._known}")
 
     def _wrong(self, key: str, message: str, remedy: str) -> None:
         self.conditions.append(
@@ -209,6 +233,8 @@ def _pair(one: str, other: str) -> Pair:
 
 
 def _splits(names: str) -> Iterator[tuple[str, str]]:
+    if len(names) > _LONGEST_PAIR:
+        return
     for index, letter in enumerate(names):
         if letter == "-":
             yield names[:index].strip(), names[index + 1 :].strip()

@@ -140,9 +140,11 @@ def logs(command: Command) -> Command:
     )
     @wraps(command)
     def with_log(*, log_format: str, **options: object) -> None:
-        from closeby.cli.operating.log_lines import FORMATS
+        from closeby.cli.operating.log_lines import FORMATS, take_over_logging
 
-        command(say=FORMATS[log_format], **options)
+        write = FORMATS[log_format]
+        take_over_logging(write)
+        command(say=write, **options)
 
     return with_log
 

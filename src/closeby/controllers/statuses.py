@@ -17,7 +17,8 @@ from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.saying import Say
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import Reference, StatusCondition, Verdict, Writer, rfc3339, shortened
+from closeby.kube.writing.writer import LONGEST_MESSAGE, Reference, StatusCondition, Verdict, Writer, rfc3339
+from closeby.objects.bounds import sentences
 from closeby.objects.reasons import Condition
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.
@@ -109,12 +110,12 @@ def changes_of(before: Mapping[str, object], wanted: Wanted, now: float) -> dict
 
 def validity(problems: Sequence[Condition], generation: int | None) -> StatusCondition:
     """The condition ``Valid``, from all that is wrong with an object."""
-    text = "; ".join(one.located() for one in problems)
+    text = sentences([one.located() for one in problems], most=LONGEST_MESSAGE)
     return StatusCondition(
         type=VALID,
         status="False" if problems else "True",
         reason=problems[0].reason.value if problems else "Valid",
-        message=shortened(text),
+        message=text,
         observed_generation=generation,
     )
 

@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from typing import Final, Literal
 
+from closeby.objects.bounds import quoted
+
 Rounding = Literal["up", "down"]
 
 #: What a document may hold where a quantity is expected.
@@ -114,7 +116,7 @@ def _in_parts(value: QuantityText, parts: int, rounding: Rounding, limit: int = 
     numerator *= parts
     result = -(-numerator // denominator) if rounding == "up" else numerator // denominator
     if abs(result) > limit:
-        raise QuantityError(f"{value!r} is too large a quantity", "give one that fits 64 bits")
+        raise QuantityError(f"{quoted(value)} is too large a quantity", "give one that fits 64 bits")
     return result
 
 
@@ -139,7 +141,7 @@ def _ratio(value: QuantityText) -> tuple[int, int]:
     digits = int(whole + fraction)
     if abs(power) > _MAX_EXPONENT and digits:
         raise QuantityError(
-            f"{value!r} is out of range for a quantity", f"use an exponent of at most {_MAX_EXPONENT}"
+            f"{quoted(value)} is out of range for a quantity", f"use an exponent of at most {_MAX_EXPONENT}"
         )
     if not digits:
         return 0, 1
@@ -161,4 +163,4 @@ def _unknown_suffix(value: QuantityText, suffix: str) -> QuantityError:
     if letter == "M":
         guesses.remove("m")
     remedy = f"did you mean {' or '.join(guesses)}?" if guesses else "use m, k, M, G, T or Ki, Mi, Gi, Ti"
-    return QuantityError(f"{value!r} has an unknown suffix {suffix!r}", remedy)
+    return QuantityError(f"{quoted(value)} has an unknown suffix {quoted(suffix)}", remedy)

@@ -1,8 +1,19 @@
 """Why something was refused: the one vocabulary of reasons, and the records that carry them."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from closeby.objects.bounds import MESSAGE, line
+
+#: Bytes of each text of a condition. The name of an object has its kind, its namespace and a name in it.
+_BOUNDS: Final = {"object": 640, "field": 512, "message": MESSAGE, "remedy": MESSAGE}
+#: What is told to be wrong with one object; the rest is counted.
+MOST_CONDITIONS: Final = 20
 
 
 class Reason(StrEnum):
@@ -36,7 +47,10 @@ class Reason(StrEnum):
 
 
 class Condition(Struct, frozen=True, kw_only=True):
-    """What is wrong (or noteworthy) about one object: which object, which field, why, and what to do."""
+    """What is wrong (or noteworthy) about one object: which object, which field, why, and what to do.
+
+    Each text is one printable line of bounded length, whatever the object holds.
+    """
 
     reason: Reason
     #: ``Kind/namespace/name`` or ``Kind/name``.
@@ -49,6 +63,14 @@ class Condition(Struct, frozen=True, kw_only=True):
     #: True when the object (or the part named by ``field``) must not be scheduled while this stands.
     blocking: bool = False
 
+    def __post_init__(self) -> None:
+        """Cuts the texts."""
+        for name, most in _BOUNDS.items():
+            text = getattr(self, name)
+            bounded = line(text, most)
+            if bounded is not text:
+                force_setattr(self, name, bounded)
+
     def sentence(self) -> str:
         """The message and its remedy as one line."""
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
@@ -56,3 +78,14 @@ class Condition(Struct, frozen=True, kw_only=True):
     def located(self) -> str:
         """The sentence, after the field that it is about."""
         return f"{self.field}: {self.sentence()}" if self.field else self.sentence()
+
+
+def few(found: Iterable[Condition], most: int = MOST_CONDITIONS) -> tuple[Condition, ...]:
+    """The first conditions about one object; one more counts the others, and blocks if one of them does."""
+    conditions = tuple(found)
+    if len(conditions) <= most:
+        return conditions
+    told, rest = conditions[: most - 1], conditions[most - 1 :]
+    first = next((one for one in rest if one.blocking), rest[0])
+    message = f"and {len(rest)} more of its values are wrong"
+    return (*told, msgspec.structs.replace(first, message=message, remedy="correct the values named before"))

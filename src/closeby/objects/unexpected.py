@@ -3,6 +3,13 @@
 import traceback
 from pathlib import PurePath
 from types import TracebackType
+from typing import Final
+
+from closeby.objects.bounds import clipped, line
+
+#: Of a traceback: the calls of one exception, and the lines of all that led to one another.
+_CALLS: Final = 20
+_LINES: Final = 60
 
 
 class Contained:
@@ -33,10 +40,19 @@ def brief(error: BaseException) -> str:
     """One line, such as ``KeyError: 'cost' (weights.py:121)``."""
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" ({PurePath(where[0].filename).name}:{where[0].lineno})" if where else ""
-    text = str(error)
+    text = line(str(error))
     return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
 def fields_of(error: BaseException) -> dict[str, str]:
     """What a line of the log says of it: ``error`` in brief, and the ``traceback`` as Python prints it."""
-    return {"error": brief(error), "traceback": "".join(traceback.format_exception(error)).rstrip()}
+    return {"error": brief(error), "traceback": traced(error)}
+
+
+def traced(error: BaseException) -> str:
+    """The traceback as Python prints it: of a long one the first lines and the last ones."""
+    told = traceback.TracebackException.from_exception(error, limit=-_CALLS)
+    lines = [clipped(one) for one in told.format()]
+    if len(lines) > _LINES:
+        lines[_LINES // 2 : -_LINES // 2] = [f"… and {len(lines) - _LINES} more lines\n"]
+    return "".join(lines).rstrip()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from closeby.applications.registry import Application, Pull, replica_of
 from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs, network_of
 from closeby.objects.applications import APP_GROUP_LABEL
+from closeby.objects.bounds import some
 from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
@@ -368,7 +369,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         owner = f"Plugin/{self.name}"
         chosen = self._chosen()
         if chosen is None and (wanted or (len(networks) > 1 and len(self._applications))):
-            names = ", ".join(one.key for one in networks) or "none"
+            names = some([one.key for one in networks]) or "none"
             asked = (
                 f"not one NetworkTopology is {wanted}" if wanted else "it is not said which network counts"
             )
@@ -380,7 +381,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
                 remedy="name one of them; until then the network is not looked at",
             )
         if chosen is not None and choose(chosen, weights) is None:
-            names = ", ".join(one.name for one in chosen.weight_sets) or "none"
+            names = some([one.name for one in chosen.weight_sets]) or "none"
             yield Condition(
                 reason=Reason.INVALID_SPEC,
                 object=owner,

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from closeby.objects.bounds import sentences, some
 from closeby.objects.nodes import Node
 from closeby.objects.pods import NodeSelectorTerm, Pod, PreferredTerm, Requirement
 from closeby.objects.reasons import Reason
@@ -177,7 +178,7 @@ def _why_not(pod: Pod, node: Node) -> str:
         return f"required node affinity {failures[0]}"
     if not failures:
         return "required node affinity has no terms, which matches no node"
-    return f"none of {len(failures)} required node affinity terms: {'; '.join(failures)}"
+    return f"none of {len(failures)} required node affinity terms: {sentences(failures)}"
 
 
 def _failure(term: NodeSelectorTerm, node: Node) -> str:
@@ -205,5 +206,5 @@ def _describe(requirement: Requirement) -> str:
     if not requirement.values:
         return f"{requirement.key} {requirement.operator}"
     if requirement.operator in ("In", "NotIn"):
-        return f"{requirement.key} {requirement.operator} [{', '.join(requirement.values)}]"
-    return f"{requirement.key} {requirement.operator} {', '.join(requirement.values)}"
+        return f"{requirement.key} {requirement.operator} [{some(requirement.values)}]"
+    return f"{requirement.key} {requirement.operator} {some(requirement.values)}"

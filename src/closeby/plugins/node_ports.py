@@ -4,6 +4,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from closeby.objects.bounds import some
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Capacity, Counts, Rejection
@@ -42,7 +43,7 @@ class NodePorts(Capacity):
         cluster = self.handle.cluster
         taken = [_describe(port) for port in pod.spec.host_ports if cluster.ports_taken(slot, (port,))]
         noun = "host port" if len(taken) == 1 else "host ports"
-        return Rejection(Reason.HOST_PORT_CONFLICT, f"{noun} {', '.join(taken)} already taken")
+        return Rejection(Reason.HOST_PORT_CONFLICT, f"{noun} {some(taken)} already taken")
 
 
 def _describe(port: HostPort) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.bounds import sentences
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
@@ -95,7 +96,7 @@ class NodeResourcesFit(Capacity, Score):
             left = 0 if row is None else int(cluster.allocatable[row, slot] - cluster.requested[row, slot])
             if amount > max(left, 0):
                 lacking.append(_shortage(resource, amount, max(left, 0)))
-        return Rejection(Reason.INSUFFICIENT_RESOURCES, "; ".join(lacking))
+        return Rejection(Reason.INSUFFICIENT_RESOURCES, sentences(lacking))
 
     def scores(self, pod: Pod) -> bool:
         return bool(self._scored(pod))

@@ -1,5 +1,6 @@
 """SchedulingGates: a pod with gates stays out of the queue until somebody removes them."""
 
+from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import PreEnqueue
@@ -19,7 +20,7 @@ class SchedulingGates(PreEnqueue):
             reason=Reason.SCHEDULING_GATED,
             object=f"Pod/{pod.key}",
             field="spec.schedulingGates",
-            message=f"waits for scheduling {noun} {', '.join(gates)}",
+            message=f"waits for scheduling {noun} {some(gates)}",
             remedy="the controller that set a gate removes it",
             blocking=True,
         )

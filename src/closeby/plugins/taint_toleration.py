@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.bounds import some
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
@@ -62,7 +63,7 @@ class TaintToleration(Filter, PreScore, NormalizeScore):
             if not tolerated(pod.spec.tolerations, taint)
         ]
         noun = "taint" if len(taints) == 1 else "taints"
-        return Rejection(Reason.TAINT_NOT_TOLERATED, f"{noun} {', '.join(taints)} not tolerated")
+        return Rejection(Reason.TAINT_NOT_TOLERATED, f"{noun} {some(taints)} not tolerated")
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return any(self._discouraging.values)

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
+from closeby.objects.bounds import line
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 
@@ -63,11 +65,15 @@ class Assignment(Struct, frozen=True, gc=False):
 
 
 class Leftover(Struct, frozen=True):
-    """One pod that got no node."""
+    """One pod that got no node; why is one line of bounded length."""
 
     pod: Pod
     reason: Reason
     message: str
+
+    def __post_init__(self) -> None:
+        """Cuts the message."""
+        force_setattr(self, "message", line(self.message))
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -104,7 +110,7 @@ class Improvement(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """All that was decided about one work item in one cycle."""
+    """All that was decided about one work item in one cycle; why it waits is one line of bounded length."""
 
     key: str
     kind: ItemKind
@@ -125,6 +131,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     #: How an application's placement was improved; None when its pods do not talk.
     improvement: Improvement | None = None
+
+    def __post_init__(self) -> None:
+        """Cuts the message."""
+        if self.message is not None:
+            force_setattr(self, "message", line(self.message))
 
     @property
     def is_gang(self) -> bool:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.registry import Topologies
@@ -55,23 +56,23 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
         if len(having) != 1:
             found = f"{len(having)} topologies have" if having else "no topology has"
             remedy = (
-                f"name one of {', '.join(having)} in {field}.topology"
+                f"name one of {some(having)} in {field}.topology"
                 if having
-                else f"create a Topology with a level {wanted!r}, or name an existing level"
+                else f"create a Topology with a level {quoted(wanted)}, or name an existing level"
             )
             reason = Reason.TOPOLOGY_NOT_FOUND if having else Reason.TOPOLOGY_LEVEL_NOT_FOUND
             return Resolution(
-                conditions=(problem(reason, field, f"{found} a level {wanted!r}", remedy, required),)
+                conditions=(problem(reason, field, f"{found} a level {quoted(wanted)}", remedy, required),)
             )
         name = having[0]
     tree = topologies.tree(name)
     if tree is None:
         declared = topologies.declared(name)
-        known = ", ".join(topologies.usable()) or "none"
+        known = some(topologies.usable()) or "none"
         message = (
-            f"topology {name!r} does not exist"
+            f"topology {quoted(name)} does not exist"
             if declared is None
-            else f"topology {name!r} is not usable: {declared.conditions[0].message}"
+            else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
         mend = "create it" if declared is None else "mend it"
         remedy = f"use one of the usable topologies ({known}) or {mend}"
@@ -82,7 +83,7 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
 
 
 def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Problem) -> Resolution:
-    remedy = f"use one of its levels: {', '.join(_declared(tree))}"
+    remedy = f"use one of its levels: {some(_declared(tree))}"
     conditions: list[Condition] = []
     found: dict[str, int | None] = {}
     for kind, wanted in (("required", constraint.required), ("preferred", constraint.preferred)):
@@ -93,7 +94,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
                 problem(
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
                     f"{field}.{kind}TopologyLevel",
-                    f"topology {tree.name!r} has no level {wanted!r}",
+                    f"topology {quoted(tree.name)} has no level {quoted(wanted)}",
                     remedy,
                     kind == "required",
                 )
@@ -104,7 +105,8 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
             problem(
                 Reason.INVALID_SPEC,
                 f"{field}.preferredTopologyLevel",
-                f"preferred level {constraint.preferred!r} is coarser than required {constraint.required!r}",
+                f"preferred level {quoted(constraint.preferred)} is coarser than required "
+                f"{quoted(constraint.required)}",
                 "prefer the required level or one below it",
                 True,
             )
@@ -114,7 +116,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
             problem(
                 Reason.INVALID_SPEC,
                 field,
-                f"topology {tree.name!r} is named without a required or preferred level",
+                f"topology {quoted(tree.name)} is named without a required or preferred level",
                 f"add one; {remedy}",
                 False,
             )

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from closeby.objects.bounds import some
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import QOS_ANNOTATION, NodeGroup, and_more, listed, type_of
@@ -153,7 +154,7 @@ def _text_conditions(
                 yield _condition(
                     _nodes(doubled),
                     f"[{json.dumps(name)}]",
-                    f"{name} is the name of {' and '.join(type_of(label) for label in labels)} on "
+                    f"{name} is the name of {some([type_of(label) for label in labels], joint=' and ')} on "
                     f"{and_more(_nodes(doubled))}, so what it describes is unknown",
                     "give each switch a name of its own",
                 )

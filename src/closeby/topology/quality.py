@@ -6,6 +6,8 @@ from fractions import Fraction
 
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
+
 #: Nanoseconds per unit of latency (Topograph label standard).
 LATENCY_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 #: Bits per second per unit of bandwidth (Topograph label standard); decimal, as network speeds are.
@@ -53,16 +55,16 @@ def parse_bandwidth(value: object) -> int:
 def parse_distance(value: object) -> int | float:
     """A distance as JSON gives it: a finite number above zero. Raises ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"distance {value!r} is not a number")
+        raise ValueError(f"distance {quoted(value)} is not a number")
     if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"distance {value!r} is not a finite number above zero")
+        raise ValueError(f"distance {quoted(value)} is not a finite number above zero")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def parse_count(value: object) -> int:
     """A whole number above zero. Raises ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_CABLES:
-        raise ValueError(f"{value!r} is not a whole number of cables above zero")
+        raise ValueError(f"{quoted(value)} is not a whole number of cables above zero")
     return value
 
 
@@ -78,7 +80,7 @@ def format_bandwidth(bits_per_second: int) -> str:
 
 def _parse(value: object, units: dict[str, int], what: str, example: str, whole: str) -> int:
     if not isinstance(value, str):
-        raise ValueError(f'{what} {value!r} is not text with a unit such as "{example}"')
+        raise ValueError(f'{what} {quoted(value)} is not text with a unit such as "{example}"')
     match = _AMOUNT.fullmatch(value)
     unit = match.group(2) if match else None
     if match is None or unit not in units:

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from closeby.controllers.grouping.owners import Ref
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import StatusCondition
+from closeby.kube.writing.writer import LONGEST_MESSAGE, StatusCondition
+from closeby.objects.bounds import sentences
 from closeby.objects.decoding.registry import OWN_GROUP
 from closeby.objects.dialects.keys import MANAGED_BY, PLACEMENT_STRATEGY, POD_GROUPER, ROLE_TOPOLOGY
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
@@ -27,7 +28,6 @@ MANAGER: Final = POD_GROUPER
 VALID: Final = "WorkloadValid"
 #: What a label's value may have; pods name their group by a label.
 _LONGEST_NAME: Final = 63
-_LONGEST_MESSAGE: Final = 4096
 #: A name of an object (DNS-1123 subdomain), and what it has not.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
@@ -206,12 +206,12 @@ def validity(conditions: Collection[Condition], before: StatusCondition | None) 
         if before is None:
             return None
         return StatusCondition(type=VALID, status="True", reason="Valid")
-    message = " ".join(f"{one.object} {one.field}: {one.sentence()}." for one in ordered)
+    message = sentences([f"{one.object} {one.located()}" for one in ordered], most=LONGEST_MESSAGE)
     return StatusCondition(
         type=VALID,
         status="False" if ordered[0].blocking else "True",
         reason=str(ordered[0].reason),
-        message=message[:_LONGEST_MESSAGE],
+        message=message,
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from closeby.measurements.access import ANYBODY, Access
 from closeby.measurements.fetching import is_url
 from closeby.measurements.latencies import METRICS, is_metric
+from closeby.objects.bounds import quoted
 from closeby.objects.reasons import Condition, Reason
 
 #: The only type of provider that knows latencies.
@@ -102,7 +103,7 @@ class _Reader:
         if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
             return value
         remedy = f"{default} is used; give a whole number of minutes from 1 to {most:,}"
-        self._wrong(f"spec.{field}", f"{value!r} is no usable number of minutes", remedy)
+        self._wrong(f"spec.{field}", f"{quoted(value)} is no usable number of minutes", remedy)
         return default
 
     def provider(self, provider: object) -> tuple[str, str, str]:
@@ -114,15 +115,17 @@ class _Reader:
         metric = texts.get("metric") or METRICS[0]
         if kind.casefold() != PROMETHEUS.casefold():
             remedy = f"use {PROMETHEUS}; until then no costs are calculated"
-            self._wrong(f"{field}.type", f"{kind!r} is not a provider of latencies", remedy)
+            self._wrong(f"{field}.type", f"{quoted(kind)} is not a provider of latencies", remedy)
             address = ""
         elif not is_url(address):
             remedy = "give a URL such as http://prometheus:9090; until then no costs are calculated"
-            self._wrong(f"{field}.address", f"{address!r} is no URL" if address else "is missing", remedy)
+            self._wrong(
+                f"{field}.address", f"{quoted(address)} is no URL" if address else "is missing", remedy
+            )
             address = ""
         if not is_metric(metric):
             remedy = f"{METRICS[0]} is used; give the name of a metric, such as {METRICS[1]}"
-            self._wrong(f"{field}.metric", f"{metric!r} is no name of a metric", remedy)
+            self._wrong(f"{field}.metric", f"{quoted(metric)} is no name of a metric", remedy)
             metric = METRICS[0]
         return address, texts.get("token", ""), metric
 

@@ -12,8 +12,9 @@ from msgspec import Struct
 from closeby.controllers.networks.settings import SettingsReading
 from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
-from closeby.kube.writing.writer import StatusCondition, moment, rfc3339, shortened
+from closeby.kube.writing.writer import StatusCondition, moment, rfc3339
 from closeby.measurements.latencies import Latencies
+from closeby.objects.bounds import sentences, some
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.reasons import Condition
 
@@ -118,12 +119,10 @@ def _measured(
     if failure is None and weights is None:
         links = measurement.latencies.links if measurement.latencies else ()
         names = sorted({link.origin for link in links})
-        failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {_some(names)}")
+        failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {some(names, _SHOWN)}")
     if failure is None:
         detours = () if weights is None else weights.detours
-        return StatusCondition(
-            type=MEASURED, status="True", reason="Measured", message=shortened(_around(detours))
-        )
+        return StatusCondition(type=MEASURED, status="True", reason="Measured", message=_around(detours))
     stale = f"the costs are those of {time}" if time else "no costs are known yet"
     if dropped is not None:
         stale = f"the costs of {time} were dropped, for they are more than {_duration(dropped.seconds)} old"
@@ -131,22 +130,22 @@ def _measured(
         type=MEASURED,
         status="False",
         reason=failure.reason,
-        message=shortened(f"{stale}; {failure.sentence}"),
+        message=f"{stale}; {failure.sentence}",
     )
 
 
 def _all_nodes(measurement: Measurement, weights: Weights, nodes: int) -> StatusCondition:
     missing = weights.unmeasured
-    told = [f"{len(missing)} of {nodes} nodes were not measured: {_some(missing)}"] if missing else []
+    told = [f"{len(missing)} of {nodes} nodes were not measured: {some(missing, _SHOWN)}"] if missing else []
     if weights.strangers:
-        told.append(f"no node has the names {_some(weights.strangers)}")
+        told.append(f"no node has the names {some(weights.strangers, _SHOWN)}")
     if measurement.latencies is not None and measurement.latencies.unusable:
         told.append(f"{measurement.latencies.unusable} series are no latencies between two nodes")
     return StatusCondition(
         type=ALL_NODES,
         status="False" if missing else "True",
         reason="NodesNotMeasured" if missing else "Measured",
-        message=shortened("; ".join(told)),
+        message="; ".join(told),
     )
 
 
@@ -155,7 +154,7 @@ def _listed(weights: Weights) -> StatusCondition:
         type=LISTED,
         status="False" if weights.omitted else "True",
         reason="TooManyCosts" if weights.omitted else "Listed",
-        message=shortened("; ".join(weights.omitted)),
+        message=sentences(weights.omitted),
     )
 
 
@@ -174,8 +173,3 @@ def _around(detours: Sequence[Detour]) -> str:
 def _duration(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:g} h" if hours >= 1 else f"{seconds:g} s"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

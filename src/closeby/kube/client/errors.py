@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.bounds import line
+
 #: Tokens for requests of which no answer came: nobody was there, the connection broke, it took too long.
 UNREACHABLE: Final = "Unreachable"
 CUT: Final = "ConnectionCut"
@@ -22,6 +24,8 @@ FAULT: Final = "SchedulerError"
 
 #: Of the body, for messages, where the answer is no Status (a proxy's page, say).
 _SHOWN: Final = 300
+#: Bytes of a message: the server quotes what it refuses.
+_LONGEST: Final = 2048
 
 
 class Cause(Struct, frozen=True):
@@ -118,7 +122,7 @@ def read_error(code: int | None, body: bytes, retry_after: str | None = None) ->
     return ApiError(
         code=code if code is not None else status.code,
         reason=status.reason or f"HTTP{code or ''}",
-        message=status.message or "the server gives no reason",
+        message=line(status.message or "the server gives no reason", _LONGEST),
         details=details,
         retry_after=_seconds(retry_after) or details.retry_after_seconds,
         unsent=code == 429,

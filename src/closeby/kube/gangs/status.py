@@ -9,6 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.kube.writing.writer import LONGEST_MESSAGE
+from closeby.objects.bounds import sentences
 from closeby.objects.dialects.plans import PlanWire, planned_nodes
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
@@ -106,8 +108,8 @@ def valid(standing: Standing) -> Said | None:
     conditions = [one for one in _conditions(standing) if one.reason is not Reason.PRIORITY_LIMITED]
     if not conditions:
         return None
-    sentences = dict.fromkeys(one.located() for one in conditions)
-    return Said(VALID, False, str(conditions[0].reason), "; ".join(sentences))
+    found = tuple(dict.fromkeys(one.located() for one in conditions))
+    return Said(VALID, False, str(conditions[0].reason), sentences(found, most=LONGEST_MESSAGE))
 
 
 def limited(standing: Standing) -> Said | None:

@@ -13,16 +13,20 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from closeby.kube.client.errors import INVALID, UNREADABLE, ApiError
 from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
 from closeby.kube.watch.resources import EVENTS, PODS, Resource
+from closeby.objects.bounds import line
 from closeby.objects.decoding.label_keys import is_label_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import Bind
 
 #: What the API server takes in an Event's note, in bytes.
 LONGEST_NOTE: Final = 1024
+#: Bytes of a condition's message. Kubernetes takes 32 KiB; an object has several, and there are many.
+LONGEST_MESSAGE: Final = 4096
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 #: The namespace of Events about objects without one.
 _EVENTS_OF_THE_CLUSTER: Final = "default"
@@ -74,7 +78,7 @@ class Reference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """What an Event says."""
+    """What an Event says: one line that the API server takes."""
 
     #: What the reader may match on: Scheduled, FailedScheduling, ...
     reason: str
@@ -83,9 +87,13 @@ class Note(Struct, frozen=True, kw_only=True):
     text: str
     warning: bool = False
 
+    def __post_init__(self) -> None:
+        """Cuts the text."""
+        force_setattr(self, "text", line(self.text, LONGEST_NOTE))
+
 
 class StatusCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An entry of ``status.conditions``; the times are RFC 3339."""
+    """An entry of ``status.conditions``: the times are RFC 3339, the message is a line of bounded length."""
 
     type: str
     status: str
@@ -93,6 +101,10 @@ class StatusCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_de
     message: str = ""
     last_transition_time: str = ""
     observed_generation: int | None = None
+
+    def __post_init__(self) -> None:
+        """Cuts the message."""
+        force_setattr(self, "message", line(self.message, LONGEST_MESSAGE))
 
 
 class _BindingMeta(Struct, omit_defaults=True):
@@ -211,7 +223,7 @@ class Writer:
             action=note.action,
             reason=note.reason,
             regarding=regarding,
-            note=shortened(note.text),
+            note=note.text,
             type="Warning" if note.warning else "Normal",
         )
         answer = await self._transport.send(
@@ -363,14 +375,6 @@ def moment(time: object) -> float | None:
         return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
-
-
-def shortened(text: str) -> str:
-    """``text`` as far as an Event's note takes it."""
-    encoded = text.encode()
-    if len(encoded) <= LONGEST_NOTE:
-        return text
-    return encoded[: LONGEST_NOTE - 3].decode(errors="ignore") + "..."
 
 
 def _judge(error: ApiError) -> Written:

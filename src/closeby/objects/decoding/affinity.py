@@ -4,6 +4,7 @@ import re
 
 from msgspec import field
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.errors import FieldError, Path
 from closeby.objects.decoding.wire import Wire
 from closeby.objects.pods import NodeSelectorTerm, PreferredTerm, Requirement, Toleration
@@ -103,7 +104,7 @@ def tolerations_of(
         operator = wire.operator or "Equal"
         if (wire.effect or "") not in _EFFECTS:
             remedy = f"use {', '.join(_EFFECTS[1:])}"
-            raise FieldError((*path, i, "effect"), f"{wire.effect!r} is not a taint effect", remedy)
+            raise FieldError((*path, i, "effect"), f"{quoted(wire.effect)} is not a taint effect", remedy)
         if not wire.key and operator != "Exists":
             raise FieldError((*path, i, "key"), "is empty", "name a key, or use operator Exists")
         result.append(Toleration(wire.key or "", operator, wire.value or "", wire.effect or ""))
@@ -133,7 +134,7 @@ def _requirement(wire: RequirementWire, path: Path) -> Requirement:
             wrong = "" if whole else "needs exactly one whole number"
         case _:
             remedy = "use In, NotIn, Exists, DoesNotExist, Gt or Lt"
-            raise FieldError((*path, "operator"), f"{wire.operator!r} is not an operator", remedy)
+            raise FieldError((*path, "operator"), f"{quoted(wire.operator)} is not an operator", remedy)
     if wrong:
         raise FieldError((*path, "values"), f"operator {wire.operator} {wrong}")
     return Requirement(wire.key, wire.operator, values)

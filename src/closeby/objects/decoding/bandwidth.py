@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.errors import field_path
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.pods import BandwidthLimits
@@ -33,7 +34,7 @@ def bits_per_second(value: QuantityText, rounding: Rounding) -> int:
     """
     bits = amount(BANDWIDTH, value, rounding)
     if bits < 0:
-        raise QuantityError(f"{value!r} is negative", "give zero or more")
+        raise QuantityError(f"{quoted(value)} is negative", "give zero or more")
     return bits
 
 

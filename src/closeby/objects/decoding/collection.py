@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import FieldError, ManifestError, Path, field_path
 from closeby.objects.decoding.identity import object_id
@@ -101,7 +102,7 @@ class Collection:
                 return
         elif group == OWN_GROUP:
             remedy = f"known kinds: {', '.join(own_kinds())}"
-            raise FieldError(("kind",), f"{kind!r} is not a kind of {OWN_GROUP}", remedy)
+            raise FieldError(("kind",), f"{quoted(kind)} is not a kind of {OWN_GROUP}", remedy)
         elif (group, kind) in NOTED:
             self._others[kind] += 1
             self._notices.append(_noted(document, NOTED[group, kind]))

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from closeby.objects.bounds import line
 
 #: Keys and list positions from the document's top to a value.
 Path = tuple[str | int, ...]
@@ -25,6 +28,11 @@ class ManifestError(Struct, frozen=True, kw_only=True):
     field: str = ""
     message: str
     remedy: str = ""
+
+    def __post_init__(self) -> None:
+        """Cuts what the document's author wrote."""
+        for name in ("object", "field", "message", "remedy"):
+            force_setattr(self, name, line(getattr(self, name)))
 
     def __str__(self) -> str:
         """One line: where, what, and what to do."""

@@ -1,5 +1,6 @@
 """Reads ``Node``."""
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import FieldError
 from closeby.objects.decoding.reading import Reading
@@ -85,6 +86,6 @@ def _allocatable(status: NodeStatusWire) -> dict[str, int]:
         except QuantityError as error:
             raise FieldError(("status", field, name), error.message, error.remedy) from error
         if value < 0:
-            raise FieldError(("status", field, name), f"{text!r} is negative", "give zero or more")
+            raise FieldError(("status", field, name), f"{quoted(text)} is negative", "give zero or more")
         result[name] = min(value, LARGEST_AMOUNT)
     return result

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import FieldError, Path, field_path
@@ -176,7 +177,7 @@ def _ends(
             ends.append(seconds(msgspec.convert(expected, datetime)))
         except msgspec.ValidationError:
             field = f"metadata.annotations{field_path((EXPECTED_END,))}"
-            message, remedy = f"{expected!r} is no time", "write it like 2030-01-31T12:00:00Z"
+            message, remedy = f"{quoted(expected)} is no time", "write it like 2030-01-31T12:00:00Z"
             condition = Condition(
                 reason=Reason.INVALID_SPEC, object=called, field=field, message=message, remedy=remedy
             )

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.errors import FieldError
 from closeby.objects.decoding.podspecs import SpecPool
@@ -37,10 +38,12 @@ class Reading:
             FieldError: there is neither, or it is no name.
         """
         if meta.namespace and not _NAME.fullmatch(meta.namespace):
-            raise FieldError(("metadata", "namespace"), f"{meta.namespace!r} is not a name", _NAME_REMEDY)
+            raise FieldError(
+                ("metadata", "namespace"), f"{quoted(meta.namespace)} is not a name", _NAME_REMEDY
+            )
         if meta.name:
             if not _NAME.fullmatch(meta.name):
-                raise FieldError(("metadata", "name"), f"{meta.name!r} is not a name", _NAME_REMEDY)
+                raise FieldError(("metadata", "name"), f"{quoted(meta.name)} is not a name", _NAME_REMEDY)
             return meta.name
         if not meta.generate_name or not _NAME.fullmatch(meta.generate_name):
             raise FieldError(("metadata", "name"), "is missing", "give the object a name")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import field
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.errors import FieldError, Path
 from closeby.objects.decoding.wire import Quantities, Wire
 from closeby.objects.pods import HostPort
@@ -172,7 +173,7 @@ def _amounts(quantities: Quantities | None, path: Path) -> Amounts:
         except QuantityError as error:
             raise FieldError((*path, name), error.message, error.remedy) from error
         if value < 0:
-            raise FieldError((*path, name), f"{text!r} is negative", "give zero or more")
+            raise FieldError((*path, name), f"{quoted(text)} is negative", "give zero or more")
         result[name] = value
     return result
 

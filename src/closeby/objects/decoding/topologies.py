@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.identity import object_id
 from closeby.objects.decoding.label_keys import HOSTNAME, is_label_key
@@ -110,7 +111,7 @@ def _problems(levels: tuple[TopologyLevel, ...]) -> list[tuple[str, str, str]]:
     for i, level in enumerate(levels):
         field = f"spec.levels[{i}].nodeLabel"
         if not is_label_key(level.node_label):
-            message = f"{level.node_label!r} is not a label key"
+            message = f"{quoted(level.node_label)} is not a label key"
             found.append((field, message, "write it like example.com/rack"))
         elif level.node_label in labels:
             message = f"{level.node_label} is already level {labels[level.node_label]}"

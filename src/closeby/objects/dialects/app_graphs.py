@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.bandwidth import bits_per_second
 from closeby.objects.decoding.wire import Wire
 from closeby.objects.dialects.findings import Findings
@@ -166,4 +167,6 @@ def _check_algorithm(name: str, findings: Findings) -> None:
     folded = {sort.casefold(): sort for sort in SORTS}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     remedy = f"did you mean {folded[close[0]]}?" if close else f"use one of {', '.join(SORTS)}"
-    findings.add("spec.topologySortingAlgorithm", f"{name!r} is not a sort, so KahnSort is used", remedy)
+    findings.add(
+        "spec.topologySortingAlgorithm", f"{quoted(name)} is not a sort, so KahnSort is used", remedy
+    )

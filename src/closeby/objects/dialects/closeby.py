@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
@@ -129,7 +130,7 @@ def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:
                 group,
                 Reason.INVALID_SPEC,
                 "spec.placement.onPartial",
-                f"{policy!r} is no policy, so members that are bound keep their nodes",
+                f"{quoted(policy)} is no policy, so members that are bound keep their nodes",
                 f"use {' or '.join(OnPartial)}",
                 blocking=False,
             )
@@ -142,7 +143,8 @@ def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:
                 group,
                 Reason.INVALID_SPEC,
                 "spec.placement.completionTimeout",
-                f"{timeout!r} is no span of time greater than zero, so {group.completion_timeout:g} s count",
+                f"{quoted(timeout)} is no span of time greater than zero, "
+                f"so {group.completion_timeout:g} s count",
                 "write one such as 5m or 1h30m",
                 blocking=False,
             )

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.bounds import MESSAGE, clipped
+from closeby.objects.reasons import Condition, Reason, few
 
 
 class Findings:
@@ -36,9 +37,11 @@ class Findings:
 
     def conditions(self) -> tuple[Condition, ...]:
         """All that was found."""
-        return tuple(
-            one
-            if count == 1
-            else msgspec.structs.replace(one, message=f"{one.message} (and {count - 1} more like it)")
-            for one, count in self._found.values()
-        )
+        return few(_counted(one, count) for one, count in self._found.values())
+
+
+def _counted(one: Condition, count: int) -> Condition:
+    if count == 1:
+        return one
+    more = f" (and {count - 1} more like it)"
+    return msgspec.structs.replace(one, message=f"{clipped(one.message, MESSAGE - len(more))}{more}")

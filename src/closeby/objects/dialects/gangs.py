@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted, some
 from closeby.objects.dialects import kai, kueue
 from closeby.objects.dialects.asks import Ask
 from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, wish_conditions
@@ -149,7 +150,7 @@ def _with_batch_minimum(group: PodGroup, workload: Workload) -> PodGroup:
     if text.isdecimal() and 0 < int(text) < 2**31:
         return msgspec.structs.replace(group, min_member=int(text))
     field = f'metadata.annotations["{kai.BATCH_MIN_MEMBER}"]'
-    message, remedy = f"{text!r} is not a number of pods", "give a whole number of at least 1"
+    message, remedy = f"{quoted(text)} is not a number of pods", "give a whole number of at least 1"
     return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, owner=workload.id)
 
 
@@ -223,6 +224,6 @@ def _overruled(workload: Workload, groups: set[str]) -> Condition:
         reason=Reason.INVALID_SPEC,
         object=workload.id,
         field="metadata.annotations",
-        message=f"asks for placement, but its pods belong to PodGroup {', '.join(sorted(groups))}",
+        message=f"asks for placement, but its pods belong to PodGroup {some(sorted(groups))}",
         remedy="write the constraint in the PodGroup",
     )

@@ -10,8 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.bounds import shown
 from closeby.objects.decoding.errors import field_path
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, few
 
 #: Who keeps an object, and what it says on PodGroups of the pod-grouper.
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
@@ -120,7 +121,7 @@ def wish_conditions(
     entries: Mapping[str, str], owner: str, part: str = "metadata.annotations"
 ) -> tuple[Condition, ...]:
     """One condition for each wish that closeby does not read; ``owner`` names the object in them."""
-    return tuple(wish_condition(wish, owner, part) for wish in unread_wishes(entries))
+    return few(wish_condition(wish, owner, part) for wish in unread_wishes(entries))
 
 
 def wish_condition(wish: Wish, owner: str, part: str) -> Condition:
@@ -130,7 +131,10 @@ def wish_condition(wish: Wish, owner: str, part: str) -> Condition:
         reason, message = Reason.INVALID_SPEC, f"{wish.key} is not a key that closeby knows"
         remedy = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_OWN)}"
     else:
-        reason, message = Reason.UNSUPPORTED, f"{wish.key}: {wish.value} asks for what is not supported yet"
+        reason, message = (
+            Reason.UNSUPPORTED,
+            f"{wish.key}: {shown(wish.value)} asks for what is not supported yet",
+        )
         remedy = "remove it to be placed without it" if wish.hard else "it is ignored"
     return Condition(
         reason=reason,

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.affinity import TolerationWire, tolerations_of
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.identity import namespace_of
@@ -142,10 +143,10 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
         return refuse(key, f"{' and '.join(given)} exclude one another", "keep one of them")
     if key == UNCONSTRAINED:
         if value not in ("true", "false"):
-            return refuse(key, f"{value!r} is neither true nor false", 'write "true", or take it out')
+            return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
         return Ask(unconstrained=value == "true", dialect="kueue.x-k8s.io")
     if not is_label_key(value):
-        return refuse(key, f"{value!r} is not a label key", "name the nodeLabel of a topology's level")
+        return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
     constraint = (
         TopologyConstraint(required=value) if key == REQUIRED else TopologyConstraint(preferred=value)
     )

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.bandwidth import bits_per_second
 from closeby.objects.decoding.label_keys import HOSTNAME, REGION, ZONE
 from closeby.objects.dialects.findings import Findings
@@ -71,7 +72,7 @@ def weight_sets(drafts: Iterable[Draft], findings: Findings) -> tuple[WeightSet,
 def check_algorithm(name: str, findings: Findings) -> None:
     """Says so where nobody knows the algorithm."""
     if name and name not in ALGORITHMS:
-        message = f"{name!r} is not an algorithm, so Dijkstra is used"
+        message = f"{quoted(name)} is not an algorithm, so Dijkstra is used"
         findings.add("spec.topologyAlgorithm", message, f"use {' or '.join(ALGORITHMS)}")
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.identity import namespace_of, object_id
 from closeby.objects.decoding.label_keys import HOSTNAME, REGION, ZONE
@@ -207,7 +208,7 @@ def _links(topology_list: list[KeyWire] | None, place: str, findings: Findings) 
         field = f"{place}.topologyList[{j}]"
         key = one.topology_key
         if key not in _KEYS:
-            message = f"costs between values of {key!r} are not supported" if key else "is missing"
+            message = f"costs between values of {quoted(key)} are not supported" if key else "is missing"
             findings.add(f"{field}.topologyKey", message, f"they are ignored; use one of {', '.join(_KEYS)}")
             continue
         for k, origin in enumerate(one.origin_list or ()):

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.identity import namespace_of, object_id
 from closeby.objects.decoding.reading import Reading
@@ -56,7 +57,7 @@ def with_strategy(group: PodGroup, text: str | None, field: str, *, owner: str =
         return msgspec.structs.replace(group, strategy=Strategy(text))
     except ValueError:
         remedy = f"use {' or '.join(Strategy)}"
-        message = f"{text!r} is not a strategy"
+        message = f"{quoted(text)} is not a strategy"
         return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, owner=owner)
 
 

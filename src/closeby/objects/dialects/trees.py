@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from closeby.objects.bounds import quoted, some
 from closeby.objects.decoding.identity import object_id
 from closeby.objects.groups import PodGroup, SubGroup
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, few
 
 
 def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> int:
@@ -73,18 +74,20 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
             message = f"{subgroup.name} is the name of {counts[subgroup.name]} subgroups"
             found.append(invalid(group, f"{field}.name", message, "give each subgroup a name of its own"))
         if subgroup.min_member < 0:
-            message = f"minMember {subgroup.min_member} of subgroup {subgroup.name!r} is negative"
+            message = f"minMember {subgroup.min_member} of subgroup {quoted(subgroup.name)} is negative"
             found.append(invalid(group, f"{field}.minMember", message, "give zero or more"))
         if subgroup.parent is not None and subgroup.parent not in counts:
-            message = f"the parent {subgroup.parent!r} of subgroup {subgroup.name!r} is not a subgroup"
+            message = (
+                f"the parent {quoted(subgroup.parent)} of subgroup {quoted(subgroup.name)} is not a subgroup"
+            )
             found.append(invalid(group, f"{field}.parent", message, "name one of the subgroups, or none"))
         found += _minimum_problems(group, field, subgroup.min_subgroups, len(children.get(subgroup.name, [])))
     parents = {subgroup.name: subgroup.parent for subgroup in group.subgroups}
     for cycle in _cycles(parents):
         i = next(i for i, subgroup in enumerate(group.subgroups) if subgroup.name == cycle[0])
-        message = f"{' -> '.join([*cycle, cycle[0]])} is a cycle"
+        message = f"{some([*cycle, cycle[0]], joint=' -> ')} is a cycle"
         found.append(invalid(group, f"spec.subGroups[{i}].parent", message, "take one of the parents out"))
-    return tuple(found)
+    return few(found)
 
 
 def _minimum_problems(group: PodGroup, field: str, minimum: int | None, children: int) -> list[Condition]:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from closeby.applications.registry import Application
 from closeby.applications.talk import EdgeCost
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
+from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.quality.talk import talk_measures
@@ -133,13 +134,13 @@ def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
     owner = f"AppGroup/{application.key}"
     strangers = Counter(pod.name for pod in pods if application.workload_of(pod) is None)
     if strangers:
-        names = ", ".join(sorted(strangers)[:3]) + (", …" if len(strangers) > 3 else "")
+        names = some(sorted(strangers), 3)
         yield Condition(
             reason=Reason.INVALID_SPEC,
             object=owner,
             field="spec",
             message=f"its pods include some of no workload it names: {names}",
-            remedy=f"label them {WORKLOAD_LABEL} with one of {', '.join(application.index)}",
+            remedy=f"label them {WORKLOAD_LABEL} with one of {some(application.index)}",
         )
     wanted = application.group.num_members
     if wanted is not None and len(pods) < wanted and application.group.usable:

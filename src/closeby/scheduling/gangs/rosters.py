@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.objects.bounds import quoted, some
 from closeby.objects.dialects.keys import TASK_ANTI_AFFINITY
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
@@ -228,7 +229,7 @@ def _lack(subgroup: SubGroup, below: _Children, members: Roster) -> str | None:
     present = members.present(subgroup.name)
     if present >= subgroup.min_member:
         return None
-    return f"subgroup {subgroup.name!r} has {present} of {subgroup.min_member} members"
+    return f"subgroup {quoted(subgroup.name)} has {present} of {subgroup.min_member} members"
 
 
 def _short(
@@ -237,7 +238,7 @@ def _short(
     lacks = [_lack(child, below, members) for child in children]
     lacking = [lack for lack in lacks if lack is not None]
     required = len(children) if min_subgroups is None else min_subgroups
-    return ", ".join(lacking) if len(children) - len(lacking) < required else None
+    return some(lacking) if len(children) - len(lacking) < required else None
 
 
 def unassigned(group: PodGroup, waiting: Sequence[Pod]) -> tuple[Condition, ...]:
@@ -253,10 +254,8 @@ def unassigned(group: PodGroup, waiting: Sequence[Pod]) -> tuple[Condition, ...]
             reason=Reason.INVALID_SPEC,
             object=f"PodGroup/{group.key}",
             field="spec.subGroups",
-            message=f"{len(lost)} pods name no leaf subgroup ({', '.join(lost[:3])}…)"
-            if len(lost) > 3
-            else f"pods without a leaf subgroup: {', '.join(lost)}",
-            remedy=f"label them closeby.dev/subgroup with one of {', '.join(sorted(leaves))}"
+            message=f"pods without a leaf subgroup: {some(lost, 3)}",
+            remedy=f"label them closeby.dev/subgroup with one of {some(sorted(leaves))}"
             if leaves
             else "mend its subgroups: none of them can hold pods",
         ),

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
@@ -142,7 +143,7 @@ class Decider:
                 reason=Reason.UNSUPPORTED,
                 object=f"Pod/{pod.key}",
                 field=pod.spec.unsupported[0],
-                message=f"it depends on what closeby does not know yet: {', '.join(pod.spec.unsupported)}",
+                message=f"it depends on what closeby does not know yet: {some(pod.spec.unsupported)}",
                 remedy="remove it or leave the pod to another scheduler",
                 blocking=True,
             )
