@@ -175,6 +175,25 @@ class ApartFromTheLast(Filter, Score):
         return np.zeros(len(nodes))
 
 
+class NoNodeTwice(ApartFromTheLast):
+    """Lets no two pods of a cycle onto one node, and the first onto the first node that it likes alone."""
+
+    name: ClassVar[str] = "NoNodeTwice"
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        taken = np.asarray([slot for _, slot in state.placed], dtype=np.intp)
+        return ~np.isin(nodes.slots, taken)
+
+
+def test_where_a_filter_sees_placements_a_search_that_finds_none_proves_nothing() -> None:
+    #   The first of two pods fits on both nodes and takes a1, the only one that the second fits on.
+    apart = world("zone-a rack-1 : a1=2 a2=1", plugins=[plugin(NoNodeTwice)])
+    members = [*pods("train", 1, spec(gpu=1)), *pods("train", 1, spec(gpu=2), prefix="wide")]
+    apart.run(gang(min_member=2, required="rack"), members=members)
+    assert apart.where == {}
+    assert apart.reason("train") is Reason.SEARCH_BUDGET_EXHAUSTED
+
+
 def test_results_per_placement_are_asked_again_after_every_pod() -> None:
     apart = world(TWO_RACKS, plugins=[plugin(ApartFromTheLast)])
     apart.run(gang(min_member=4, required="rack"), members=pods("train", 4))

@@ -11,7 +11,9 @@ from closeby.scheduling.events import (
     PodAdded,
     PodRemoved,
     PriorityClassChanged,
+    Tick,
 )
+from closeby.scheduling.outcomes import Bind
 from tests.worlds import GPU, World, gang, node, pods, spec, world
 
 
@@ -24,6 +26,13 @@ def plain(name: str, priority: int | None = None, created: float | None = None, 
 def empty() -> World:
     """No room at all, so that everybody waits."""
     return world("zone-a rack-1 : a1=0")
+
+
+def bound(drawn: World, limit: int | None = None) -> list[Bind]:
+    """What the next tick binds, with at most so many decisions."""
+    found = [one for one in drawn.engine.handle(Tick(limit=limit)) if isinstance(one, Bind)]
+    drawn.engine.validate_state()
+    return found
 
 
 def order(drawn: World) -> list[str]:
@@ -113,6 +122,15 @@ def test_an_item_that_is_gone_and_comes_again_gets_a_new_place() -> None:
     drawn.tell(PodRemoved("default/a"), PodAdded(plain("a", 1)))
     drawn.run()
     assert list(drawn.where) == ["b", "a"]
+
+
+def test_the_place_of_one_that_is_gone_counts_no_more_while_it_was_ready() -> None:
+    #   Only a is decided, then b is deleted and comes again behind c.
+    drawn = world("zone-a rack-1 : a1=9")
+    drawn.tell(*map(PodAdded, (plain("a", 9), plain("b", 5), plain("c", 3))))
+    assert [one.pod.name for one in bound(drawn, limit=1)] == ["a"]
+    drawn.tell(PodRemoved("default/b"), PodAdded(plain("b", 1)))
+    assert [one.pod.name for one in bound(drawn)] == ["c", "b"]
 
 
 def test_a_gang_whose_pods_come_before_its_object_has_the_priority_that_stands_there() -> None:

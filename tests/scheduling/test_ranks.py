@@ -117,6 +117,14 @@ def test_pods_placed_one_by_one_are_ranked_by_their_place() -> None:
     assert walk(drawn) == sorted(drawn.where.values())
 
 
+def test_members_that_are_placed_outward_are_ranked_by_their_place() -> None:
+    #   The first member runs on b1; the others fill that node first, then the rack before it.
+    drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=2")
+    [running] = pods("train", 1, prefix="first", on="b1")
+    drawn.run(gang(min_member=3, preferred="rack"), members=[running, *pods("train", 2)])
+    assert drawn.where == {"train-0": "a1", "train-1": "b1"}
+
+
 def test_plain_pods_have_no_rank() -> None:
     drawn = world(THREE_ZONES).run(members=pods(None, 2))
     assert set(drawn.rank.values()) == {None}

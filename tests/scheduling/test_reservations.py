@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.configuration import Configuration
-from closeby.objects.pods import Pod
+from closeby.objects.groups import Strategy
+from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
@@ -161,11 +162,24 @@ class TestWhenAGangHasWaited:
         assert site.engine.reservation is not None
         assert site.engine.reservation.key == "default/later"
 
-    def test_what_runs_for_ever_is_not_waited_for(self) -> None:
-        site = Site().full(owner="DaemonSet/agent")
+    @pytest.mark.parametrize(
+        ("kind", "ends"),
+        [
+            ("DaemonSet", False),
+            ("Deployment", False),
+            ("Job", True),
+            ("Node", False),
+            ("RayCluster", True),
+            ("ReplicaSet", False),
+            ("ReplicationController", False),
+            ("StatefulSet", False),
+        ],
+    )
+    def test_what_runs_for_ever_is_not_waited_for(self, kind: str, ends: bool) -> None:
+        site = Site().full(owner=f"{kind}/agent")
         site.at(0.0, *job("big", 2, required="rack"))
         site.at(AFTER)
-        assert site.reserved == ""
+        assert site.reserved == ("a1 a2" if ends else "")
 
     def test_incomplete_gangs_keep_nothing(self) -> None:
         site = Site().full()
@@ -194,6 +208,65 @@ class TestWhenAGangHasWaited:
         assert len(site.reserved.split()) == 4
         assert (site.engine.cluster.requested == before).all()
         assert site.engine.cluster.placed_count == 6
+
+
+class TestWhichNodes:
+    """The gang that waits is of two pods with 4 GPUs each, unless said otherwise."""
+
+    def reserved(self, drawing: str, taken: dict[str, int], size: int = 2, gpus: int = 4, **more: Any) -> str:
+        site = Site(drawing)
+        others = [
+            pods(None, 1, spec(gpu=amount), prefix=f"on-{on}", on=on)[0] for on, amount in taken.items()
+        ]
+        site.at(0.0, *map(PodAdded, others), *job("big", size, gpus=gpus, **more))
+        assert site.where == {}
+        site.at(AFTER)
+        return site.reserved
+
+    def test_those_with_the_most_room_now(self) -> None:
+        #   a1 takes two of four pods now, for all of whom it is large enough; a2 takes one.
+        assert self.reserved("z r : a1=16 a2=4", {"a1": 8}, size=4, required="rack") == "a1"
+
+    def test_else_those_where_the_least_must_end(self) -> None:
+        #   Nothing fits now; of a1 all is taken, of a2 three quarters. That a1 is larger comes after that.
+        assert self.reserved("z r : a1=16 a2=8", {"a1": 16, "a2": 6}, required="rack") == "a2"
+
+    def test_else_the_largest(self) -> None:
+        assert self.reserved("z r : a1=4 a2=4 a3=8", {"a1": 4, "a2": 4, "a3": 8}, required="rack") == "a3"
+
+    def test_the_rack_with_the_least_to_wait_for_though_it_is_larger(self) -> None:
+        drawing, taken = "z r1 : a1=4 a2=4\nz r2 : b1=4 b2=4 b3=4", {"a1": 4, "a2": 4, "b1": 4, "b2": 4}
+        assert self.reserved(drawing, taken, required="rack") == "b1 b3"
+
+    @pytest.mark.parametrize(("strategy", "nodes"), [(Strategy.BINPACK, "b1 b2"), (Strategy.SPREAD, "a1 a2")])
+    def test_else_the_rack_by_the_strategy(self, strategy: Strategy, nodes: str) -> None:
+        site = Site("z r1 : a1=4 a2=4 a3=4\nz r2 : b1=4 b2=4")
+        full = [
+            pods(None, 1, spec(gpu=4), prefix=f"on-{name}", on=name)[0]
+            for name in ("a1", "a2", "a3", "b1", "b2")
+        ]
+        group = replace(gang("big", min_member=2, required="rack"), strategy=strategy)
+        site.at(0.0, *map(PodAdded, full), GroupChanged(group), *map(PodAdded, pods("big", 2, spec(gpu=4))))
+        site.at(AFTER)
+        assert site.reserved == nodes
+
+    def test_of_racks_with_as_much_room_the_one_where_less_must_end(self) -> None:
+        #   Each rack takes one pod now; r2 holds two in all, and two more of r1 do.
+        drawing = "z r1 : a1=4 a2=4 a3=4 a4=4\nz r2 : b1=4 b2=4"
+        taken = {"a2": 4, "a3": 4, "a4": 4, "b2": 4}
+        assert self.reserved(drawing, taken, size=4, required="zone") == "a1 a2 b1 b2"
+
+    def test_the_rack_with_the_most_room_now_before_the_one_where_less_must_end(self) -> None:
+        drawing = "z r1 : a1=4 a2=4 a3=4 a4=4\nz r2 : b1=4"
+        assert self.reserved(drawing, {"a3": 4, "a4": 4}, size=4, required="zone") == "a1 a2 a3 a4"
+
+    def test_ports_that_others_hold_come_free_with_them(self) -> None:
+        site, web = Site("z r1 : a1=2 a2=2\nz r2 : b1=2"), replace(spec(gpu=1), host_ports=(HostPort(80),))
+        old = [pods(None, 1, web, prefix=f"on-{name}", on=name)[0] for name in ("a1", "a2", "b1")]
+        group = GroupChanged(gang("big", min_member=2, required="rack"))
+        site.at(0.0, *map(PodAdded, old), group, *map(PodAdded, pods("big", 2, web)))
+        site.at(AFTER)
+        assert site.reserved == "a1 a2"
 
 
 class TestWhoKeepsOff:
@@ -228,7 +301,8 @@ class TestWhoKeepsOff:
         """It would never come to its end, and what it holds would never be free."""
         site = Site("zone-a rack-1 : a1=2 a2=2\n")
         site.at(0.0, *job("runs", 2))
-        site.at(1.0, *job("big", 2, prefix="b"))
+        # It goes before the member that comes late, which would have to keep off.
+        site.at(1.0, *job("big", 2, prefix="b", created=1.0))
         site.at(1.0 + AFTER)
         assert site.reserved == "a1 a2"
         late = replace(pods("runs", 2, spec(gpu=2))[1], created=AFTER)
@@ -284,6 +358,46 @@ class TestWhatBecomesOfIt:
         assert site.reserved == "a1 a2 a3 a4"
         site.at(AFTER + 100, *ends("b1", "b2", "b3"))
         assert site.reserved == "b1 b2 b3 b4"
+
+    def test_half_as_much_to_wait_for_is_not_clearly_less(self) -> None:
+        site = Site("z r1 : a1=2 a2=2 a3=2 a4=2\nz r2 : b1=2 b2=2 b3=2 b4=2").full()
+        site.at(0.0, *job("big", 4, required="rack"))
+        site.at(AFTER)
+        assert site.at(AFTER + 100, *ends("b1", "b2")) == []
+        assert site.reserved == "a1 a2 a3 a4"
+
+    def test_its_own_members_count_where_its_nodes_are_looked_at_again(self) -> None:
+        """One member runs on a1, the other waits for a2. Later less must end on a3, but still one pod."""
+        site = Site("z r1 : a1=2 a2=2 a3=2\nz r2 : b1=2")
+        running, waiting = pods("big", 2, spec(gpu=2))
+        others = [
+            *pods(None, 1, spec(gpu=2), prefix="on-a2", on="a2"),
+            *pods(None, 2, spec(gpu=1), prefix="on-a3", on="a3"),
+        ]
+        members = replace(running, node_name="a1", phase="Running"), waiting
+        group = GroupChanged(gang("big", min_member=2, required="rack"))
+        site.at(0.0, group, *map(PodAdded, (*others, *members)))
+        site.at(AFTER)
+        assert site.reserved == "a2"
+        site.at(AFTER + 1, PodRemoved("default/on-a3-0"))
+        assert site.at(2 * AFTER) == []
+        assert site.reserved == "a2"
+
+    def test_what_its_members_leave_of_their_nodes_counts_too(self) -> None:
+        """a2 shrinks to one pod of two; the other one has room on a1 beside the member that runs there."""
+        site = Site("z r1 : a1=4 a2=4")
+        running, *waiting = pods("big", 3, spec(gpu=2))
+        others = pods(None, 2, spec(gpu=2), prefix="old")
+        old = [replace(pod, node_name=name) for pod, name in zip(others, ("a1", "a2"), strict=True)]
+        more = pods(None, 1, spec(gpu=2), prefix="more", on="a2")
+        members = replace(running, node_name="a1", phase="Running"), *waiting
+        group = GroupChanged(gang("big", min_member=3, required="rack"))
+        site.at(0.0, group, *map(PodAdded, (*old, *more, *members)))
+        site.at(AFTER)
+        assert site.reserved == "a2"
+        smaller = replace(site.engine.cluster.node_at(1), allocatable={GPU: 2})
+        assert site.at(AFTER + 1, NodeAdded(smaller)) == []
+        assert site.reserved == "a2"
 
     def test_who_keeps_off_hears_of_nodes_that_it_leaves(self) -> None:
         site = Site("z r1 : a1=2 a2=2 a3=2 a4=2\nz r2 : b1=2 b2=2 b3=2 b4=2").full()
@@ -376,6 +490,13 @@ class TestWhatBecomesOfIt:
         assert site.reserved == "a1 a2"
         assert site.engine.reservation is not None
         assert site.engine.reservation.since == "1970-01-01T00:26:40Z"
+
+    def test_the_time_counts_since_the_oldest_of_its_pods(self) -> None:
+        site = Site().full()
+        old, young = job("big", 2, required="rack", created=1000.0)[:2], pods("big", 2, spec(gpu=2))[1]
+        late = PodAdded(replace(young, created=1000.0 + AFTER / 2))
+        site.at(7.0, *old, late, wall=1000.0 + AFTER)
+        assert site.reserved == "a1 a2"
 
     def test_nothing_is_reserved_without_a_clock(self) -> None:
         site = Site().full()
