@@ -53,10 +53,16 @@ class World:
         dry_run: bool = False,
         lease: LeaseSettings | None = None,
         meters: SchedulerMeters | None = None,
+        own_namespace: str | None = None,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = Settings(
-            scheduler_name=self.name, dry_run=dry_run, manners=SOON, discover_every=0.5, lease=lease
+            scheduler_name=self.name,
+            dry_run=dry_run,
+            manners=SOON,
+            discover_every=0.5,
+            lease=lease,
+            own_namespace=own_namespace,
         )
         scheduler = LiveScheduler(self.transport, configuration, settings, self.say, meters)
         stop = asyncio.Event()

@@ -180,6 +180,7 @@ class TestApplications:
         costs = [("east", "middle", 9), ("east", "west", 2), ("middle", "west", 9)]
         network = unique("costs")
         cheap = read_configuration(
+            f"networkTopologyNamespaces: [{namespace}]\n"
             f"plugins: [{{name: NetworkMinCost, arguments: {{networkTopologyName: {network}}}}}]"
         )
         weights = {

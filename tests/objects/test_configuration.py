@@ -71,6 +71,12 @@ def test_the_mapping() -> None:
     assert configuration.plugins[0].argument_lines["network-topology.keys"] == 4
 
 
+def test_whose_costs_count() -> None:
+    configuration = read_configuration("networkTopologyNamespaces: [a, b, a]\ntenantNetworkTopologies: yes")
+    assert configuration.network_topology_namespaces == ("a", "b")
+    assert configuration.tenant_network_topologies
+
+
 def test_volcanos_whole_file_with_a_notice_about_its_actions() -> None:
     text = """\
         actions: "enqueue, allocate, backfill"
@@ -169,6 +175,19 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
             [(3, "weight must be a number from 0 to 1,000,000,000, not `true`")],
         ),
         ("plugins:\n- name: a\n  enabled: maybe", [(3, "enabled must be true or false, not `maybe`")]),
+        ("networkTopologyNamespaces: a", [(1, "networkTopologyNamespaces must be a list, not `a`")]),
+        (
+            "networkTopologyNamespaces:\n- a\n- 5",
+            [(3, "an entry of networkTopologyNamespaces must be text, not `5`")],
+        ),
+        (
+            "networkTopologyNamespaces: ['team-*']",
+            [(1, "`team-*` in networkTopologyNamespaces is not a namespace's name")],
+        ),
+        (
+            "tenantNetworkTopologies: perhaps",
+            [(1, "tenantNetworkTopologies must be true or false, not `perhaps`")],
+        ),
         ("plugins:\n- name: a\n  name: b", [(3, "name is given twice in a plugin")]),
         ("plugins:\n- name: a\n  arguments: [x]", [(3, "arguments of a must be a mapping, not a list")]),
         ("plugins:\n- name: a\n  arguments: {x: 1,\n   x: 2}", [(4, "x is given twice")]),

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from closeby.applications.networks import ALL_NAMESPACES, Counts, Judged, NetworkScope
 from closeby.applications.sorts import TopologyOrder, topology_order
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 from closeby.objects.networks import NetworkTopology
@@ -109,10 +110,17 @@ class Applications:
     """Owner of the AppGroups and NetworkTopologies. Unusable ones are kept, so that they can be reported."""
 
     def __init__(self) -> None:
+        #: Whose NetworkTopologies count.
+        self.scope = ALL_NAMESPACES
         self._applications: dict[str, Application] = {}
+        #: By key: the networks that count for all AppGroups.
         self._networks: dict[str, NetworkTopology] = {}
-        #: Grows with every change.
+        #: By namespace and key: those that count in their own namespace at most.
+        self._local: dict[str, dict[str, Judged]] = {}
+        #: Grows with every change of an AppGroup, and of a network that counts.
         self.version = 0
+        #: Grows with every change of a network.
+        self.networks_version = 0
 
     def declare(self, group: AppGroup) -> None:
         """Add or replace an AppGroup."""
@@ -124,15 +132,28 @@ class Applications:
         if self._applications.pop(key, None) is not None:
             self.version += 1
 
-    def declare_network(self, network: NetworkTopology) -> None:
-        """Add or replace a NetworkTopology."""
-        self._networks[network.key] = network
-        self.version += 1
+    def declare_network(self, network: NetworkTopology) -> bool:
+        """Add or replace a NetworkTopology; returns whether that changes what counts for anybody."""
+        counted = self._drop_network(network.key)
+        counts = self.scope.counts(network)
+        if counts is Counts.EVERYWHERE:
+            self._networks[network.key] = network
+        else:
+            self._local.setdefault(network.namespace, {})[network.key] = Judged(network, counts)
+        return self._networks_changed(counted or counts in (Counts.EVERYWHERE, Counts.BESIDE))
 
-    def withdraw_network(self, key: str) -> None:
-        """Remove a NetworkTopology; unknown keys are fine."""
-        if self._networks.pop(key, None) is not None:
-            self.version += 1
+    def withdraw_network(self, key: str) -> bool:
+        """Remove a NetworkTopology (unknown keys are fine); returns whether that changes what counts."""
+        return self._networks_changed(self._drop_network(key))
+
+    def limit(self, scope: NetworkScope) -> bool:
+        """Say whose NetworkTopologies count; returns whether that changes what counts for anybody."""
+        known = [
+            *self._networks.values(),
+            *(one.network for by in self._local.values() for one in by.values()),
+        ]
+        self.scope = scope
+        return sum(self.declare_network(one) for one in known) > 0
 
     def __len__(self) -> int:
         return len(self._applications)
@@ -154,5 +175,33 @@ class Applications:
 
     @property
     def networks(self) -> tuple[NetworkTopology, ...]:
-        """The usable networks, by key."""
+        """The usable networks that count for all AppGroups, by key."""
         return tuple(one for _, one in sorted(self._networks.items()) if one.usable)
+
+    def networks_for(self, namespace: str) -> tuple[Judged, ...]:
+        """The usable networks that count for all AppGroups, and all usable ones of that namespace, by key."""
+        local = (one for _, one in sorted(self._local.get(namespace, {}).items()) if one.network.usable)
+        return (*(Judged(one, Counts.EVERYWHERE) for one in self.networks), *local)
+
+    def has(self, network: NetworkTopology) -> bool:
+        """Whether this very record still stands for its NetworkTopology."""
+        if self._networks.get(network.key) is network:
+            return True
+        local = self._local.get(network.namespace, {}).get(network.key)
+        return local is not None and local.network is network
+
+    def _drop_network(self, key: str) -> bool:
+        """Forget a network; returns whether it counted for anybody."""
+        if self._networks.pop(key, None) is not None:
+            return True
+        namespace = key.partition("/")[0]
+        local = self._local.get(namespace, {})
+        found = local.pop(key, None)
+        if not local:
+            self._local.pop(namespace, None)
+        return found is not None and found.counts is Counts.BESIDE
+
+    def _networks_changed(self, counted: bool) -> bool:
+        self.networks_version += 1
+        self.version += counted
+        return counted

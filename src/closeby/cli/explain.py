@@ -52,7 +52,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
         before = simulate(
             inputs.manifests,
             inputs.configuration,
-            Asked(scheduler_name=inputs.scheduler_name, schedule=False),
+            Asked(scheduler_name=inputs.scheduler_name, schedule=False, networks=inputs.networks),
         )
         found = find_subject(before, subject, namespace=namespace, near=near)
         if isinstance(found, Unclear):
@@ -67,6 +67,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
                 explain_everything=True,
                 measurements=measurements,
                 wall=None if cluster is None else time.time(),
+                networks=inputs.networks,
             ),
         )
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)

@@ -71,6 +71,7 @@ def command(
     from closeby.cli.operating.long_running import lease_of, reach, run_until_told
     from closeby.cli.operating.serving import serving
     from closeby.cli.reading.inputs import read_configuration_file, usable_configuration
+    from closeby.kube.client.connection import own_namespace
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
     from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings
@@ -88,6 +89,7 @@ def command(
         dry_run=dry_run,
         manners=Manners(events=events),
         lease=lease_of(election, connection, instance, dry_run=dry_run),
+        own_namespace=own_namespace(),
     )
     meters, health = SchedulerMeters(settings.scheduler_name), Health()
 

@@ -59,6 +59,7 @@ def command(
                 scheduler_name=inputs.scheduler_name,
                 schedule=after,
                 measurements=measure_once(inputs.configuration, live=cluster is not None),
+                networks=inputs.networks,
             ),
         )
     names = _names(run, name, level)

@@ -20,6 +20,17 @@ from closeby.objects.durations import parse_duration
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
 #: next to nothing where gangs get their turn anyhow, early enough that none waits for ever.
 RESERVE_AFTER: Final = 4 * 3600.0
+#: What the mapping may hold.
+_KEYS: Final = (
+    "schedulerName",
+    "reserveAfter",
+    "trustGroupPriority",
+    "networkTopologyNamespaces",
+    "tenantNetworkTopologies",
+    "plugins",
+    "tiers",
+    "actions",
+)
 #: Of a plugin: beyond all sense, and totals stay finite below it.
 GREATEST_WEIGHT: Final = 1_000_000_000
 #: What Kubernetes takes as the name of a namespace (RFC 1123 label).
@@ -73,6 +84,10 @@ class Configuration(Struct, frozen=True, kw_only=True):
     #: Namespaces in which the priority class that only a PodGroup names counts (``trustGroupPriority``); None
     #: where nothing is said: then it counts nowhere in a cluster, and everywhere in files.
     trust_group_priority: tuple[str, ...] | None = None
+    #: Namespaces whose NetworkTopologies count on a live cluster, besides kube-system and closeby's own.
+    network_topology_namespaces: tuple[str, ...] = ()
+    #: Whether NetworkTopologies of all other namespaces count for the AppGroups beside them.
+    tenant_network_topologies: bool = False
     plugins: tuple[PluginEntry, ...] = ()
     source: str = "configuration"
     #: Sentences about what was understood and left aside.
@@ -116,31 +131,30 @@ class _Reader:
             message, remedy = "this is nested too deeply", "flatten it"
             mistake = ConfigurationMistake(source=self._source, line=None, message=message, remedy=remedy)
             raise ConfigurationError([mistake]) from error
-        scheduler_name: str | None = None
-        reserve_after = RESERVE_AFTER
-        trusted: tuple[str, ...] | None = None
+        fields: dict[str, yaml.Node] = {}
         plugins: list[PluginEntry] = []
         if isinstance(root, yaml.MappingNode):
-            known = ("schedulerName", "reserveAfter", "trustGroupPriority", "plugins", "tiers", "actions")
-            fields = self._fields(root, known, "the configuration")
-            scheduler_name = self._text_of(fields.get("schedulerName"), "schedulerName")
-            reserve_after = self._reserve_after(fields.get("reserveAfter"))
-            trusted = self._namespaces(fields.get("trustGroupPriority"), "trustGroupPriority")
+            fields = self._fields(root, _KEYS, "the configuration")
             plugins = self._plugins(fields)
         elif isinstance(root, yaml.SequenceNode):
             plugins = self._tiers(root)
         elif root is not None and not _is_null(root):
             self._wrong(root, "this is not a configuration", "write `plugins:` and a list of plugins")
-        if self._mistakes:
-            raise ConfigurationError(self._mistakes)
-        return Configuration(
-            scheduler_name=scheduler_name,
-            reserve_after=reserve_after,
-            trust_group_priority=trusted,
+        found = Configuration(
+            scheduler_name=self._text_of(fields.get("schedulerName"), "schedulerName"),
+            reserve_after=self._duration(
+                fields, "reserveAfter", RESERVE_AFTER, "write `10m` or `1h30m`, or 0 to reserve nothing"
+            ),
+            trust_group_priority=self._namespaces(fields, "trustGroupPriority"),
+            network_topology_namespaces=self._namespaces(fields, "networkTopologyNamespaces") or (),
+            tenant_network_topologies=self._switch(fields, "tenantNetworkTopologies") or False,
             plugins=tuple(plugins),
             source=self._source,
             notices=tuple(self._notices),
         )
+        if self._mistakes:
+            raise ConfigurationError(self._mistakes)
+        return found
 
     # Parts of the file
 
@@ -172,7 +186,7 @@ class _Reader:
                 self._wrong(node, "a plugin without a name", "add `name:`")
             return None
         weight = self._weight(fields.get("weight"))
-        enabled = self._enabled(fields.get("enabled"))
+        enabled = self._switch(fields, "enabled")
         lines: dict[str, int] = {}
         arguments = self._arguments(fields.get("arguments"), name, lines)
         return PluginEntry(
@@ -259,22 +273,22 @@ class _Reader:
             return None
         return str(node.value)
 
-    def _reserve_after(self, node: yaml.Node | None) -> float:
+    def _duration(self, fields: Mapping[str, yaml.Node], field: str, default: float, remedy: str) -> float:
+        node = fields.get(field)
         if node is None:
-            return RESERVE_AFTER
+            return default
         seconds = parse_duration(node.value) if isinstance(node, yaml.ScalarNode) else None
         if seconds is None:
-            remedy = "write `10m` or `1h30m`, or 0 to reserve nothing"
-            self._wrong(node, f"reserveAfter must be a span of time, not {_shown(node)}", remedy)
-            return RESERVE_AFTER
+            self._wrong(node, f"{field} must be a span of time, not {_shown(node)}", remedy)
+            return default
         return seconds
 
-    def _namespaces(self, node: yaml.Node | None, field: str) -> tuple[str, ...] | None:
+    def _namespaces(self, fields: Mapping[str, yaml.Node], field: str) -> tuple[str, ...] | None:
         """A list of namespaces; None where nothing is said."""
-        if node is None:
+        if field not in fields:
             return None
         found = []
-        for item in self._items(node, field):
+        for item in self._items(fields[field], field):
             name = self._text_of(item, f"an entry of {field}")
             if name is not None and not _NAMESPACE.fullmatch(name):
                 self._wrong(
@@ -294,12 +308,13 @@ class _Reader:
             return None
         return number
 
-    def _enabled(self, node: yaml.Node | None) -> bool | None:
+    def _switch(self, fields: Mapping[str, yaml.Node], field: str) -> bool | None:
+        node = fields.get(field)
         if node is None:
             return None
         switch = _converted(self._value(node), bool)
         if switch is None:
-            self._wrong(node, f"enabled must be true or false, not {_shown(node)}", "")
+            self._wrong(node, f"{field} must be true or false, not {_shown(node)}", "")
         return switch
 
     def _value(self, node: yaml.Node) -> object:

@@ -28,6 +28,9 @@ class Reason(StrEnum):
     NODE_RESERVED = "NodeReserved"
     BANDWIDTH_RISK = "BandwidthRisk"
     NETWORK_COST_TOO_HIGH = "NetworkCostTooHigh"
+    #: Not refusals: of an AppGroup, and of a NetworkTopology that is not the operator's.
+    NETWORK_COST_UNKNOWN = "NetworkCostUnknown"
+    NETWORK_TOPOLOGY_NOT_COUNTED = "NetworkTopologyNotCounted"
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_DOES_NOT_FIT = "GangDoesNotFit"
     TOPOLOGY_NOT_FOUND = "TopologyNotFound"

@@ -13,12 +13,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.applications.distances import Distances
+from closeby.applications.networks import Lack, NetworkWish
 from closeby.applications.registry import Application, Pull, replica_of
-from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs, network_of
+from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.dialects.link_costs import GREATEST_COST
-from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import (
@@ -34,7 +35,7 @@ from closeby.scheduling.extension import (
 )
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
-from closeby.topology.network_costs import ALGORITHMS, NetworkCosts, choose, locate, network_costs
+from closeby.topology.network_costs import ALGORITHMS
 
 Scores = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -63,6 +64,11 @@ class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, r
             allowed = f"a number from 0 to {GREATEST_COST:,}"
             raise ValueError(f"unknownCost must be {allowed}, not {self.unknown_cost}")
 
+    @property
+    def wish(self) -> NetworkWish:
+        """Which costs these arguments ask for."""
+        return NetworkWish(self.network_topology_name, self.weights_name, self.topology_algorithm)
+
 
 class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     """Scores by cost, filters by ``maxNetworkCost``, and says what talk among unplaced pods would cost."""
@@ -82,8 +88,9 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         self._applications = handle.applications
         #: AppGroup key and workload -> slot -> placed replicas.
         self._replicas: dict[tuple[str, str], dict[int, int]] = {}
-        self._costs: tuple[int, NetworkCosts | None] = (-1, None)
-        self._network: tuple[NetworkCosts, int, Network] | None = None
+        self._distances = Distances(
+            handle.applications, handle.cluster, arguments.wish, arguments.unknown_cost
+        )
         self._limits: tuple[int, bool] = (-1, False)
         #: AppGroup key -> workload -> where its limits let it go, until a replica there comes or goes.
         self._reach: dict[str, dict[str, tuple[Application, Network, Bools]]] = {}
@@ -113,12 +120,12 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     def scores(self, pod: Pod) -> bool:
         """Pods at any edge."""
-        return bool(self._pulls_of(pod)) and self._known() is not None
+        return bool(self._pulls_of(pod)) and self._distances.costs(pod.namespace) is not None
 
     # Filter and score
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
-        network = self._current()
+        network = self._distances.network(pod.namespace)
         application, limits = self._limits_of(pod)
         allowed = nodes.all(True)
         if application is None or not limits:
@@ -136,7 +143,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         """The first edge whose limit the node breaks."""
-        network = self._current()
+        network = self._distances.network(pod.namespace)
         application, limits = self._limits_of(pod)
         for other, edge in limits:
             limit = np.inf if edge.limit is None else edge.limit
@@ -144,12 +151,14 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             far = self._too_far(network, limit, slot, replicas)
             if far is not None:
                 text = f"{other} on {far}, and maxNetworkCost is {limit}"
+                if network is None:
+                    text += f": {self._distances.choice(pod.namespace).message}"
                 return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
         return Rejection(Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod talks to")
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """Minus the cost, so that higher is better."""
-        application, network = self._applications.of(pod), self._current()
+        application, network = self._applications.of(pod), self._distances.network(pod.namespace)
         if application is None or network is None:
             return np.zeros(len(nodes))
         total = self._cost(application, network, self._pulls_of(pod))
@@ -174,7 +183,8 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     # The whole application
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
-        network = self._current()
+        """Pods of one work item, which are those of one namespace."""
+        network = self._distances.network(pods[0].namespace) if pods else None
         if network is None:
             return None
         kind_of: dict[tuple[str, str], int] = {}
@@ -225,7 +235,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
 
         ``replicas``: where its workloads are, instead of where they are now.
         """
-        network = self._current()
+        network = self._distances.network(application.group.namespace)
         if network is None:
             return None
         if replicas is None:
@@ -235,8 +245,19 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     def conditions(self) -> tuple[Condition, ...]:
         """What is wrong with the choice of the network, or noteworthy about its costs."""
         found = tuple(self._choice_conditions())
-        costs = self._known()
+        costs = self._distances.costs("")
         return found if costs is None else (*found, *costs.conditions)
+
+    def unknown_costs(self, application: Application) -> Iterator[Condition]:
+        """Why the costs of an application are unknown; nothing where they are known, or it has no calls."""
+        choice = self._distances.choice(application.group.namespace)
+        if application.edges and choice.lack is not None:
+            yield Condition(
+                reason=Reason.NETWORK_COST_UNKNOWN,
+                object=f"AppGroup/{application.key}",
+                message=choice.message,
+                remedy=choice.remedy,
+            )
 
     # Inside
 
@@ -326,49 +347,12 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             self._limits = (self._applications.version, found)
         return found
 
-    def _chosen(self) -> NetworkTopology | None:
-        wanted = self._arguments.network_topology_name
-        networks = self._applications.networks
-        if wanted:
-            networks = tuple(one for one in networks if wanted in (one.name, one.key))
-        elif len(networks) > 1:  # One that nobody has filled in yet is no choice.
-            networks = tuple(one for one in networks if one.weight_sets)
-        return networks[0] if len(networks) == 1 else None
-
-    def _known(self) -> NetworkCosts | None:
-        """The costs of the chosen network."""
-        version, costs = self._costs
-        if version == self._applications.version:
-            return costs
-        network = self._chosen()
-        algorithm = self._arguments.topology_algorithm
-        weights = None if network is None else choose(network, self._arguments.weights_name, algorithm)
-        costs = None
-        if network is not None and weights is not None:
-            costs = network_costs(network, weights, algorithm)
-        self._costs = (self._applications.version, costs)
-        return costs
-
-    def _current(self) -> Network | None:
-        """The distances of the nodes as they are now."""
-        costs = self._known()
-        if costs is None:
-            return None
-        cluster = self.handle.cluster
-        cached = self._network
-        if cached is None or cached[0] is not costs or cached[1] != cluster.node_changes.cursor:
-            unknown = self._arguments.unknown_cost
-            located = locate(costs, cluster.names, cluster.labels)
-            network = network_of(located, costs.largest + 1 if unknown is None else unknown)
-            cached = self._network = (costs, cluster.node_changes.cursor, network)
-        return cached[2]
-
     def _choice_conditions(self) -> Iterator[Condition]:
-        networks = self._applications.networks
+        """What is wrong with the arguments, seen from those AppGroups that have no network of their own."""
+        networks, choice = self._applications.networks, self._distances.choice("")
         wanted, weights = self._arguments.network_topology_name, self._arguments.weights_name
         owner = f"Plugin/{self.name}"
-        chosen = self._chosen()
-        if chosen is None and (wanted or (len(networks) > 1 and len(self._applications))):
+        if choice.network is None and (wanted or (len(networks) > 1 and len(self._applications))):
             names = some([one.key for one in networks]) or "none"
             asked = (
                 f"not one NetworkTopology is {wanted}" if wanted else "it is not said which network counts"
@@ -380,12 +364,12 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
                 message=f"{asked}; usable are: {names}",
                 remedy="name one of them; until then the network is not looked at",
             )
-        if chosen is not None and choose(chosen, weights) is None:
-            names = some([one.name for one in chosen.weight_sets]) or "none"
+        if choice.network is not None and choice.lack is Lack.NO_WEIGHTS:
+            names = some([one.name for one in choice.network.weight_sets]) or "none"
             yield Condition(
                 reason=Reason.INVALID_SPEC,
                 object=owner,
                 field="arguments.weightsName",
-                message=f"{chosen.key} has no weight set {weights or 'at all'}; it has: {names}",
+                message=f"{choice.network.key} has no weight set {weights or 'at all'}; it has: {names}",
                 remedy="name one of them; until then the network is not looked at",
             )

@@ -6,6 +6,7 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 
 from collections.abc import Callable, Collection
 from functools import partial
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -21,6 +22,8 @@ from closeby.scheduling.events import (
     GroupChanged,
     GroupRemoved,
     MeasurementsChanged,
+    NetworkEvent,
+    NetworkScopeChanged,
     NetworkTopologyChanged,
     NetworkTopologyRemoved,
     NodeAdded,
@@ -133,8 +136,10 @@ class Engine:
                 self._group_event(event)
             case TopologyChanged() | TopologyRemoved():
                 self._topology_event(event)
-            case AppGroupChanged() | AppGroupRemoved() | NetworkTopologyChanged() | NetworkTopologyRemoved():
-                self._application_event(event)
+            case AppGroupChanged() | AppGroupRemoved():
+                self._app_group_event(event)
+            case NetworkTopologyChanged() | NetworkTopologyRemoved() | NetworkScopeChanged():
+                self._network_event(event)
             case PriorityClassChanged() | PriorityClassRemoved():
                 self._priority_event(event)
             case MeasurementsChanged() | Unheard():
@@ -173,9 +178,8 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
-        kinds = (ItemKind.GANG, ItemKind.POD, ItemKind.APPLICATION)
-        entries = [entry for kind in kinds for entry in self._stories.of(item_key(kind, key))]
-        return tuple(sorted(entries, key=_stimulus))
+        entries = [entry for kind in ItemKind for entry in self._stories.of(item_key(kind, key))]
+        return tuple(sorted(entries, key=attrgetter("stimulus")))
 
     def outcome(self, key: str) -> Outcome | None:
         """The newest decision about one pod, gang or application."""
@@ -350,23 +354,26 @@ class Engine:
         self._tools.rooms.forget()
         self._rounds.wake(Stir.TOPOLOGY)
 
-    def _application_event(
-        self, event: AppGroupChanged | AppGroupRemoved | NetworkTopologyChanged | NetworkTopologyRemoved
-    ) -> None:
+    def _app_group_event(self, event: AppGroupChanged | AppGroupRemoved) -> None:
         match event:
             case AppGroupChanged(app_group):
-                self._regroup(app_group.key, partial(self.applications.declare, app_group))
+                key, change = app_group.key, partial(self.applications.declare, app_group)
             case AppGroupRemoved(key):
-                self._regroup(key, partial(self.applications.withdraw, key))
-            case NetworkTopologyChanged(network):
-                self.applications.declare_network(network)
-            case NetworkTopologyRemoved(key):
-                self.applications.withdraw_network(key)
+                change = partial(self.applications.withdraw, key)
+        for item in self.books.regroup(key, change):
+            self._lost_a_pod(item)
         self._rounds.wake(Stir.NETWORK)
 
-    def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
-        for key in self.books.regroup(app_key, change):
-            self._lost_a_pod(key)
+    def _network_event(self, event: NetworkEvent) -> None:
+        match event:
+            case NetworkTopologyChanged(network):
+                counted = self.applications.declare_network(network)
+            case NetworkTopologyRemoved(key):
+                counted = self.applications.withdraw_network(key)
+            case NetworkScopeChanged(scope):
+                counted = self.applications.limit(scope)
+        if counted:
+            self._rounds.wake(Stir.NETWORK)
 
     def _outer_event(self, event: MeasurementsChanged | Unheard) -> None:
         match event:
@@ -391,7 +398,3 @@ class Engine:
 def _weighs_otherwise(before: Pod, pod: Pod) -> bool:
     """Whether a pod that stays on its node takes other room, or other limits go with it, than before."""
     return before.spec != pod.spec or replica_of(before) != replica_of(pod)
-
-
-def _stimulus(entry: StoryEntry) -> int:
-    return entry.stimulus

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from closeby.applications.networks import NetworkScope
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
@@ -87,6 +88,12 @@ class NetworkTopologyRemoved(Struct, frozen=True):
     key: str
 
 
+class NetworkScopeChanged(Struct, frozen=True):
+    """Whose NetworkTopologies count; until this is said all do."""
+
+    scope: NetworkScope
+
+
 class PriorityClassChanged(Struct, frozen=True):
     """A priority class appeared or changed."""
 
@@ -136,6 +143,7 @@ class Tick(Struct, frozen=True):
     wall: float | None = None
 
 
+NetworkEvent = NetworkTopologyChanged | NetworkTopologyRemoved | NetworkScopeChanged
 Event = (
     NodeAdded
     | NodeRemoved
@@ -147,8 +155,7 @@ Event = (
     | TopologyRemoved
     | AppGroupChanged
     | AppGroupRemoved
-    | NetworkTopologyChanged
-    | NetworkTopologyRemoved
+    | NetworkEvent
     | PriorityClassChanged
     | PriorityClassRemoved
     | MeasurementsChanged

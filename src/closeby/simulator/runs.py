@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.applications.talk import EdgeCost
 from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
@@ -17,7 +18,15 @@ from closeby.objects.reasons import Condition
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, MeasurementsChanged, NodeAdded, PodAdded, Tick, Unheard
+from closeby.scheduling.events import (
+    GroupChanged,
+    MeasurementsChanged,
+    NetworkScopeChanged,
+    NodeAdded,
+    PodAdded,
+    Tick,
+    Unheard,
+)
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome, Place, Report
@@ -50,6 +59,8 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
     #: The time (seconds since the epoch): gangs that have waited long by then keep nodes free. None: nothing
     #: is reserved.
     wall: float | None = None
+    #: Whose NetworkTopologies count.
+    networks: NetworkScope = ALL_NAMESPACES
 
 
 NOTHING_MORE = Asked()
@@ -128,7 +139,7 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
     )
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
     groups = sorted(expansion.groups, key=_by_name)
-    world = _World(surroundings_of(manifests), groups, asked.measurements)
+    world = _World(surroundings_of(manifests), groups, asked.measurements, asked.networks)
     world.enter(engine, (pod for pod in pods if pod.node_name is not None))
     before = conditions_of(engine, (*world.surroundings.conditions, *expansion.conditions))
     engine.handle(*(PodAdded(pod) for pod in pods if _is_ours(pod, asked.scheduler_name)))
@@ -164,9 +175,11 @@ class _World(Struct, frozen=True):
     surroundings: Surroundings
     groups: Sequence[PodGroup]
     measurements: tuple[MeasurementsChanged, ...]
+    networks: NetworkScope
 
     def enter(self, engine: Engine, running: Iterable[Pod]) -> None:
         """The engine learns of them and of pods that have their nodes."""
+        engine.handle(NetworkScopeChanged(self.networks))
         engine.handle(*(NodeAdded(node) for node in self.surroundings.nodes))
         engine.handle(*self.surroundings.events)
         engine.handle(*(GroupChanged(group) for group in self.groups))

@@ -9,9 +9,10 @@ from typing import Any, TextIO, TypeVar
 import click
 from msgspec import Struct
 
+from closeby.applications.networks import live_scope
 from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
-from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.connection import Connection, connect, own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
@@ -96,6 +97,11 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
         configuration=configuration,
         errors=whole.skipped,
         scheduler_name=sources.scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
+        networks=live_scope(
+            configuration.network_topology_namespaces,
+            own_namespace(),
+            beside=configuration.tenant_network_topologies,
+        ),
     )
     return inputs, ReadCluster(connection, whole)
 

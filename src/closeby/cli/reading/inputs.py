@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
+from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.cli.options import Sources
 from closeby.objects.configuration import Configuration, ConfigurationError, read_configuration
 from closeby.objects.manifests import Manifests, read_manifests
@@ -36,6 +37,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     #: Whose pending pods are decided; None: all.
     scheduler_name: str | None = None
+    #: Whose NetworkTopologies count.
+    networks: NetworkScope = ALL_NAMESPACES
 
 
 def read_inputs(sources: Sources) -> Inputs:

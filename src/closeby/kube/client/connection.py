@@ -60,6 +60,22 @@ class Connection(Struct, frozen=True, kw_only=True):
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
 
+def own_namespace(
+    environment: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
+) -> str | None:
+    """The namespace in which this process runs as a pod; None where it is no pod.
+
+    Never that of a kubeconfig's context, which says where a user likes to look.
+    """
+    named = environment.get("POD_NAMESPACE")
+    if named:
+        return named
+    try:
+        return (service_account / "namespace").read_text().strip() or None
+    except OSError:
+        return None
+
+
 def connect(
     kubeconfig: str | None = None,
     context: str | None = None,

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.applications.networks import live_scope
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
@@ -23,6 +24,7 @@ from closeby.kube.scheduler.hands import Hands, Means
 from closeby.kube.scheduler.losses import Losses
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.scheduler.unknown_costs import UnknownCosts
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
 from closeby.kube.watch.collector import collector_paused, settle
@@ -35,7 +37,7 @@ from closeby.objects.configuration import Configuration
 from closeby.objects.unexpected import fields_of
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Bind, Decision, Fault, Outcome, Release, Report, Reserve
 
@@ -73,6 +75,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     discover_every: float = 10.0
     #: None: there is one replica only, and it leads.
     lease: LeaseSettings | None = None
+    #: Where this process runs as a pod; None: it does not.
+    own_namespace: str | None = None
 
 
 class LiveScheduler:
@@ -94,16 +98,22 @@ class LiveScheduler:
         # In a cluster admission checks the priorities of pods, and of nothing else.
         trusted = configuration.trust_group_priority or ()
         checked = msgspec.structs.replace(configuration, trust_group_priority=trusted)
+        networks = live_scope(
+            configuration.network_topology_namespaces,
+            settings.own_namespace,
+            beside=configuration.tenant_network_topologies,
+        )
         self.engine = Engine(
             lambda handle: excluding(profile_for(checked, handle), settings.excluded_namespaces, handle),
             reserve_after=configuration.reserve_after,
             contain_faults=True,
         )
+        self.engine.handle(NetworkScopeChanged(networks))
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._meters.shows(self.engine)
         self._settings = settings
         self._say = say
-        self._feed = Feed(settings.scheduler_name, pod_grouper=settings.pod_grouper)
+        self._feed = Feed(settings.scheduler_name, pod_grouper=settings.pod_grouper, networks=networks)
         self._following = Following(
             transport, say, discover_every=settings.discover_every, meters=self._meters
         )
@@ -129,6 +139,7 @@ class LiveScheduler:
             tasks=self._tasks,
         )
         self._hands = Hands(self.engine, means, self._objects, self._lead, self._meters, news)
+        self._unknown_costs = UnknownCosts(self.engine, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
         #: Set once everything was heard that was there at the start.
@@ -162,6 +173,7 @@ class LiveScheduler:
             waking = tasks.create_task(self._wake_to_lead())
             following = tasks.create_task(self._following.run())
             refreshing = tasks.create_task(self._refreshing.run())
+            telling = tasks.create_task(self._unknown_costs.run(self.heard))
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
                 work.append(tasks.create_task(self._hands.run()))
@@ -177,7 +189,7 @@ class LiveScheduler:
             if campaign.done():
                 lost = campaign.result()
             await self._hands.finish()
-            for other in (following, refreshing, stopped, campaign, waking):
+            for other in (following, refreshing, telling, stopped, campaign, waking):
                 other.cancel()
         self._say("stopped")
         return lost
@@ -263,6 +275,7 @@ class LiveScheduler:
             self.engine.handle(*events)
         self._meters.took_in(fed.events)
         self._hands.took_in(fed.events, failures)
+        self._unknown_costs.took_in(fed.events)
         if self.ready.is_set() and not self._settings.dry_run:
             self._hands.look_again(bereft, anew)
         for problem in fed.problems:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from closeby.applications.networks import ALL_NAMESPACES, Counts, NetworkScope
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.membership import held_for_its_gang, in_its_task
@@ -23,7 +24,7 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -58,11 +59,15 @@ class Fed(Struct, frozen=True):
 class Feed:
     """The cluster as last heard of, as far as that is needed to tell what differs."""
 
-    def __init__(self, scheduler_name: str, *, pod_grouper: bool = False) -> None:
+    def __init__(
+        self, scheduler_name: str, *, pod_grouper: bool = False, networks: NetworkScope = ALL_NAMESPACES
+    ) -> None:
         """Of the pods that wait, those that name this scheduler are the engine's business.
 
         With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
+        ``networks``: whose NetworkTopologies count; it is a problem of each other one that it does not.
         """
+        self._scope = networks
         self._scheduler_name = scheduler_name
         self._pod_grouper = pod_grouper
         self._decoder = Decoder()
@@ -172,7 +177,19 @@ class Feed:
             case _:
                 names.drop(key, resource)
                 return ()
-        return (*record.conditions, *clash(resource, key, names.sources(key)))
+        return (*record.conditions, *clash(resource, key, names.sources(key)), *self._not_counted(record))
+
+    def _not_counted(self, record: Record) -> Iterator[Condition]:
+        if not isinstance(record, NetworkTopology):
+            return
+        counts = self._scope.counts(record)
+        if counts in (Counts.NOT_HERE, Counts.TOO_LARGE):
+            yield Condition(
+                reason=Reason.NETWORK_TOPOLOGY_NOT_COUNTED,
+                object=f"NetworkTopology/{record.key}",
+                message=f"its costs do not count ({counts})",
+                remedy=self._scope.remedy(counts),
+            )
 
     # Objects that are gone
 

@@ -11,6 +11,7 @@ from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.quality.talk import talk_measures
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.quality import told
@@ -88,7 +89,12 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
         cost=None if talk.cost is None else cost_of(talk.cost),
         conditions=condition_entries(
-            (*group.conditions, *application.order.conditions, *_odd(application, pods))
+            (
+                *group.conditions,
+                *application.order.conditions,
+                *_odd(application, pods),
+                *_unknown_costs(run, application),
+            )
         ),
         edges=() if edges is None else tuple(_edge(edge) for edge in edges),
         scheduled=sum(run.node_of(pod) is not None for pod in pods),
@@ -152,6 +158,15 @@ def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
             message=f"{len(pods)} of {wanted} members have appeared",
             remedy="those that are there are placed without the others" if pods else label,
         )
+
+
+def _unknown_costs(run: Run, application: Application) -> Iterator[Condition]:
+    """On a cluster not every NetworkTopology counts; in files each does."""
+    if run.engine.applications.scope.namespaces is None:
+        return
+    for plugin in run.engine.profile.plugins:
+        if isinstance(plugin, NetworkMinCost):
+            yield from plugin.unknown_costs(application)
 
 
 def _gap(cost: float, optimum: float) -> float | None:
