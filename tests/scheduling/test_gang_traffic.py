@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.objects.dialects.keys import TASK_TRAFFIC
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from tests.worlds import World, draw, fabric, gang, pods, spec, world
+from tests.worlds import World, draw, fabric, gang, pods, spec, subgroup, world
 
 RACKS = """
 zone-a rack-1 : a1=2 a2=2
@@ -76,3 +76,16 @@ def test_a_member_beyond_the_minimum_that_finds_no_place_just_waits() -> None:
     drawn = placed(told("ps-worker=10", minimum=1), running, replace(waits, role="worker"))
     assert set(drawn.left("train")) == {"worker-0"}
     assert drawn.outcome("train").improvement is None
+
+
+def test_a_member_beyond_the_minimum_stays_where_its_subgroup_must_lie() -> None:
+    """Two servers in rack-1, their workers in rack-2: the second server would lie better beside a worker."""
+    servers = [replace(pod, subgroup="servers") for pod in members(ps=2)]
+    workers = [replace(pod, subgroup="workers") for pod in members(worker=1)]
+    fixed = [replace(pod, spec=replace(pod.spec, node_selector=(("rack", "rack-2"),))) for pod in workers]
+    first = replace(servers[0], spec=replace(servers[0].spec, node_selector=(("rack", "rack-1"),)))
+    groups = [subgroup("servers", 1, required="rack"), subgroup("workers", 1, required="rack")]
+    group = replace(gang(min_member=2, subgroups=groups), annotations={TASK_TRAFFIC: "ps-worker=10"})
+    drawn = placed(group, first, servers[1], *fixed)
+    assert len(drawn.where) == 3
+    assert {drawn.where[name][0] for name in ("ps-0", "ps-1")} == {"a"}

@@ -297,6 +297,15 @@ class TestWhoKeepsOff:
         site.at(AFTER + 2, *ends("b1", "b2"))
         assert site.where == {"p-0": "b1", "p-1": "b2"}
 
+    @pytest.mark.parametrize(("size", "reason"), [(2, Reason.NODE_RESERVED), (3, Reason.GANG_DOES_NOT_FIT)])
+    def test_the_reservation_is_blamed_only_where_its_nodes_would_do(self, size: int, reason: Reason) -> None:
+        """Two empty nodes are kept free, and no third one is free anywhere."""
+        site = Site().full()
+        site.at(0.0, *job("big", 4, required="zone", priority=5))
+        site.at(AFTER, *ends("a1", "a2"))
+        site.at(AFTER + 1, *job("later", size, required="rack", prefix="p"))
+        assert site.outcome("later").reason is reason
+
     def test_a_gang_that_lost_a_member_does_not(self) -> None:
         """It would never come to its end, and what it holds would never be free."""
         site = Site("zone-a rack-1 : a1=2 a2=2\n")
