@@ -198,14 +198,14 @@ def test_what_the_controllers_do_write_on_pods_is_still_written(
 def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_service(
     helm: Path, control_plane: ControlPlane, namespace: str
 ) -> None:
-    """Of a waiting pod's status PodScheduled=False alone is written, and with a binding our label alone."""
+    """Of a waiting pod's status two conditions alone are written, and with a binding our label alone."""
     ready = {"type": "Ready", "status": "True"}
     attempts: list[tuple[Object, str]] = [
         ({"status": {"phase": "Running"}}, "conditions alone"),
         ({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}, "conditions alone"),
         ({"status": {"nominatedNodeName": "n"}}, "conditions alone"),
-        ({"status": {"conditions": [ready]}}, "PodScheduled=False alone"),
-        ({"status": {"conditions": [unschedulable() | {"status": "True"}]}}, "PodScheduled=False alone"),
+        ({"status": {"conditions": [ready]}}, "AppGroupFound alone"),
+        ({"status": {"conditions": [unschedulable() | {"status": "True"}]}}, "AppGroupFound alone"),
         (labelled(app="payments"), "may not change its metadata"),
         (annotated(note="yours"), "may not change its metadata"),
         ({"metadata": {"$deleteFromPrimitiveList/finalizers": [KEPT]}}, "may not change its metadata"),

@@ -54,13 +54,14 @@ class World:
         lease: LeaseSettings | None = None,
         meters: SchedulerMeters | None = None,
         own_namespace: str | None = None,
+        discover_every: float = 0.5,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = Settings(
             scheduler_name=self.name,
             dry_run=dry_run,
             manners=SOON,
-            discover_every=0.5,
+            discover_every=discover_every,
             lease=lease,
             own_namespace=own_namespace,
         )

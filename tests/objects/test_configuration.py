@@ -72,9 +72,12 @@ def test_the_mapping() -> None:
 
 
 def test_whose_costs_count() -> None:
-    configuration = read_configuration("networkTopologyNamespaces: [a, b, a]\ntenantNetworkTopologies: yes")
+    configuration = read_configuration(
+        "networkTopologyNamespaces: [a, b, a]\ntenantNetworkTopologies: yes\nunknownAppGroupDelay: 1m"
+    )
     assert configuration.network_topology_namespaces == ("a", "b")
     assert configuration.tenant_network_topologies
+    assert configuration.unknown_app_group_delay == 60.0
 
 
 def test_volcanos_whole_file_with_a_notice_about_its_actions() -> None:
@@ -184,6 +187,7 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
             "networkTopologyNamespaces: ['team-*']",
             [(1, "`team-*` in networkTopologyNamespaces is not a namespace's name")],
         ),
+        ("unknownAppGroupDelay: soon", [(1, "unknownAppGroupDelay must be a span of time, not `soon`")]),
         (
             "tenantNetworkTopologies: perhaps",
             [(1, "tenantNetworkTopologies must be true or false, not `perhaps`")],

@@ -20,6 +20,9 @@ from closeby.objects.durations import parse_duration
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
 #: next to nothing where gangs get their turn anyhow, early enough that none waits for ever.
 RESERVE_AFTER: Final = 4 * 3600.0
+#: Seconds after which a pod whose AppGroup is not known is scheduled without it, unless the configuration
+#: says it: an API server tells of a new kind about a second after it serves it.
+UNKNOWN_APP_GROUP_DELAY: Final = 3.0
 #: What the mapping may hold.
 _KEYS: Final = (
     "schedulerName",
@@ -27,6 +30,7 @@ _KEYS: Final = (
     "trustGroupPriority",
     "networkTopologyNamespaces",
     "tenantNetworkTopologies",
+    "unknownAppGroupDelay",
     "plugins",
     "tiers",
     "actions",
@@ -88,6 +92,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     network_topology_namespaces: tuple[str, ...] = ()
     #: Whether NetworkTopologies of all other namespaces count for the AppGroups beside them.
     tenant_network_topologies: bool = False
+    #: Seconds that a pod whose AppGroup is not known waits for it on a live cluster, at least.
+    unknown_app_group_delay: float = UNKNOWN_APP_GROUP_DELAY
     plugins: tuple[PluginEntry, ...] = ()
     source: str = "configuration"
     #: Sentences about what was understood and left aside.
@@ -148,6 +154,9 @@ class _Reader:
             trust_group_priority=self._namespaces(fields, "trustGroupPriority"),
             network_topology_namespaces=self._namespaces(fields, "networkTopologyNamespaces") or (),
             tenant_network_topologies=self._switch(fields, "tenantNetworkTopologies") or False,
+            unknown_app_group_delay=self._duration(
+                fields, "unknownAppGroupDelay", UNKNOWN_APP_GROUP_DELAY, "write `3s` or `500ms`"
+            ),
             plugins=tuple(plugins),
             source=self._source,
             notices=tuple(self._notices),

@@ -28,6 +28,8 @@ class Reason(StrEnum):
     NODE_RESERVED = "NodeReserved"
     BANDWIDTH_RISK = "BandwidthRisk"
     NETWORK_COST_TOO_HIGH = "NetworkCostTooHigh"
+    #: A pod waits for the AppGroup that it names, or was placed without it.
+    APP_GROUP_NOT_FOUND = "AppGroupNotFound"
     #: Not refusals: of an AppGroup, and of a NetworkTopology that is not the operator's.
     NETWORK_COST_UNKNOWN = "NetworkCostUnknown"
     NETWORK_TOPOLOGY_NOT_COUNTED = "NetworkTopologyNotCounted"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from closeby.applications.registry import app_group_key
 from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.evicting import Evictor
@@ -17,6 +18,7 @@ from closeby.kube.writing.binding import Binder
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.notices import Manners, Notices
+from closeby.kube.writing.without_group import WithoutGroup
 from closeby.kube.writing.writer import Writer
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -55,6 +57,7 @@ class Hands:
         news: Callable[[], None],
     ) -> None:
         """``news`` is called when there are failures to take."""
+        self._engine = engine
         self._lead = lead
         self._meters = meters
         self._news = news
@@ -67,6 +70,7 @@ class Hands:
         progress = GangProgress(engine)
         self._progress = progress
         self._notices = Notices(writer, events, say, tasks, means.manners)
+        self._without_group = WithoutGroup(writer, events, say, tasks)
         self._reporter = GangReporter(writer, events, say, objects, progress.standing, means.manners)
         self._binder = Binder(writer, say, tasks, self)
         self._starts = Starts(progress, self._binder, self._reporter, tasks, self.failed)
@@ -83,6 +87,7 @@ class Hands:
         await self._starts.finish()
         await self._binder.finish()
         await self._notices.finish()
+        await self._without_group.finish()
         if self._lead.certain:
             await self._reporter.finish()
 
@@ -99,6 +104,9 @@ class Hands:
         for bind in binds:
             self._under_way[bind.pod.uid] = bind.node
             self._meters.binding(bind.pod.uid)
+            if app_group_key(bind.pod) is not None:
+                known = self._engine.applications.of(bind.pod) is not None
+                self._without_group.decided(bind.pod, known=known)
         leftover = outcome.leftover
         for one in leftover:
             self._notices.refused(one)
@@ -133,6 +141,7 @@ class Hands:
                     gone.add(name)
                 case PodRemoved(uid):
                     self._notices.settled(uid)
+                    self._without_group.forget(uid)
                     self._binder.forget(uid)
                 case PodAdded(pod) if pod.finished or pod.node_name is not None:
                     self._notices.settled(pod.uid)
@@ -162,9 +171,11 @@ class Hands:
     async def quiet(self, uid: str) -> None:
         """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
         await self._notices.quiet(uid)
+        await self._without_group.quiet(uid)
 
     def bound(self, bind: Bind) -> None:
         """The pod is bound."""
+        self._without_group.forget(bind.pod.uid)
         self._over(bind.pod.uid)
         self._meters.bound(bind.pod.uid)
         self._notices.bound(bind)

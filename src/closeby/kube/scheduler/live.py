@@ -19,6 +19,7 @@ from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
 from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.hands import Hands, Means
 from closeby.kube.scheduler.losses import Losses
@@ -27,6 +28,7 @@ from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.scheduler.unknown_costs import UnknownCosts
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
+from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
 from closeby.kube.watch.collector import collector_paused, settle
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
@@ -38,8 +40,10 @@ from closeby.objects.unexpected import fields_of
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Bind, Decision, Fault, Outcome, Release, Report, Reserve
+from closeby.scheduling.profile.profiles import Profile
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
@@ -103,19 +107,31 @@ class LiveScheduler:
             settings.own_namespace,
             beside=configuration.tenant_network_topologies,
         )
+        self._meters = meters or SchedulerMeters(settings.scheduler_name)
+        self._following = Following(
+            transport, say, discover_every=settings.discover_every, meters=self._meters
+        )
+        unknown = UnknownGroups(
+            configuration.unknown_app_group_delay,
+            listed=lambda: self._following.listed(KINDS),
+        )
+        self._looks = GroupLooks(transport, self._following, unknown)
+
+        def profile(handle: Handle) -> Profile:
+            configured = awaiting(profile_for(checked, handle), unknown, handle)
+            return excluding(configured, settings.excluded_namespaces, handle)
+
         self.engine = Engine(
-            lambda handle: excluding(profile_for(checked, handle), settings.excluded_namespaces, handle),
+            profile,
             reserve_after=configuration.reserve_after,
             contain_faults=True,
         )
         self.engine.handle(NetworkScopeChanged(networks))
-        self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._meters.shows(self.engine)
         self._settings = settings
         self._say = say
-        self._feed = Feed(settings.scheduler_name, pod_grouper=settings.pod_grouper, networks=networks)
-        self._following = Following(
-            transport, say, discover_every=settings.discover_every, meters=self._meters
+        self._feed = Feed(
+            settings.scheduler_name, pod_grouper=settings.pod_grouper, networks=networks, unknown=unknown
         )
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)
@@ -174,6 +190,7 @@ class LiveScheduler:
             following = tasks.create_task(self._following.run())
             refreshing = tasks.create_task(self._refreshing.run())
             telling = tasks.create_task(self._unknown_costs.run(self.heard))
+            looking = tasks.create_task(self._looks.run())
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
                 work.append(tasks.create_task(self._hands.run()))
@@ -189,7 +206,7 @@ class LiveScheduler:
             if campaign.done():
                 lost = campaign.result()
             await self._hands.finish()
-            for other in (following, refreshing, telling, stopped, campaign, waking):
+            for other in (following, refreshing, telling, looking, stopped, campaign, waking):
                 other.cancel()
         self._say("stopped")
         return lost

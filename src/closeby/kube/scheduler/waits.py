@@ -11,7 +11,14 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 
 #: What never gets as far as an attempt: upstream keeps such pods out of its queue (PreEnqueue).
-GATED: Final = frozenset({Reason.SCHEDULING_GATED, Reason.NAMESPACE_EXCLUDED, Reason.GANG_INCOMPLETE})
+GATED: Final = frozenset(
+    {
+        Reason.SCHEDULING_GATED,
+        Reason.NAMESPACE_EXCLUDED,
+        Reason.APP_GROUP_NOT_FOUND,
+        Reason.GANG_INCOMPLETE,
+    }
+)
 #: The plugin behind a reason, where there is just one.
 _PLUGINS: Final = {
     Reason.INSUFFICIENT_RESOURCES: "NodeResourcesFit",

@@ -14,6 +14,7 @@ from closeby.kube.state.decoding import Decoder
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.membership import held_for_its_gang, in_its_task
 from closeby.kube.state.names import SharedNames, clash
+from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import NODES, PODS, Resource
 from closeby.objects.applications import AppGroup
@@ -60,13 +61,20 @@ class Feed:
     """The cluster as last heard of, as far as that is needed to tell what differs."""
 
     def __init__(
-        self, scheduler_name: str, *, pod_grouper: bool = False, networks: NetworkScope = ALL_NAMESPACES
+        self,
+        scheduler_name: str,
+        *,
+        pod_grouper: bool = False,
+        networks: NetworkScope = ALL_NAMESPACES,
+        unknown: UnknownGroups | None = None,
     ) -> None:
         """Of the pods that wait, those that name this scheduler are the engine's business.
 
         With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
         ``networks``: whose NetworkTopologies count; it is a problem of each other one that it does not.
+        ``unknown`` hears of AppGroups and of the pods that may wait for them.
         """
+        self._unknown = unknown or UnknownGroups(grace=0.0)
         self._scope = networks
         self._scheduler_name = scheduler_name
         self._pod_grouper = pod_grouper
@@ -99,11 +107,15 @@ class Feed:
         problems += self._read_labels()
         for names in (self._topologies, self._networks, self._app_groups, self._groups):
             events += names.news()
+        # After the AppGroups: their pods are placed together.
+        events += [PodAdded(pod) for pod in self._unknown.released()]
         return Fed(tuple(events), tuple(problems))
 
     # Objects that appear or change
 
     def _upserted(self, resource: Resource, change: Upserted, events: list[Event]) -> Iterator[Condition]:
+        if resource.kind == APP_GROUP:
+            self._unknown.group_heard(resource, change.key)
         read = self._decoder.read(resource, change)
         if isinstance(read, Condition):
             self._unreadable(resource, change)
@@ -148,12 +160,17 @@ class Feed:
         pod = in_its_task(pod)
         if pod == known:
             return
+        if pod.node_name is None and not pod.terminating:
+            self._unknown.pod_heard(pod, known)
+        else:
+            self._unknown.forget(pod.uid)
         self._pods[pod.uid] = pod
         events.append(PodAdded(pod))
 
     def _finished(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
         """It holds nothing any more; its gang must know that it did its work, for as long as it is there."""
         member = pod.group is not None and pod.uid not in self._done
+        self._unknown.forget(pod.uid)
         if known is not None or member:
             self._pods.pop(pod.uid, None)
             events.append(PodAdded(pod))
@@ -194,11 +211,14 @@ class Feed:
     # Objects that are gone
 
     def _deleted(self, resource: Resource, change: Deleted, events: list[Event]) -> None:
+        if resource.kind == APP_GROUP:
+            self._unknown.group_gone(resource, change.key)
         if resource == NODES:
             if self._nodes.pop(change.key, None) is not None:
                 self._label_topologies.see(change.key, None)
                 events.append(NodeRemoved(change.key))
         elif resource == PODS:
+            self._unknown.forget(change.uid)
             known = self._pods.pop(change.uid, None) is not None
             if known or change.uid in self._done:
                 self._done.discard(change.uid)

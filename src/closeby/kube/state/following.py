@@ -1,7 +1,7 @@
 """Follows all kinds that a scheduler needs, also those whose definition arrives later."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from typing import Final
 
@@ -41,6 +41,8 @@ class Following:
         self._first: tuple[Resource, ...] = ()
         #: Of the first kinds, those whose list is not complete.
         self._incomplete: set[Resource] = set()
+        #: Of all kinds that are followed, those that were never listed.
+        self._unlisted: set[Resource] = set()
         self._changes: list[tuple[Resource, Change]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._followed: dict[Resource, tuple[Reflector, asyncio.Task[None]]] = {}
@@ -54,6 +56,20 @@ class Following:
         self._first = (NODES, PODS, *served)
         self._incomplete = set(self._first)
         return None
+
+    async def look_again(self) -> tuple[Resource, ...] | ApiError:
+        """Asks at once which kinds there are, and follows those that are new; one that is missing may be back
+        soon, so that ``run`` alone says when it has left.
+        """
+        served = await self._discovery.served()
+        if not isinstance(served, ApiError):
+            for resource in served:
+                self._arrived(resource)
+        return served
+
+    def listed(self, kinds: Collection[str]) -> bool:
+        """Whether all objects of these kinds are heard that were there when the kinds were found."""
+        return not any(one.kind in kinds for one in self._unlisted)
 
     @property
     def complete(self) -> bool:
@@ -98,13 +114,17 @@ class Following:
                     if isinstance(change, ApiError):
                         self._say("kinds not known", warning=True, error=change)
                     elif isinstance(change, Arrived):
-                        if change.resource not in self._followed:
-                            self._say("kind arrived", kind=change.resource.kind, api=change.resource.group)
-                            self._begin(change.resource)
+                        self._arrived(change.resource)
                     else:
                         await self._end(change.resource)
 
+    def _arrived(self, resource: Resource) -> None:
+        if self._tasks is not None and resource not in self._followed:
+            self._say("kind arrived", kind=resource.kind, api=resource.group)
+            self._begin(resource)
+
     def _begin(self, resource: Resource) -> None:
+        self._unlisted.add(resource)
         reflector = Reflector(self._transport, resource, self._watching)
         self._meters.follows(reflector)
         self._restart(reflector)
@@ -121,6 +141,7 @@ class Following:
         await asyncio.wait([task])
         self._say("kind left", kind=resource.kind, api=resource.group)
         self._incomplete.discard(resource)
+        self._unlisted.discard(resource)
         self._add(resource, reflector.forget())
 
     async def _follow(self, reflector: Reflector) -> None:
@@ -134,11 +155,13 @@ class Following:
             match change:
                 case Synced(_, objects):
                     self._incomplete.discard(resource)
+                    self._unlisted.discard(resource)
                     self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
                 case Troubled(error, wait):
                     if error.code == _FORBIDDEN and resource not in (NODES, PODS):
                         # Who may not see these has none, until somebody gives the right to.
                         self._incomplete.discard(resource)
+                        self._unlisted.discard(resource)
                     self._say(
                         "not heard", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
                     )

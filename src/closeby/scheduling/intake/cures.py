@@ -27,6 +27,7 @@ ANYTHING: Final = Stir.ROOM | Stir.TOPOLOGY | Stir.NETWORK | Stir.MEASURED
 _CURES: Final[Mapping[Reason, Stir]] = {
     Reason.SCHEDULING_GATED: NOTHING,
     Reason.NAMESPACE_EXCLUDED: NOTHING,
+    Reason.APP_GROUP_NOT_FOUND: NOTHING,
     Reason.UNSUPPORTED: NOTHING,
     # Its members are news of its own; without its topology it waits for that first.
     Reason.GANG_INCOMPLETE: Stir.TOPOLOGY,

@@ -1,0 +1,124 @@
+"""Keeps pods out of the queue whose AppGroup is not known yet, and looks for it on the server.
+
+One look serves all pods: what the server serves, and the names of the AppGroups in the namespaces of pods
+whose grace is over. While any pod waits there is one look a second, however many there are.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.transport import Request, Transport
+from closeby.kube.state.following import Following
+from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
+from closeby.kube.watch.changes import read_object, read_page
+from closeby.kube.watch.resources import Resource
+from closeby.objects.applications import APP_GROUP_LABEL
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import Handle, NoArguments, PreEnqueue
+from closeby.scheduling.profile.profiles import Profile
+
+#: Seconds between two looks.
+_EVERY: Final = 1.0
+#: Namespaces that are asked about at the same time, and names in one answer.
+_AT_ONCE: Final = 4
+_PAGE: Final = 500
+#: Only the names are wanted; specs may be long.
+_ACCEPT: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#: Whoever may not list a kind, or where it is not served, has none of it.
+_NONE: Final = frozenset({403, 404})
+
+
+class AwaitedAppGroups(PreEnqueue):
+    """Keeps a pod out of the queue while it waits for its AppGroup."""
+
+    name = "AwaitedAppGroups"
+
+    def __init__(self, unknown: UnknownGroups, handle: Handle) -> None:
+        super().__init__(NoArguments(), handle)
+        self._unknown = unknown
+
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
+        if not self._unknown.holds(pod.uid):
+            return None
+        return Condition(
+            reason=Reason.APP_GROUP_NOT_FOUND,
+            object=f"Pod/{pod.key}",
+            field=f"metadata.labels[{APP_GROUP_LABEL}]",
+            message=f"AppGroup {pod.namespace}/{pod.labels.get(APP_GROUP_LABEL, '')} is not known",
+            remedy="create it; if it does not appear soon the pod is scheduled without it",
+            blocking=True,
+        )
+
+
+def awaiting(profile: Profile, unknown: UnknownGroups, handle: Handle) -> Profile:
+    """The profile in which pods wait for their AppGroups."""
+    plugin = AwaitedAppGroups(unknown, handle)
+    return msgspec.structs.replace(
+        profile, plugins=(*profile.plugins, plugin), pre_enqueue=(*profile.pre_enqueue, plugin)
+    )
+
+
+class GroupLooks:
+    """Asks the server as long as anything waits."""
+
+    def __init__(self, transport: Transport, following: Following, unknown: UnknownGroups) -> None:
+        self._transport = transport
+        self._following = following
+        self._unknown = unknown
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            await self._unknown.wanted.wait()
+            self._unknown.wanted.clear()
+            while self._unknown.waiting:
+                await self._look()
+                # Also what was heard meanwhile may be ready to go on.
+                self._following.news.set()
+                await asyncio.sleep(_EVERY)
+
+    async def _look(self) -> None:
+        began = time.monotonic()
+        served = await self._following.look_again()
+        if isinstance(served, ApiError):
+            return
+        kinds = [one for one in served if one.kind == APP_GROUP]
+        due = sorted(self._unknown.due(began))
+        found = await asyncio.gather(*(self._in(namespace, kinds) for namespace in due))
+        there = {namespace: names for namespace, names in zip(due, found, strict=True) if names is not None}
+        self._unknown.looked(began, there)
+
+    async def _in(self, namespace: str, kinds: Iterable[Resource]) -> frozenset[str] | None:
+        """The names of all AppGroups of a namespace; None where the server does not say."""
+        async with self._slots:
+            found: set[str] = set()
+            for kind in kinds:
+                names = await self._names(kind, namespace)
+                if names is None:
+                    return None
+                found |= names
+            return frozenset(found)
+
+    async def _names(self, kind: Resource, namespace: str) -> set[str] | None:
+        found: set[str] = set()
+        query = {"limit": str(_PAGE)}
+        while True:
+            request = Request(path=kind.collection(namespace), query=query, headers={"Accept": _ACCEPT})
+            body = await self._transport.send(request)
+            if isinstance(body, ApiError):
+                return found if body.code in _NONE else None
+            try:
+                page = read_page(body)
+                found.update(read_object(raw).metadata.name for raw in page.items or ())
+            except msgspec.DecodeError:
+                return None
+            if not page.metadata.continuation:
+                return found
+            query = {**query, "continue": page.metadata.continuation}
