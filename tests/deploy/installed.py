@@ -103,24 +103,14 @@ async def allowed(api: Api, user: str, verb: str, resource: str, **more: str) ->
     """Whether the API server would let this service account do it; ``resource`` is ``group/resource``."""
     group, _, plural = resource.rpartition("/")
     plural, _, part = plural.partition(":")
+    asked = {"verb": verb, "group": group, "resource": plural, "subresource": part, **more}
+    return await _reviewed(api, user, resourceAttributes=asked)
+
+
+async def _reviewed(api: Api, user: str, **asked: Object) -> bool:
     namespace = user.split(":")[2]
-    review = {
-        "spec": {
-            "user": user,
-            "groups": [
-                "system:serviceaccounts",
-                f"system:serviceaccounts:{namespace}",
-                "system:authenticated",
-            ],
-            "resourceAttributes": {
-                "verb": verb,
-                "group": group,
-                "resource": plural,
-                "subresource": part,
-                **more,
-            },
-        }
-    }
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    review = {"spec": {"user": user, "groups": groups, **asked}}
     answer = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
 
@@ -145,18 +135,22 @@ async def kubeconfig(
 
 async def probes(release: Release, component: str, log: Path) -> dict[str, int]:
     """What the component answers to the probes of its container, by the kind of probe."""
-    answers, port = {}, _port_told(log)
+    answers, port = {}, port_told(log)
     async with aiohttp.ClientSession() as session:
         for kind, probe in release.container(component).items():
             if kind.endswith("Probe"):
-                async with session.get(f"http://127.0.0.1:{port}{probe['httpGet']['path']}") as answer:
+                asked = probe["httpGet"]
+                url = f"{asked['scheme'].lower()}://127.0.0.1:{port}{asked['path']}"
+                # The kubelet checks no certificate either.
+                async with session.get(url, ssl=False) as answer:
                     answers[kind] = answer.status
     return answers
 
 
-def _port_told(log: Path) -> str:
+def port_told(log: Path) -> int:
+    """Where the component serves its metrics, as it says in its log."""
     (port,) = re.findall(r'msg="serving metrics" .*\bport=(\d+)', log.read_text())
-    return str(port)
+    return int(port)
 
 
 @contextlib.contextmanager
@@ -179,7 +173,10 @@ def running(arguments: list[str], kubeconfig: Path, log: Path) -> Iterator[None]
 
 @dataclass(frozen=True)
 class _Right:
-    """Something that a rule of a role lets somebody do, in one namespace or everywhere."""
+    """Something that a rule of a role lets somebody do, in one namespace or everywhere.
+
+    Without a resource ``where`` has a path.
+    """
 
     user: str
     verb: str
@@ -196,8 +193,11 @@ def _granted(release: Release) -> Iterator[_Right]:
         where = {"namespace": release.namespace} if binding["kind"] == "RoleBinding" else {}
         role = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]
         for subject in binding["subjects"]:
-            user = f"system:serviceaccount:{release.namespace}:{subject['name']}"
+            user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
             for rule in role["rules"]:
+                if "nonResourceURLs" in rule:
+                    yield _Right(user, rule["verbs"][0], "", {"path": rule["nonResourceURLs"][0]})
+                    continue
                 resource = f"{rule['apiGroups'][0]}/{rule['resources'][0].replace('/', ':')}"
                 names = rule.get("resourceNames")
                 named = {"name": names[0]} if names else {}
@@ -208,6 +208,8 @@ async def _known(api: Api, right: _Right) -> None:
     """The API server learns of roles, and of who has them, through watches of its own."""
 
     async def known() -> bool:
+        if not right.resource:
+            return await _reviewed(api, right.user, nonResourceAttributes={"verb": right.verb, **right.where})
         return await allowed(api, right.user, right.verb, right.resource, **right.where)
 
     try:

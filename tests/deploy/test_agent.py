@@ -164,11 +164,30 @@ def test_who_may_reach_its_ports_in_the_network_of_pods(helm: Path) -> None:
     policy = found(text, "NetworkPolicy")["spec"]
     assert policy["ingress"][0]["ports"] == [{"port": "probe"}]
     assert policy["ingress"][0]["from"] == [{"podSelector": policy["podSelector"]}]
+    assert policy["ingress"][1]["ports"] == [{"port": "metrics"}]
+    assert len(policy["ingress"][1]["from"]) == 1
 
 
 def test_without_bandwidth_it_has_no_rights_on_nodes(helm: Path) -> None:
-    assert "ClusterRole" in kinds(rendered(helm, *ENABLED))
-    assert "ClusterRole" not in kinds(rendered(helm, *ENABLED, "--set", "agent.advertise=false"))
+    def asked(*values: str) -> set[str]:
+        rules = found(rendered(helm, *ENABLED, *values), "ClusterRole")["rules"]
+        return {one for rule in rules for one in rule["resources"]}
+
+    reviews = {"tokenreviews", "subjectaccessreviews"}
+    assert asked() == reviews | {"nodes", "nodes/status"}
+    assert asked("--set", "agent.advertise=false") == reviews
+    neither = rendered(helm, *ENABLED, "--set", "agent.advertise=false,metrics.secure=false")
+    assert "ClusterRole" not in kinds(neither)
+
+
+def test_its_metrics_are_secure_unless_somebody_wants_it_otherwise(helm: Path) -> None:
+    container = pod_of(rendered(helm, *ENABLED, "--set", "metrics.tlsSecret=cert"))[1]
+    assert "--metrics-secure" in container["args"]
+    assert "metrics-tls" in [one["name"] for one in container["volumeMounts"]]
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    container = pod_of(rendered(helm, *ENABLED, "--set", "metrics.secure=false"))[1]
+    assert not [one for one in container["args"] if one.startswith("--metrics-secure")]
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
 
 
 def test_the_api_server_takes_its_objects(helm: Path, control_plane: ControlPlane, namespace: str) -> None:

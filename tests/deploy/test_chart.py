@@ -122,24 +122,105 @@ def test_every_component_is_monitored(helm: Path, component: str) -> None:
     assert monitor["metadata"]["labels"]["a"] == "b"
 
 
-def test_who_may_ask_for_metrics_can_be_chosen(helm: Path, tmp_path: Path) -> None:
-    assert of_kind(rendered(helm), "NetworkPolicy") == {}
-    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-    values = tmp_path / "values.yaml"
-    values.write_text(yaml.safe_dump({"metrics": {"networkPolicy": {"enabled": True, "from": peers}}}))
-    text = rendered(helm, "--values", str(values))
-    policy = of_kind(text, "NetworkPolicy")["closeby-scheduler"]["spec"]
-    assert policy["ingress"] == [{"ports": [{"port": "metrics"}], "from": peers}]
-    deployment = of_kind(text, "Deployment")["closeby-scheduler"]["spec"]
-    assert policy["podSelector"] == deployment["selector"]
+def namespaced(*names: str) -> list[dict[str, Any]]:
+    """All pods of these namespaces, as peers of a NetworkPolicy."""
+    return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in names]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_pods_of_chosen_namespaces_alone_reach_the_metrics(helm: Path, component: str) -> None:
+    name = f"closeby-{component}"
+    text = rendered(helm)
+    policy = of_kind(text, "NetworkPolicy")[name]["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [{"ports": [{"port": "metrics"}], "from": namespaced("monitoring")}]
+    assert policy["podSelector"] == of_kind(text, "Deployment")[name]["spec"]["selector"]
+    more = (
+        "--set-json",
+        'metrics.networkPolicy={"namespaces":["a","b"],"from":[{"ipBlock":{"cidr":"::/0"}}]}',
+    )
+    (rule,) = of_kind(rendered(helm, *more), "NetworkPolicy")[name]["spec"]["ingress"]
+    assert rule["from"] == [*namespaced("a", "b"), {"ipBlock": {"cidr": "::/0"}}]
+    off = rendered(helm, "--set", "metrics.networkPolicy.enabled=false")
+    assert of_kind(off, "NetworkPolicy") == {}
+
+
+def test_without_peers_nobody_reaches_the_metrics(helm: Path) -> None:
+    """An empty list of peers would mean everybody."""
+    text = rendered(helm, "--set-json", "metrics.networkPolicy.namespaces=[]")
+    assert [one["spec"]["ingress"] for one in of_kind(text, "NetworkPolicy").values()] == [[], []]
+
+
+def container_of(text: str, component: str) -> dict[str, Any]:
+    (container,) = of_kind(text, "Deployment")[f"closeby-{component}"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    return dict(container)
+
+
+def reviewing(text: str) -> set[str]:
+    """ClusterRoles that may ask the API server who somebody is, and what he may do."""
+    return {
+        name
+        for name, role in of_kind(text, "ClusterRole").items()
+        if {"tokenreviews", "subjectaccessreviews"}
+        <= {one for rule in role["rules"] for one in rule.get("resources", ())}
+    }
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_metrics_are_secure_unless_somebody_wants_it_otherwise(helm: Path, component: str) -> None:
+    text = rendered(helm, *ASKING)
+    container = container_of(text, component)
+    assert "--metrics-secure" in container["args"]
+    probes = [one["httpGet"]["scheme"] for key, one in container.items() if key.endswith("Probe")]
+    assert probes == ["HTTPS"] * 3
+    (endpoint,) = of_kind(text, "ServiceMonitor")[f"closeby-{component}"]["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
+    assert f"closeby-{component}" in reviewing(text)
+    plain = rendered(helm, *ASKING, "--set", "metrics.secure=false")
+    container = container_of(plain, component)
+    assert not [one for one in container["args"] if one.startswith("--metrics-secure")]
+    assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
+    (endpoint,) = of_kind(plain, "ServiceMonitor")[f"closeby-{component}"]["spec"]["endpoints"]
+    assert endpoint.keys() == {"port", "interval"}
+    assert reviewing(plain) == set()
+    assert "closeby-metrics-reader" not in of_kind(plain, "ClusterRole")
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_certificate_for_the_metrics_can_be_given(helm: Path, component: str) -> None:
+    text = rendered(helm, *ASKING, "--set", "metrics.tlsSecret=cert")
+    container = container_of(text, component)
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    files = [one.partition("=")[2] for one in container["args"] if one.startswith("--metrics-tls-")]
+    assert files == [f"{mounts['metrics-tls']}/tls.{one}" for one in ("crt", "key")]
+    spec = of_kind(text, "Deployment")[f"closeby-{component}"]["spec"]["template"]["spec"]
+    (volume,) = (one for one in spec["volumes"] if one["name"] == "metrics-tls")
+    assert volume["secret"]["secretName"] == "cert"
+    (endpoint,) = of_kind(text, "ServiceMonitor")[f"closeby-{component}"]["spec"]["endpoints"]
+    assert endpoint["tlsConfig"]["serverName"] == f"closeby-{component}-metrics.default.svc"
+    assert f"closeby-{component}-metrics" in of_kind(text, "Service")
+
+
+def test_readers_of_the_metrics_can_be_named(helm: Path) -> None:
+    assert "closeby-metrics-reader" not in of_kind(rendered(helm), "ClusterRoleBinding")
+    reader = {"kind": "ServiceAccount", "name": "prometheus-k8s", "namespace": "monitoring"}
+    text = rendered(helm, "--set-json", f"metrics.readers={json.dumps([reader])}")
+    binding = of_kind(text, "ClusterRoleBinding")["closeby-metrics-reader"]
+    assert binding["subjects"] == [reader]
+    role = of_kind(text, "ClusterRole")[binding["roleRef"]["name"]]
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
 def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:
     text = rendered(helm)
     roles = [*of_kind(text, "ClusterRole").values(), *of_kind(text, "Role").values()]
-    assert len(roles) == 6
+    assert len(roles) == 7
     for rule in (rule for role in roles for rule in role["rules"]):
-        said = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        said = {one for named in rule.values() for one in named}
         assert not any("*" in one for one in said), rule
         assert not said & {"secrets", "escalate", "impersonate", "pods/exec", "serviceaccounts/token"}, rule
 

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 
 from closeby.cli.operating.serving import serving
+from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.health import Health
@@ -162,20 +163,20 @@ def test_a_port_that_is_taken() -> None:
         said.append((message, warning))
 
     async def run() -> None:
-        async with serving("127.0.0.1:0", Health(), Meters(), say) as first:
+        async with serving(Metrics("127.0.0.1:0"), Health(), Meters(), say) as first:
             assert first is not None
             with pytest.raises(Unusable, match="can't be listened on"):
-                async with serving(f"127.0.0.1:{first.port}", Health(), Meters(), say):
+                async with serving(Metrics(f"127.0.0.1:{first.port}"), Health(), Meters(), say):
                     pass
         with pytest.raises(Unusable, match="--metrics-address"):
-            async with serving("nonsense", Health(), Meters(), say):
+            async with serving(Metrics("nonsense"), Health(), Meters(), say):
                 pass
-        async with serving("off", Health(), Meters(), say) as nothing:
+        async with serving(Metrics("off"), Health(), Meters(), say) as nothing:
             assert nothing is None
         # Nobody else may hold the port that is the default, so whether we can is left open.
         holder = Server(LOCAL, Health(), Meters())
         await holder.open()
-        async with serving(None, Health(), Meters(), say) as refused:
+        async with serving(Metrics(None), Health(), Meters(), say) as refused:
             assert refused is None
         await holder.close()
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from closeby.cli.operating.latency_options import knows_prometheus
-from closeby.cli.options import Election, connects, elects, excludes, logs, serves
+from closeby.cli.options import Election, Metrics, connects, elects, excludes, logs, serves
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,7 +61,7 @@ def command(
     max_age: float,
     election: Election,
     excluded_namespaces: tuple[str, ...],
-    metrics_address: str | None,
+    metrics: Metrics,
     say: "Say",
     dry_run: bool,
 ) -> None:
@@ -112,7 +112,7 @@ def command(
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         health.ready("informer-sync", lambda: runner.unheard)
         health.ready("workers", lambda: runner.stuck)
-        async with serving(metrics_address, health, meters, say):
+        async with serving(metrics, health, meters, say, transport):
             return await runner.run(stop)
 
     client = DryTransport if dry_run else Transport

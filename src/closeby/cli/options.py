@@ -20,6 +20,16 @@ POD_GROUPER_HELP = (
 )
 
 
+class Metrics(NamedTuple):
+    """Where a command is to serve its metrics, and to whom."""
+
+    #: None: as the command sees fit.
+    address: str | None
+    secure: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+
 class Sources(NamedTuple):
     """What a command is to read."""
 
@@ -100,13 +110,45 @@ def elects(default_name: str) -> Callable[[Command], Command]:
 
 
 def serves(command: Command) -> Command:
-    """``--metrics-address``, which the command gets as ``metrics_address``; None: as it sees fit."""
-    return click.option(
+    """``--metrics-address``, ``--metrics-secure`` and its files; the command gets them as ``metrics``."""
+
+    @click.option(
         "--metrics-address",
         metavar="HOST:PORT",
-        help="Where /metrics, /healthz, /livez and /readyz are served, over HTTP; :PORT for all addresses, "
+        help="Where /metrics, /healthz, /livez and /readyz are served; :PORT for all addresses, "
         "off for nowhere.  [default: 127.0.0.1:10251, if it is free]",
-    )(command)
+    )
+    @click.option(
+        "--metrics-secure",
+        is_flag=True,
+        help="Serve them over TLS, and /metrics only to whom the API server lets get it, by bearer token.",
+    )
+    @click.option(
+        "--metrics-tls-cert",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="Certificate of --metrics-secure (PEM), read again when it changes.  [default: made at the "
+        "start, signed by itself]",
+    )
+    @click.option(
+        "--metrics-tls-key",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="The key of that certificate (PEM).",
+    )
+    @wraps(command)
+    def with_metrics(
+        *,
+        metrics_address: str | None,
+        metrics_secure: bool,
+        metrics_tls_cert: str | None,
+        metrics_tls_key: str | None,
+        **options: object,
+    ) -> None:
+        metrics = Metrics(metrics_address, metrics_secure, metrics_tls_cert, metrics_tls_key)
+        command(metrics=metrics, **options)
+
+    return with_metrics
 
 
 def excludes(command: Command) -> Command:

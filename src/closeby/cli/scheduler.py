@@ -7,6 +7,7 @@ import click
 from closeby.cli.options import (
     POD_GROUPER_HELP,
     Election,
+    Metrics,
     configured,
     connects,
     elects,
@@ -55,7 +56,7 @@ def command(
     excluded_namespaces: tuple[str, ...],
     dry_run: bool,
     events: bool,
-    metrics_address: str | None,
+    metrics: Metrics,
     say: "Say",
 ) -> None:
     """Schedule the pods of a live cluster that name this scheduler, until SIGTERM or Ctrl-C.
@@ -95,7 +96,7 @@ def command(
 
     async def work(transport: Transport, stop: "asyncio.Event") -> "ApiError | None":
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        async with serving(metrics_address, health, meters, say):
+        async with serving(metrics, health, meters, say, transport):
             with usable_configuration():
                 scheduler = LiveScheduler(transport, configuration, settings, say, meters)
             health.ready("informer-sync", lambda: scheduler.unheard)

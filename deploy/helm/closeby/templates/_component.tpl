@@ -10,6 +10,8 @@ The scheduler and the controllers differ in their arguments, their rights, and w
 {{- $configured := eq $component "scheduler" }}
 {{- $name := printf "%s-%s" (include "closeby.fullname" $root) $component }}
 {{- $common := list "--leader-elect" (printf "--lease-name=%s" $name) "--metrics-address=:8080" }}
+{{- $common = concat $common (include "closeby.secureMetrics" $root | fromYamlArray) }}
+{{- $certificate := include "closeby.certificate" $root }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -82,18 +84,21 @@ spec:
             httpGet:
               path: /healthz
               port: metrics
+              scheme: {{ include "closeby.scheme" $root }}
             periodSeconds: 2
             failureThreshold: 30
           livenessProbe:
             httpGet:
               path: /healthz
               port: metrics
+              scheme: {{ include "closeby.scheme" $root }}
             periodSeconds: 10
             timeoutSeconds: 5
           readinessProbe:
             httpGet:
               path: /readyz
               port: metrics
+              scheme: {{ include "closeby.scheme" $root }}
             periodSeconds: 5
             timeoutSeconds: 5
           resources:
@@ -103,23 +108,29 @@ spec:
             readOnlyRootFilesystem: true
             capabilities:
               drop: [ALL]
-          {{- if or $configured $values.extraVolumeMounts }}
+          {{- if or $configured $certificate $values.extraVolumeMounts }}
           volumeMounts:
             {{- if $configured }}
             - name: configuration
               mountPath: /etc/closeby
               readOnly: true
             {{- end }}
+            {{- if $certificate }}
+            {{- include "closeby.certificateMount" $root | nindent 12 }}
+            {{- end }}
             {{- with $values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
           {{- end }}
-      {{- if or $configured $values.extraVolumes }}
+      {{- if or $configured $certificate $values.extraVolumes }}
       volumes:
         {{- if $configured }}
         - name: configuration
           configMap:
             name: {{ include "closeby.fullname" $root }}
+        {{- end }}
+        {{- if $certificate }}
+        {{- include "closeby.certificateVolume" $root | nindent 8 }}
         {{- end }}
         {{- with $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
@@ -193,13 +204,15 @@ spec:
     matchLabels:
       {{- include "closeby.selector" (list $root $component) | nindent 6 }}
   policyTypes: [Ingress]
+  {{- with include "closeby.scrapers" $root | fromYamlArray }}
   ingress:
     - ports:
         - port: metrics
-      {{- with $root.Values.metrics.networkPolicy.from }}
       from:
         {{- toYaml . | nindent 8 }}
-      {{- end }}
+  {{- else }}
+  ingress: []
+  {{- end }}
 {{- end }}
 {{- if $root.Values.metrics.serviceMonitor.enabled }}
 ---
@@ -215,8 +228,7 @@ metadata:
     {{- end }}
 spec:
   endpoints:
-    - port: metrics
-      interval: {{ $root.Values.metrics.serviceMonitor.interval }}
+    {{- include "closeby.endpoint" (list $root (printf "%s-metrics" $name)) | nindent 4 }}
   selector:
     matchLabels:
       {{- include "closeby.selector" (list $root $component) | nindent 6 }}

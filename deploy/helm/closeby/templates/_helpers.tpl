@@ -78,3 +78,82 @@ spec:
 - --exclude-namespace={{ . }}
 {{- end }}
 {{- end }}
+
+{{/* Flags of secure metrics, for any component. */}}
+{{- define "closeby.secureMetrics" -}}
+{{- if .Values.metrics.secure -}}
+- --metrics-secure
+{{- if .Values.metrics.tlsSecret }}
+- --metrics-tls-cert=/etc/closeby-metrics/tls.crt
+- --metrics-tls-key=/etc/closeby-metrics/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The scheme of metrics and health, as probes and a ServiceMonitor name it. */}}
+{{- define "closeby.scheme" -}}
+{{ .Values.metrics.secure | ternary "HTTPS" "HTTP" }}
+{{- end }}
+
+{{/* Whether the certificate of the metrics is mounted. */}}
+{{- define "closeby.certificate" -}}
+{{- if and .Values.metrics.secure .Values.metrics.tlsSecret }}true{{ end }}
+{{- end }}
+
+{{- define "closeby.certificateMount" -}}
+- name: metrics-tls
+  mountPath: /etc/closeby-metrics
+  readOnly: true
+{{- end }}
+
+{{- define "closeby.certificateVolume" -}}
+- name: metrics-tls
+  secret:
+    secretName: {{ .Values.metrics.tlsSecret }}
+    defaultMode: 0440
+{{- end }}
+
+{{/* Rules to ask the API server who scrapes, and whether he may. */}}
+{{- define "closeby.reviews" -}}
+# Whoever scrapes is asked for by his token, and whether he may.
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
+
+{{/* The peers that reach the metrics, for a NetworkPolicy's ingress rule; never empty, which would mean all. */}}
+{{- define "closeby.scrapers" -}}
+{{- range .Values.metrics.networkPolicy.namespaces }}
+- namespaceSelector:
+    matchLabels:
+      kubernetes.io/metadata.name: {{ . }}
+{{- end }}
+{{- with .Values.metrics.networkPolicy.from }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The endpoint of a ServiceMonitor: a list of the root and the name of the Service. */}}
+{{- define "closeby.endpoint" -}}
+{{- $root := index . 0 -}}
+- port: metrics
+  interval: {{ $root.Values.metrics.serviceMonitor.interval }}
+  {{- if $root.Values.metrics.secure }}
+  scheme: https
+  bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+  tlsConfig:
+    {{- if $root.Values.metrics.tlsSecret }}
+    serverName: {{ index . 1 }}.{{ $root.Release.Namespace }}.svc
+    ca:
+      secret:
+        name: {{ $root.Values.metrics.tlsSecret }}
+        key: ca.crt
+    {{- else }}
+    # Each process has a certificate of its own making.
+    insecureSkipVerify: true
+    {{- end }}
+  {{- end }}
+{{- end }}

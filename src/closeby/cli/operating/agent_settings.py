@@ -14,6 +14,7 @@ from closeby.agents.latency.delays import Delays, parse_delays
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
 from closeby.agents.troubles import Say, Trouble
+from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.serving import Address, read_address
@@ -58,7 +59,7 @@ class Options(Struct, frozen=True, kw_only=True):
     bandwidth: str | None
     delays: tuple[str, ...]
     delays_path: str | None
-    metrics_address: str | None
+    metrics: Metrics
 
 
 class Checked(Struct, frozen=True, kw_only=True):

@@ -135,7 +135,7 @@ async def _work(
     if not checked.credentials.proves:
         say("anybody is answered: there is neither a token nor a certificate", warning=True)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(serving(checked.options.metrics_address, health, meters, say))
+        await stack.enter_async_context(serving(checked.options.metrics, health, meters, say, transport))
         stack.callback(parts.close)
         parts.open(checked, say)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())

@@ -8,7 +8,6 @@ replaces; an exec plugin is a program that prints a token or a client certificat
 import asyncio
 import base64
 import ssl
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from closeby.kube.client.faults import INSTALL_EXTRA, Fault
+from closeby.kube.client.pem import as_file
 
 #: A token's file is read again after so many seconds, as client-go does.
 REREAD_AFTER: Final = 60.0
@@ -226,12 +226,7 @@ def auth_provider(kubeconfig: Mapping[str, object]) -> Renewed:
 
 def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, whose: str) -> Fault | None:
     """Has new connections of ``context`` show this client certificate (both in PEM)."""
-    # OpenSSL reads certificate and key from files only.
-    with tempfile.TemporaryDirectory(prefix="closeby-") as folder:
-        certificate_file, key_file = Path(folder, "client.crt"), Path(folder, "client.key")
-        certificate_file.write_bytes(certificate)
-        key_file.touch(mode=0o600)
-        key_file.write_bytes(key)
+    with as_file(certificate) as certificate_file, as_file(key) as key_file:
         try:
             context.load_cert_chain(certificate_file, key_file, password="")
         except (ssl.SSLError, OSError, ValueError) as error:

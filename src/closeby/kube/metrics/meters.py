@@ -56,6 +56,12 @@ class Meters:
             buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
+        self._rulings = Counter(
+            "closeby_metrics_requests_total",
+            "Requests for these metrics, where the API server says who may read them, by what was answered.",
+            ("ruling",),
+            registry=registry,
+        )
         build = Gauge(
             "closeby_build_info", "Always 1; the label says which.", ("version",), registry=registry
         )
@@ -79,6 +85,10 @@ class Meters:
     def leads(self, lease: str, leading: Callable[[], bool]) -> None:
         """``leading`` is asked, when somebody looks, whether this process holds the Lease."""
         self._leader.labels(lease).set_function(lambda: float(leading()))
+
+    def ruled(self, ruling: str) -> None:
+        """A request for metrics was answered so."""
+        self._rulings.labels(ruling).inc()
 
     def requests(self, host: str) -> OnRequest:
         """What a ``Transport`` calls for each request to ``host``."""

@@ -1,16 +1,19 @@
 """The small HTTP server beside a long-running command: is it alive, is it ready, what has it done.
 
-Plain HTTP without authentication, unlike kube-scheduler's secure port, which asks the API server about
-whoever asks: numbers and states are told here, and no names of pods. So it listens on this machine only,
-unless an address is given; in a cluster that is the pod's own, and a NetworkPolicy says who may come.
+Unless told otherwise that is plain HTTP without authentication, on this machine only. With a gate and a
+certificate it is what kube-scheduler's secure port is: TLS, and metrics for those alone whom the API server
+lets read them. Health is told to everybody, since the kubelet's probes bring no token.
 """
 
+import ssl
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
 from msgspec import Struct
 
 from closeby.kube.client.faults import Fault
+from closeby.kube.metrics.access import Gate, Ruling
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 
@@ -19,6 +22,13 @@ DEFAULT_PORT: Final = 10251
 _PORTS: Final = range(65_536)
 _ALIVE: Final = ("healthz", "livez")
 _READY: Final = "readyz"
+#: Status and text of what is not allowed.
+_REFUSALS: Final[Mapping[Ruling, tuple[int, str]]] = {
+    Ruling.UNAUTHENTICATED: (401, "show a bearer token that the API server knows"),
+    Ruling.FORBIDDEN: (403, "the API server does not let you get the nonResourceURL /metrics"),
+    Ruling.LIMITED: (429, "too many tokens that are not known; try again later"),
+    Ruling.UNANSWERED: (503, "the API server could not be asked who you are"),
+}
 
 
 class Address(Struct, frozen=True):
@@ -47,7 +57,18 @@ def read_address(text: str) -> Address | Fault:
 class Server:
     """``/healthz``, ``/livez``, ``/readyz`` and ``/metrics`` at one address, from ``open`` to ``close``."""
 
-    def __init__(self, address: Address, health: Health, meters: Meters) -> None:
+    def __init__(
+        self,
+        address: Address,
+        health: Health,
+        meters: Meters,
+        *,
+        tls: ssl.SSLContext | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        """Without ``gate`` anybody may read the metrics, without ``tls`` anybody may overhear them."""
+        self._tls = tls
+        self._gate = gate
         self._address = address
         self._health = health
         self._meters = meters
@@ -66,7 +87,13 @@ class Server:
     async def open(self) -> Fault | None:
         """Begins to listen; a fault if that can't be."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._address.host or None, self._address.port, reuse_address=True)
+        site = web.TCPSite(
+            self._runner,
+            self._address.host or None,
+            self._address.port,
+            reuse_address=True,
+            ssl_context=self._tls,
+        )
         try:
             await site.start()
         except OSError as error:
@@ -80,9 +107,18 @@ class Server:
 
     async def close(self) -> None:
         """Answers what was asked, and listens no more."""
+        if self._gate is not None:
+            await self._gate.close()
         await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        if self._gate is not None:
+            ruling = await self._gate.rule(request.headers.get("Authorization"), request.remote or "")
+            self._meters.ruled(ruling)
+            if ruling is not Ruling.ALLOWED:
+                status, text = _REFUSALS[ruling]
+                more = {"WWW-Authenticate": "Bearer"} if ruling is Ruling.UNAUTHENTICATED else None
+                return web.Response(text=f"{text}\n", status=status, headers=more)
         content, kind = self._meters.exposition(request.headers.get("Accept", ""))
         # aiohttp's own argument for the type takes no parameters, and Prometheus' version is one.
         return web.Response(body=content, headers={"Content-Type": kind})

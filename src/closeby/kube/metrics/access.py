@@ -1,0 +1,270 @@
+"""Who may read the metrics: whoever the API server knows by its bearer token and lets ``get`` ``/metrics``.
+
+As kube-scheduler does, the API server is asked twice: a TokenReview says whose token it is, a
+SubjectAccessReview whether that user may. Answers are kept for a while. What a flood of tokens costs the API
+server is bounded: few questions at a time, and few a minute for each address that asks.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from closeby.kube.client.errors import UNREADABLE, ApiError
+from closeby.kube.client.saying import Say
+from closeby.kube.client.transport import Request, Retry, Transport
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+#: Seconds for each of the two answers; Prometheus waits for 10 by default.
+_ANSWER_WITHIN: Final = 4.0
+#: The scheme and its token. Longer headers are refused before they come here.
+_BEARER: Final = "bearer"
+
+
+class Ruling(StrEnum):
+    """What is answered to a request for metrics."""
+
+    ALLOWED = "allowed"
+    #: There is no token, or the API server does not know it.
+    UNAUTHENTICATED = "unauthenticated"
+    #: The user may not read them.
+    FORBIDDEN = "forbidden"
+    #: Too many tokens that are not known yet.
+    LIMITED = "limited"
+    #: The API server could not be asked.
+    UNANSWERED = "unanswered"
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How long answers count, and how many questions are asked (times in seconds)."""
+
+    allowed_for: float = 120.0
+    denied_for: float = 10.0
+    #: How long an old permission counts while the API server can't be asked: then metrics matter most.
+    allowed_in_outage: float = 900.0
+    #: Answers of each kind that are kept; the one used longest ago goes first.
+    kept: int = 1000
+    #: Questions at a time, and those that wait for their turn.
+    at_once: int = 4
+    waiting: int = 32
+    #: For each address: tokens that are not known, at first, and then a second.
+    burst: float = 10.0
+    rate: float = 0.5
+    #: Addresses that are remembered.
+    addresses: int = 1000
+
+
+class Reviewer(Protocol):
+    """Says what holds for a token."""
+
+    async def review(self, token: str) -> Ruling:
+        """Allowed, unauthenticated, forbidden, or unanswered."""
+
+
+class _Kept(Struct, frozen=True):
+    ruling: Ruling
+    #: When it was given, in seconds of the clock.
+    at: float
+
+
+class _Bucket(Struct):
+    """Questions that one address has left."""
+
+    left: float
+    at: float
+
+
+class Gate:
+    """Rules on requests, with what was answered lately."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` gives seconds; only for tests."""
+        self._reviewer = reviewer
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._slots = asyncio.Semaphore(self._limits.at_once)
+        #: By the hash of a token: no token is kept. Refusals take no place from permissions.
+        self._allowed: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._denied: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._asking: dict[bytes, asyncio.Task[Ruling]] = {}
+
+    async def rule(self, authorization: str | None, address: str) -> Ruling:
+        """What is answered to a request with this header from this address."""
+        token = _token(authorization)
+        if token is None:
+            return Ruling.UNAUTHENTICATED
+        key = sha256(token.encode()).digest()
+        kept = self._known(key)
+        if kept is not None:
+            return kept
+        asking = self._asking.get(key)
+        if asking is None:
+            # Who was allowed before is asked about again, however many others press.
+            if key not in self._allowed and not self._admits(address):
+                return Ruling.LIMITED
+            asking = self._asking[key] = asyncio.create_task(self._ask(key, token))
+        return await asyncio.shield(asking)
+
+    async def close(self) -> None:
+        """Gives up what is being asked."""
+        asking = tuple(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    def _known(self, key: bytes) -> Ruling | None:
+        now = self._clock()
+        limits = self._limits
+        for answers, seconds in ((self._allowed, limits.allowed_for), (self._denied, limits.denied_for)):
+            kept = answers.get(key)
+            if kept is not None and now < kept.at + seconds:
+                answers.move_to_end(key)
+                return kept.ruling
+        return None
+
+    def _admits(self, address: str) -> bool:
+        """Whether one more unknown token of this address may be asked about."""
+        if len(self._asking) >= self._limits.at_once + self._limits.waiting:
+            return False
+        now = self._clock()
+        bucket = self._buckets.get(address) or _Bucket(self._limits.burst, now)
+        bucket.left = min(self._limits.burst, bucket.left + (now - bucket.at) * self._limits.rate)
+        bucket.at = now
+        _keep(self._buckets, address, bucket, self._limits.addresses)
+        if bucket.left < 1:
+            return False
+        bucket.left -= 1
+        return True
+
+    async def _ask(self, key: bytes, token: str) -> Ruling:
+        try:
+            async with self._slots:
+                ruling = await self._reviewer.review(token)
+        finally:
+            del self._asking[key]
+        return self._noted(key, ruling)
+
+    def _noted(self, key: bytes, ruling: Ruling) -> Ruling:
+        now, before = self._clock(), self._allowed.get(key)
+        if ruling is Ruling.UNANSWERED:
+            counts = before is not None and now < before.at + self._limits.allowed_in_outage
+            return Ruling.ALLOWED if counts else ruling
+        self._allowed.pop(key, None)
+        self._denied.pop(key, None)
+        answers = self._allowed if ruling is Ruling.ALLOWED else self._denied
+        _keep(answers, key, _Kept(ruling, now), self._limits.kept)
+        return ruling
+
+
+class _User(Struct, frozen=True):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _TokenStatus(Struct, frozen=True):
+    authenticated: bool = False
+    user: _User = _User()
+
+
+class _TokenReview(Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessStatus(Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(Struct, frozen=True):
+    status: _AccessStatus = _AccessStatus()
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_read_token: Final = msgspec.json.Decoder(_TokenReview).decode
+_read_access: Final = msgspec.json.Decoder(_AccessReview).decode
+
+
+class ApiReviewer:
+    """Asks the API server. Its trouble is logged when it begins, and when it is over."""
+
+    def __init__(self, transport: Transport, say: Say) -> None:
+        self._transport = transport
+        self._say = say
+        self._in_trouble = False
+
+    async def review(self, token: str) -> Ruling:
+        """Allowed, unauthenticated, forbidden, or unanswered."""
+        ruling = await self._review(token)
+        if isinstance(ruling, ApiError):
+            if not self._in_trouble:
+                self._say("the API server does not say who may read metrics", warning=True, error=ruling)
+            self._in_trouble = True
+            return Ruling.UNANSWERED
+        if self._in_trouble:
+            self._say("the API server says again who may read metrics")
+        self._in_trouble = False
+        return ruling
+
+    async def _review(self, token: str) -> Ruling | ApiError:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        try:
+            answer = await self._post(_TOKEN_REVIEWS, body)
+            if isinstance(answer, ApiError):
+                return answer
+            found = _read_token(answer).status
+            if not found.authenticated or not found.user.username:
+                return Ruling.UNAUTHENTICATED
+            answer = await self._post(_ACCESS_REVIEWS, _access(found.user))
+            if isinstance(answer, ApiError):
+                return answer
+            return Ruling.ALLOWED if _read_access(answer).status.allowed else Ruling.FORBIDDEN
+        except msgspec.DecodeError as error:
+            return ApiError(None, UNREADABLE, str(error))
+
+    async def _post(self, path: str, body: object) -> bytes | ApiError:
+        # A review changes nothing, so it may be sent again where the server certainly did not see it.
+        request = Request(
+            method="POST", path=path, body=_encode(body), retry=Retry.UNSENT, within=_ANSWER_WITHIN
+        )
+        return await self._transport.send(request)
+
+
+def _access(user: _User) -> object:
+    """May this user get /metrics?"""
+    spec: dict[str, object] = {
+        "user": user.username,
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+    more = {"uid": user.uid, "groups": user.groups, "extra": user.extra}
+    spec |= {key: value for key, value in more.items() if value}
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+def _token(authorization: str | None) -> str | None:
+    """The token of ``Bearer TOKEN``; None where there is none."""
+    scheme, _, token = (authorization or "").partition(" ")
+    return (token.strip() or None) if scheme.lower() == _BEARER else None
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)

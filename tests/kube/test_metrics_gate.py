@@ -1,0 +1,172 @@
+"""The gate before the metrics: what is asked, what is kept, and how much a flood may ask."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from closeby.kube.metrics.access import Gate, Limits, Ruling
+
+ALLOWED, FORBIDDEN = Ruling.ALLOWED, Ruling.FORBIDDEN
+UNAUTHENTICATED, LIMITED, UNANSWERED = Ruling.UNAUTHENTICATED, Ruling.LIMITED, Ruling.UNANSWERED
+
+
+class Reviewer:
+    """Counts questions. Tokens are answered by their first word; nobody else is known."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.answers = {"good": ALLOWED, "tenant": FORBIDDEN}
+        self.at_once = self.most_at_once = 0
+        #: Answers are held back until it is set.
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def review(self, token: str) -> Ruling:
+        self.asked[token] += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.open.wait()
+        self.at_once -= 1
+        return self.answers.get(token.partition("-")[0], UNAUTHENTICATED)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+Scene = Callable[[Gate, Reviewer, Clock], Coroutine[Any, Any, None]]
+
+
+def play(scene: Scene, limits: Limits | None = None) -> None:
+    async def run() -> None:
+        reviewer, clock = Reviewer(), Clock()
+        gate = Gate(reviewer, limits, clock)
+        await scene(gate, reviewer, clock)
+        await gate.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_without_a_token_asks_nobody() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        for header in (None, "", "Bearer", "Bearer ", "Basic Z29vZA==", "good"):
+            assert await gate.rule(header, "a") is UNAUTHENTICATED
+        assert not reviewer.asked
+
+    play(scene)
+
+
+def test_answers_are_kept_for_a_while() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        for _ in range(3):
+            assert await gate.rule("Bearer good", "a") is ALLOWED
+            assert await gate.rule("bearer tenant", "b") is FORBIDDEN
+            assert await gate.rule("Bearer bad", "c") is UNAUTHENTICATED
+        assert set(reviewer.asked.values()) == {1}
+        clock.now += Limits().denied_for
+        for token, ruling in (("good", ALLOWED), ("tenant", FORBIDDEN), ("bad", UNAUTHENTICATED)):
+            assert await gate.rule(f"Bearer {token}", "a") is ruling
+        assert reviewer.asked == {"good": 1, "tenant": 2, "bad": 2}
+
+    play(scene)
+
+
+def test_a_right_that_is_taken_away_is_gone_when_the_answer_is_old() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        assert await gate.rule("Bearer good", "a") is ALLOWED
+        reviewer.answers["good"] = FORBIDDEN
+        clock.now += Limits().allowed_for
+        assert await gate.rule("Bearer good", "a") is FORBIDDEN
+        clock.now += Limits().denied_for - 1
+        assert await gate.rule("Bearer good", "a") is FORBIDDEN
+        assert reviewer.asked["good"] == 2
+
+    play(scene)
+
+
+def test_requests_with_one_token_wait_for_one_answer() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        rulings = await asyncio.gather(*(gate.rule("Bearer good", "a") for _ in range(50)))
+        assert set(rulings) == {ALLOWED}
+        assert reviewer.asked == {"good": 1}
+
+    play(scene)
+
+
+def test_a_flood_from_one_address_costs_a_few_questions_and_keeps_nobody_else_out() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        assert await gate.rule("Bearer good-prometheus", "monitoring") is ALLOWED
+        flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
+        assert Counter(flood) == {UNAUTHENTICATED: 10, LIMITED: 990}
+        clock.now += Limits().allowed_for
+        # It may ask a bit more as time goes by, but not as much as it likes.
+        flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
+        assert Counter(flood)[UNAUTHENTICATED] == 10
+        # Old and new scrapers get through, also one that scrapes from the attacker's address.
+        assert await gate.rule("Bearer good-prometheus", "tenant") is ALLOWED
+        assert await gate.rule("Bearer good-another", "monitoring") is ALLOWED
+
+    play(scene)
+
+
+def test_a_flood_from_many_addresses_waits_for_few_answers_at_a_time() -> None:
+    limits = Limits(at_once=2, waiting=3)
+
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        assert await gate.rule("Bearer good", "monitoring") is ALLOWED
+        clock.now += limits.allowed_for
+        reviewer.open.clear()
+        flood = [asyncio.create_task(gate.rule(f"Bearer bad-{i}", f"address-{i}")) for i in range(100)]
+        await asyncio.sleep(0)
+        known = asyncio.create_task(gate.rule("Bearer good", "monitoring"))
+        refused = [task for task in flood if task.done()]
+        while len(refused) < 95 or reviewer.at_once < 2:
+            await asyncio.sleep(0)
+            refused = [task for task in flood if task.done()]
+        assert {task.result() for task in refused} == {LIMITED}
+        reviewer.open.set()
+        assert Counter(await asyncio.gather(*flood)) == {UNAUTHENTICATED: 5, LIMITED: 95}
+        assert await known is ALLOWED
+        assert reviewer.most_at_once == 2
+
+    play(scene, limits)
+
+
+def test_what_is_kept_is_bounded_and_refusals_take_no_place_from_permissions() -> None:
+    limits = Limits(kept=3, addresses=3)
+
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        for i in range(3):
+            assert await gate.rule(f"Bearer good-{i}", f"address-{i}") is ALLOWED
+        for i in range(50):
+            assert await gate.rule(f"Bearer bad-{i}", f"address-{i}") is UNAUTHENTICATED
+        reviewer.asked.clear()
+        for i in range(3):
+            assert await gate.rule(f"Bearer good-{i}", "a") is ALLOWED
+        assert not reviewer.asked
+        assert await gate.rule("Bearer bad-49", "a") is UNAUTHENTICATED
+        assert not reviewer.asked
+        assert await gate.rule("Bearer bad-0", "a") is UNAUTHENTICATED
+        assert reviewer.asked == {"bad-0": 1}
+
+    play(scene, limits)
+
+
+def test_while_the_api_server_is_away_known_scrapers_get_on_for_a_while_and_nobody_else() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        assert await gate.rule("Bearer good", "a") is ALLOWED
+        reviewer.answers = {"good": UNANSWERED, "new": UNANSWERED}
+        clock.now += Limits().allowed_in_outage - 1
+        assert await gate.rule("Bearer good", "a") is ALLOWED
+        assert await gate.rule("Bearer new", "a") is UNANSWERED
+        clock.now += 1
+        assert await gate.rule("Bearer good", "a") is UNANSWERED
+        reviewer.answers = {"good": ALLOWED}
+        assert await gate.rule("Bearer good", "a") is ALLOWED
+
+    play(scene)
