@@ -16,7 +16,7 @@ from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import asked
 from closeby.agents.latency.results import Latency, Results
 from closeby.controllers.networks.weights import Place, weights_of
-from closeby.measurements.latencies import Latency as Link
+from closeby.measurements.links import Latency as Link
 
 INSIDE, NEAR, FAR, AWAY = 500.0, 4_000.0, 12_000.0, 27_000.0
 #: As the documentation of the agent has them, in seconds.

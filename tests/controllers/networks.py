@@ -5,6 +5,7 @@ from typing import Any
 
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
 from closeby.controllers.networks.settings import Acquaintance
+from closeby.measurements.addresses import Address
 from tests.control_plane.api import Object
 from tests.control_plane.nodes import node
 from tests.controllers.at_work import Site
@@ -33,10 +34,19 @@ def host(name: str, region: str = "eu", **labels: str) -> Object:
 HOSTS = [host(f"{zone}-{number}") for zone in "xyz" for number in (1, 2)]
 
 
+class Neighbours(Acquaintance, frozen=True):
+    """An operator allows all servers of this machine: no test knows their ports before they are there."""
+
+    def permitted(self, address: Address) -> Address | None:
+        return address if address.host == "127.0.0.1" else super().permitted(address)
+
+
 def controller(
     it: Site, timing: Timing = QUICK, acquaintance: Acquaintance | None = None
 ) -> NetworkTopologyController:
-    return NetworkTopologyController(it.writer, it.say, timing=timing, acquaintance=acquaintance)
+    return NetworkTopologyController(
+        it.writer, it.say, timing=timing, acquaintance=acquaintance or Neighbours()
+    )
 
 
 def spec(address: str, frequency: int = 1) -> str:

@@ -10,15 +10,16 @@ from itertools import pairwise
 
 import msgspec
 
-from closeby.controllers.networks.settings import Acquaintance, Settings
+from closeby.controllers.networks.settings import Settings
 from closeby.controllers.running import News
 from closeby.measurements.access import Access
+from closeby.measurements.addresses import Address
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.controllers.at_work import Site, site
 from tests.controllers.listening import GROUPS, Listener
-from tests.controllers.networks import HOSTS, answering, condition, controller, costs, spec
+from tests.controllers.networks import HOSTS, Neighbours, answering, condition, controller, costs, spec
 from tests.kube.live import create_pods, eventually
 from tests.kube.scraping import scrape
 from tests.measurements.serving import serving
@@ -78,10 +79,13 @@ class Trickle:
                     self._open.remove(connected)
 
 
-class Faulty(Acquaintance, frozen=True):
+class Faulty(Neighbours, frozen=True):
     """What knows a server that brings a fault of ours to light, and when that happened."""
 
     stumbles: list[float] = msgspec.field(default_factory=list)
+
+    def permitted(self, address: Address) -> Address | None:
+        return address
 
     def access_to(self, settings: Settings) -> Access:
         if "faulty" in settings.address:

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.controllers.networks.controller import Timing
-from closeby.controllers.networks.settings import Acquaintance
 from closeby.kube.scheduler.live import LiveScheduler
 from closeby.kube.scheduler.live import Settings as LiveSettings
 from closeby.measurements.access import Access
@@ -26,6 +25,7 @@ from tests.controllers.networks import (
     MEASURED,
     QUICK,
     ZONE,
+    Neighbours,
     answering,
     condition,
     controller,
@@ -204,7 +204,7 @@ def test_tokens_of_the_controller_are_for_the_prometheus_that_it_knows(
     async def run() -> None:
         async with site(control_plane, namespace, *HOSTS) as it:
             with hearing("x-1", "y-1") as known, hearing("x-1", "y-1") as other:
-                ours = Acquaintance(known.address, Access(token_file=str(token)))
+                ours = Neighbours(known.address, Access(token_file=str(token)))
                 async with it.running(controller(it, acquaintance=ours)):
                     await it.create("networktopologies", "known", spec(known.address))
                     await it.create("networktopologies", "other", spec(other.address))
@@ -260,7 +260,7 @@ spec:
             async with site(control_plane, namespace, *hosts) as it, it.running(controller(it)):
                 scheduler = LiveScheduler(
                     it.transport,
-                    Configuration(plugins=scheduler_plugins),
+                    Configuration(plugins=scheduler_plugins, network_topology_namespaces=(namespace,)),
                     LiveSettings(scheduler_name=scheduler_name, discover_every=0.5),
                     it.say,
                 )
@@ -388,9 +388,7 @@ def test_a_provider_that_never_answers(control_plane: ControlPlane, namespace: s
             )
             stale = condition(found, "LatenciesMeasured")
             assert (stale["status"], stale["reason"]) == ("False", "NoLatencies")
-            assert stale["message"].startswith(
-                "no costs are known yet; http://127.0.0.1:1/api/v1/query can't be"
-            )
+            assert stale["message"].startswith("no costs are known yet; http://127.0.0.1:1 can't be")
             assert "weights" not in found and "weightCalculationTime" not in found
             with serving(answering(("x-1", "y-1", 5.0))) as address:
                 provider = {"metricProvider": {"address": address}}

@@ -88,7 +88,8 @@ def test_a_metric_that_prometheus_would_not_take() -> None:
     [
         ("https://p.example:9090", True),
         ("https://P.example:9090/tenant", True),
-        ("https://me@p.example:9090", True),
+        ("https://P.example.:9090/", True),
+        ("https://me@p.example:9090", False),
         ("http://p.example:9090", False),
         ("https://p.example", False),
         ("https://p.example:9090@evil.example", False),

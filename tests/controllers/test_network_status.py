@@ -15,7 +15,8 @@ from closeby.controllers.networks.settings import read_settings
 from closeby.controllers.networks.status import Failure, Limit, Measurement, network_status
 from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
 from closeby.controllers.statuses import Wanted
-from closeby.measurements.latencies import Latencies, Latency
+from closeby.measurements.latencies import Latencies
+from closeby.measurements.links import Latency, Links
 from closeby.objects.networks import NetworkTopology
 from closeby.topology.labels import LabelTable
 from closeby.topology.network_costs import choose, locate, network_costs
@@ -46,6 +47,9 @@ spec:
   metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
   topologyAlgorithm: Dijkstra
 """
+
+
+STRANGERS = {"ghost", "w", "x", "y", "z"}
 
 
 def links(text: str) -> tuple[Latency, ...]:
@@ -83,7 +87,11 @@ def status(
 
 
 def measured(text: str, unusable: int = 0) -> Measurement:
-    return Measurement(latencies=Latencies(links(text), unusable), time=NOW)
+    """As it is read where these five nodes are known, and any others but ``ghost``, ``w`` … ``z``."""
+    known = [one for one in links(text) if not STRANGERS & {one.origin, one.destination}]
+    strangers = {name for one in links(text) for name in (one.origin, one.destination)} & STRANGERS
+    latencies = Latencies(links=Links.of(known), unusable=unusable, strangers=tuple(sorted(strangers)))
+    return Measurement(latencies=latencies, time=NOW)
 
 
 def conditions(wanted: Wanted) -> dict[str, tuple[str, str, str]]:
@@ -311,7 +319,7 @@ def test_measurements_of_another_cluster_are_none() -> None:
     assert conditions(found)["LatenciesMeasured"] == (
         "False",
         "NoNodeMeasured",
-        f"the costs are those of {STAMP}; no node of the cluster was measured, but w, y",
+        f"the costs are those of {STAMP}; no node of the cluster was measured, but w, x, y and 1 more",
     )
 
 

@@ -64,6 +64,34 @@ def test_definitions_outlive_a_release(helm: Path) -> None:
         assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
+def test_metrics_addresses_are_those_that_the_operator_names(helm: Path) -> None:
+    def arguments(*chosen: str) -> list[str]:
+        found = of_kind(rendered(helm, *chosen), "Deployment")["closeby-controllers"]
+        given: list[str] = found["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [one for one in given if "prometheus" in one]
+
+    addresses = ["http://prometheus.monitoring:9090", "https://[fd00::7]/prefix"]
+    assert arguments() == []
+    assert arguments("--set-json", f"controllers.metricsAddresses={json.dumps(addresses)}") == [
+        f"--allow-prometheus-address={one}" for one in addresses
+    ]
+    for wrong in (
+        "prometheus:9090",
+        "http://user@prometheus",
+        "http://prometheus/?query=1",
+        "file:///etc/passwd",
+    ):
+        done = called(
+            helm,
+            "template",
+            "closeby",
+            str(CHART),
+            "--set-json",
+            f"controllers.metricsAddresses=[{wrong!r}]".replace("'", '"'),
+        )
+        assert done.returncode != 0 and "metricsAddresses" in done.stderr, done
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_files_can_be_given_to_a_component(helm: Path, component: str) -> None:
     """Such as what a token for Prometheus, or its authority, is in."""

@@ -4,11 +4,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import Answer, fetch
+from closeby.measurements.fetching import Answer, Asking, fetch
 
 #: Seconds for each word of a server that answers: the machine may be busy with other things.
 LONG = 60.0
@@ -50,6 +50,29 @@ def serving(answer: Answering) -> Iterator[str]:
 
 
 @contextmanager
+def streaming(body: bytes, asked: list[str] | None = None) -> Iterator[str]:
+    """The address of a server that gives everybody this, which is long, as fast as it is taken.
+
+    ``asked`` gets the paths that it is asked for.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if asked is not None:
+                asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # Who asked may have had enough.
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with handled_by(Handler) as address:
+        yield address
+
+
+@contextmanager
 def silent() -> Iterator[str]:
     """The address of a server that takes connections, and says nothing as long as the block lasts."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -71,7 +94,7 @@ def left_in_the_end(address: str, timeout: float) -> Answer | Unavailable:
     """
     end = time.monotonic() + LONG
     while True:
-        found = fetch(address, timeout)
+        found = fetch(address, Asking(timeout=timeout))
         late = isinstance(found, Unavailable) and "does not answer within" in found.message
         if not late or time.monotonic() > end:
             return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import fetch, read_file
+from closeby.measurements.fetching import Asking, fetch, read_file
 from tests.measurements.serving import LONG, left_in_the_end
 
 #: Says something to who has asked.
@@ -68,7 +68,7 @@ def test_who_says_a_little_all_the_time_is_left_in_the_end(first: bytes, more: b
 def test_an_answer_that_breaks_off(status: str) -> None:
     text = f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf".encode()
     with saying(lambda connected: connected.sendall(text)) as address:
-        found = fetch(address, LONG)
+        found = fetch(address, Asking(timeout=LONG))
     assert isinstance(found, Unavailable)
     assert found.message.startswith(f"{address} broke off: IncompleteRead")
 
@@ -76,7 +76,7 @@ def test_an_answer_that_breaks_off(status: str) -> None:
 def test_nobody_is_sent_on_to_a_file() -> None:
     text = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
     with saying(lambda connected: connected.sendall(text)) as address:
-        found = fetch(address, LONG)
+        found = fetch(address, Asking(timeout=LONG))
     assert not isinstance(found, Unavailable)
     assert (found.code, found.body) == (302, b"")
 

@@ -6,7 +6,8 @@ that was looked at, and the very same values are written again only after a paus
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -36,12 +37,46 @@ class _Meta(Struct, frozen=True):
 
 class _Wire(Struct, frozen=True):
     metadata: _Meta = _Meta()
-    spec: object = None
-    status: object = None
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Fields(Mapping[str, object]):
+    """A JSON object whose fields are decoded when they are asked for: as values they take more memory."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Of a ``raw`` value that is no object there are no fields."""
+        self._raw = raw if raw.lstrip()[:1] == b"{" else b"{}"
+
+    def __getitem__(self, name: str) -> object:
+        """The value of one field."""
+        return msgspec.json.decode(self._fields()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the fields."""
+        return iter(self._fields())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._fields())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same in the same words."""
+        return isinstance(other, Fields) and self._raw == other._raw
+
+    def __hash__(self) -> int:
+        """Of what it says."""
+        return hash(self._raw)
+
+    def _fields(self) -> dict[str, msgspec.Raw]:
+        return _read_fields(self._raw)
+
+
+_read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A custom resource as last heard of, in plain values."""
+    """A custom resource as last heard of."""
 
     resource: Resource
     #: ``namespace/name``.
@@ -94,8 +129,8 @@ def seen(resource: Resource, change: Upserted) -> Seen:
         uid=change.uid,
         version=change.version,
         generation=wire.metadata.generation if resource.status else None,
-        spec=wire.spec if isinstance(wire.spec, dict) else {},
-        status=wire.status if isinstance(wire.status, dict) else {},
+        spec=Fields(bytes(wire.spec)),
+        status=Fields(bytes(wire.status)),
     )
 
 
@@ -133,7 +168,7 @@ class StatusKeeper:
         self._clock = clock
         self._pace = pace
         self._chance = random.Random()
-        #: What was written last, how often that very thing, and when it may be again.
+        #: A digest of what was written last, how often that very thing, and when it may be again.
         self._written: dict[Key, tuple[bytes, Backoff, float]] = {}
 
     def forget(self, key: Key) -> None:
@@ -148,7 +183,7 @@ class StatusKeeper:
             self._work.done(key)
             return
         # Without the times that are made up while comparing.
-        meant = msgspec.json.encode((it.uid, wanted.fields, wanted.conditions))
+        meant = sha256(msgspec.json.encode((it.uid, wanted.fields, wanted.conditions))).digest()
         before, backoff, since = self._written.get(key) or (b"", Backoff(self._pace, self._chance), 0.0)
         if before != meant:
             backoff = Backoff(self._pace, self._chance)

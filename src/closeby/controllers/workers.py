@@ -15,14 +15,13 @@ from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference
+from closeby.objects.bounds import clipped
 from closeby.objects.unexpected import Contained, brief, fields_of
 
 #: Reason of the Event.
 NOT_RECONCILED: Final = "NotReconciled"
 #: All that an attempt waits for has deadlines; one that takes so many seconds is stuck.
 STUCK_AFTER: Final = 120.0
-#: Of an object's kind and name, in the log.
-_SHOWN: Final = 300
 
 
 class Working(Protocol[Key]):
@@ -108,7 +107,7 @@ class Workers(Generic[Key]):
             self._stuck = set(found)
 
     def _about(self, key: Key) -> str:
-        return str(self._reconciler.regarding(key) or key)[:_SHOWN]
+        return clipped(str(self._reconciler.regarding(key) or key))
 
     async def _look_at(self, key: Key) -> None:
         try:

@@ -9,10 +9,11 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import LONGEST_ANSWER, TIMEOUT, Answer, fetch, is_url
+from closeby.measurements.fetching import TIMEOUT, Answer, Asking, Head, Sink, fetch, is_url, stream
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -53,15 +54,26 @@ class Client:
         #: The newest TLS context, and the state of the files it was made of.
         self._context: tuple[object, ssl.SSLContext] | None = None
 
-    def get(self, url: str, longest: int = LONGEST_ANSWER) -> Answer | Unavailable:
+    def get(self, url: str) -> Answer | Unavailable:
         """As ``fetch``; a token or certificate that can't be used is told in its place."""
+        asking = self._asking(url)
+        return asking if isinstance(asking, Unavailable) else fetch(url, asking)
+
+    def stream(self, url: str, sink: Sink, longest: int) -> Head | Unavailable:
+        """As ``stream`` of ``fetching``, without redirects, of at most ``longest`` bytes."""
+        asking = self._asking(url)
+        if isinstance(asking, Unavailable):
+            return asking
+        return stream(url, sink, msgspec.structs.replace(asking, longest=longest, redirects=False))
+
+    def _asking(self, url: str) -> Asking | Unavailable:
         token = self._token()
         if isinstance(token, Unavailable):
             return token
         context = self._tls() if _is_https(url) else None
         if isinstance(context, Unavailable):
             return context
-        return fetch(url, self._timeout, token=token, longest=longest, context=context)
+        return Asking(timeout=self._timeout, token=token, context=context)
 
     def _token(self) -> str | Unavailable:
         path = self._access.token_file

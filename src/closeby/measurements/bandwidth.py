@@ -5,6 +5,7 @@ later are matched without asking again. What is odd about the measurements is da
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -28,11 +29,21 @@ class NodeBandwidth(Struct, frozen=True, kw_only=True):
     measured: float | None = None
 
 
+class Cause(Enum):
+    """Why there is nothing to read, without a word of what a server said."""
+
+    UNREACHABLE = "can't be reached"
+    LATE = "does not answer in time"
+    UNUSABLE = "gives no answer that can be used"
+    EMPTY = "has nothing of what was asked for"
+
+
 class Unavailable(Struct, frozen=True):
     """Why there is nothing to read, as one sentence; ``remedy`` says what to do about it."""
 
     message: str
     remedy: str = ""
+    cause: Cause = Cause.UNUSABLE
 
     def sentence(self) -> str:
         """The message and its remedy as one line."""

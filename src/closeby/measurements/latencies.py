@@ -5,39 +5,49 @@ their responses in microseconds; one metric each for the 50th, 90th and 99th per
 """
 
 import re
-from typing import Final, NamedTuple
+import threading
+from collections.abc import Collection, Sequence
+from typing import Final
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
 from closeby.measurements.access import ANYBODY, Access, Client
-from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.fetching import TIMEOUT, address_of, refusal
-from closeby.measurements.prometheus import parse_series, query_address, usable_number
+from closeby.measurements.links import Links, Packer
+from closeby.measurements.prometheus import query_address, usable_number
+from closeby.measurements.series import SeriesStream
 
 #: The KEP's metrics. Any other will do that has the labels ``origin`` and ``destination``, and microseconds.
 METRICS: Final = tuple(f"netperf_{percentile}_latency_microseconds" for percentile in ("p50", "p90", "p99"))
-#: Of an answer, in bytes: latencies between 500 nodes in all directions. Whoever may write a NetworkTopology
-#: names who answers.
+#: Of an answer, in bytes: latencies between 500 nodes in all directions.
 LONGEST: Final = 32 * 1024 * 1024
 #: A greater one is no latency: an hour, in microseconds.
 GREATEST: Final = 3.6e9
+#: Names of no node that are remembered of one answer, to tell of them.
+_STRANGERS: Final = 1000
+_LONGEST_NAME: Final = 253
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+#: Several answers are read at the same time, but decoded one after another: the interpreter decodes no faster
+#: otherwise, and its other threads (an event loop) would wait for all of them.
+_DECODING: Final = threading.Lock()
 
 
-class Latency(NamedTuple):
-    """From one node to another; names as the probes give them."""
+class Latencies(Struct, frozen=True, kw_only=True):
+    """What was measured between nodes that are known."""
 
-    origin: str
-    destination: str
-    microseconds: float
-
-
-class Latencies(Struct, frozen=True):
-    """What was measured. ``unusable`` counts the series that name no two nodes, or have no usable value."""
-
-    links: tuple[Latency, ...]
+    links: Links
+    #: Series that name no two nodes, or have no usable value.
     unusable: int = 0
+    #: Names that no known node has; of very many some, and the number of the series with others.
+    strangers: tuple[str, ...] = ()
+    more_strangers: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all was measured, between whatever nodes."""
+        return not self.links and not self.strangers
 
 
 class _Names(Struct, frozen=True, gc=False):
@@ -48,6 +58,49 @@ class _Names(Struct, frozen=True, gc=False):
 class _Series(Struct, frozen=True):
     metric: _Names
     value: tuple[float, str]
+
+
+class _Reading:
+    """What was read of one answer so far."""
+
+    def __init__(self, known: Collection[str] | None) -> None:
+        self._known = known
+        self._packer = Packer()
+        self._unusable = 0
+        self._strangers: set[str] = set()
+        self._more = 0
+
+    def take(self, series: Sequence[_Series]) -> None:
+        # There may be hundreds of thousands, of which a few operations each are seconds.
+        known, add = self._known, self._packer.add
+        for one in series:
+            value = usable_number(one.value[1])
+            names = one.metric
+            origin, destination = names.origin, names.destination
+            if value is None or value > GREATEST or not origin or not destination:
+                self._unusable += 1
+            elif known is None or (origin in known and destination in known):
+                add(origin, destination, value)
+            else:
+                self._strange(origin, destination)
+
+    def latencies(self) -> Latencies:
+        return Latencies(
+            links=Links(self._packer),
+            unusable=self._unusable,
+            strangers=tuple(sorted(self._strangers)),
+            more_strangers=self._more,
+        )
+
+    def _strange(self, *names: str) -> None:
+        for name in names:
+            shown = name[:_LONGEST_NAME]
+            if name in (self._known or ()) or shown in self._strangers:
+                continue
+            if len(self._strangers) < _STRANGERS:
+                self._strangers.add(shown)
+            else:
+                self._more += 1
 
 
 class PrometheusLatencies:
@@ -69,17 +122,23 @@ class PrometheusLatencies:
         self.query = latency_query(metric, minutes)
         self._client = Client(access, timeout)
 
-    def read(self) -> Latencies | Unavailable:
-        """Asks once; this may take as long as the timeout. No measurements at all are ``Unavailable`` too."""
+    def read(self, known: Collection[str] | None = None) -> Latencies | Unavailable:
+        """Asks once; this may take as long as the timeout. No measurements at all are ``Unavailable`` too.
+
+        Only latencies between ``known`` names are kept; None: all. No redirect is followed.
+        """
         url, source = f"{self._url}?{urlencode({'query': self.query})}", address_of(self._url)
-        answer = self._client.get(url, LONGEST)
-        if isinstance(answer, Unavailable):
-            return answer
-        if refused := refusal(answer, source):
+        reader = _Reader(source, known)
+        head = self._client.stream(url, reader.feed, LONGEST)
+        if isinstance(head, Unavailable):
+            return head
+        if refused := refusal(head, source):
             return refused
-        found = parse_latencies(answer.body, source, answer.status)
-        if isinstance(found, Latencies) and not found.links:
-            return Unavailable(f"{source} has no latencies for {self.query}", "do the probes run?")
+        found = reader.end(head.status)
+        if isinstance(found, Latencies) and found.empty:
+            return Unavailable(
+                f"{source} has no latencies for {self.query}", "do the probes run?", Cause.EMPTY
+            )
         return found
 
 
@@ -95,12 +154,21 @@ def latency_query(metric: str, minutes: int) -> str:
 
 def parse_latencies(content: bytes, source: str, status: str = "200 OK") -> Latencies | Unavailable:
     """The latencies in an answer of ``/api/v1/query``; ``source`` and ``status`` are for messages."""
-    series = parse_series(content, source, status, tuple[_Series, ...])
-    if isinstance(series, Unavailable):
-        return series
-    links = []
-    for one in series:
-        value = usable_number(one.value[1])
-        if value is not None and value <= GREATEST and one.metric.origin and one.metric.destination:
-            links.append(Latency(one.metric.origin, one.metric.destination, value))
-    return Latencies(tuple(links), len(series) - len(links))
+    reader = _Reader(source, None)
+    return reader.feed(content) or reader.end(status)
+
+
+class _Reader:
+    """Makes latencies of one answer."""
+
+    def __init__(self, source: str, known: Collection[str] | None) -> None:
+        self._reading = _Reading(known)
+        self._stream: SeriesStream[_Series] = SeriesStream(source, tuple[_Series, ...], self._reading.take)
+
+    def feed(self, chunk: bytes) -> Unavailable | None:
+        with _DECODING:
+            return self._stream.feed(chunk)
+
+    def end(self, status: str) -> Latencies | Unavailable:
+        with _DECODING:
+            return self._stream.end(status) or self._reading.latencies()

@@ -58,9 +58,17 @@ class Patience:
                     socket.socket.shutdown(one, socket.SHUT_RDWR)
 
 
-def opener(patience: Patience, context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
-    """Opens URLs, redirects among them, as long as there is patience."""
-    return urllib.request.build_opener(_Http(patience), _Https(patience, context))
+def opener(
+    patience: Patience, context: ssl.SSLContext | None, *, redirects: bool = True
+) -> urllib.request.OpenerDirector:
+    """Opens URLs as long as there is patience, and what they redirect to if ``redirects`` says so."""
+    more = () if redirects else (_NoRedirects(),)
+    return urllib.request.build_opener(_Http(patience), _Https(patience, context), *more)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """The redirect itself is the answer."""
 
 
 class _Connection(http.client.HTTPConnection):

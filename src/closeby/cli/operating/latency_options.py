@@ -8,8 +8,11 @@ import click
 from closeby.cli.options import Command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from closeby.controllers.networks.settings import Acquaintance
     from closeby.measurements.access import Access
+    from closeby.measurements.addresses import Address
 
 _FILE = click.Path(dir_okay=False)
 
@@ -21,8 +24,15 @@ def knows_prometheus(command: Command) -> Command:
         "--prometheus-address",
         metavar="URL",
         default="",
-        help="The Prometheus that the options below are for. NetworkTopologies may name others, which are "
-        "asked without them.",
+        help="The Prometheus that the options below are for. NetworkTopologies may name it.",
+    )
+    @click.option(
+        "--allow-prometheus-address",
+        "allowed",
+        metavar="URL",
+        multiple=True,
+        help="Another Prometheus that NetworkTopologies may name, as scheme://host[:port][/prefix]. May be "
+        "repeated; no other address is asked.",
     )
     @click.option(
         "--prometheus-token-file",
@@ -66,6 +76,7 @@ def knows_prometheus(command: Command) -> Command:
     def with_prometheus(
         *,
         prometheus_address: str,
+        allowed: tuple[str, ...],
         prometheus_token_file: str,
         prometheus_ca_file: str,
         prometheus_cert_file: str,
@@ -82,24 +93,34 @@ def knows_prometheus(command: Command) -> Command:
             key_file=prometheus_key_file,
             insecure=prometheus_insecure_skip_verify,
         )
-        command(prometheus=_acquaintance(prometheus_address, access), **options)
+        command(prometheus=_acquaintance(prometheus_address, access, allowed), **options)
 
     return with_prometheus
 
 
-def _acquaintance(address: str, access: "Access") -> "Acquaintance":
+def _acquaintance(address: str, access: "Access", allowed: "Sequence[str]") -> "Acquaintance":
     from closeby.controllers.networks.settings import Acquaintance
     from closeby.measurements.access import ANYBODY
-    from closeby.measurements.fetching import is_url
 
-    if address and not is_url(address):
-        raise click.UsageError(
-            f"--prometheus-address: {address!r} is no URL; give one such as http://prometheus:9090"
-        )
+    if address:
+        _address("--prometheus-address", address)
+    others = tuple(_address("--allow-prometheus-address", one) for one in allowed)
     if not address and access != ANYBODY:
         raise click.UsageError(
             "whom are the token and the certificates for? name it with --prometheus-address"
         )
     if access.key_file and not access.cert_file:
         raise click.UsageError("--prometheus-key-file needs --prometheus-cert-file")
-    return Acquaintance(address, access)
+    return Acquaintance(address, access, others)
+
+
+def _address(option: str, text: str) -> "Address":
+    from closeby.measurements.addresses import read_address
+
+    found = read_address(text)
+    if found is None:
+        raise click.UsageError(
+            f"{option}: {text!r} is no URL of scheme, host, port and prefix; give one such as "
+            "http://prometheus:9090"
+        )
+    return found

@@ -17,6 +17,7 @@ from closeby.kube.client.transport import Request, Transport
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
+from closeby.objects.bounds import shown
 from closeby.objects.decoding.registry import READERS
 from closeby.objects.reasons import Condition
 from closeby.objects.workloads import Workload
@@ -30,8 +31,6 @@ NO_SUCH_KIND: Final = "NoSuchKind"
 #: An owner reference has a name that no object can have.
 NO_NAME: Final = "NoSuchName"
 _UNAUTHORIZED: Final = 401
-#: Of a name, for messages.
-_SHOWN: Final = 60
 #: Seconds for one look-up of all owners above a pod, unless somebody says otherwise.
 LOOKUP_WITHIN: Final = 10.0
 
@@ -164,7 +163,7 @@ class Owners:
                 if found.passing or found.code in (None, _UNAUTHORIZED):
                     return found
                 missing = found.code == 404 and found.reason not in (NO_SUCH_KIND, NO_NAME) and not chain
-                problem = f"{_shown(above.kind)} {_shown(above.name)} can't be read: {found}"
+                problem = f"{shown(above.kind)} {shown(above.name)} can't be read: {found}"
                 break
             chain.append(found)
             above = found.above
@@ -233,7 +232,7 @@ class Owners:
         if known is not None:
             return known
         missing = ApiError(
-            404, NO_SUCH_KIND, f"the server has no {_shown(ref.kind)} in {_shown(ref.api_version)}"
+            404, NO_SUCH_KIND, f"the server has no {shown(ref.kind)} in {shown(ref.api_version)}"
         )
         root = ("apis", *ref.api_version.split("/")) if ref.group else ("api", ref.api_version)
         if not all(map(is_name, root)):
@@ -261,10 +260,6 @@ class Owners:
     async def _get(self, path: str) -> bytes | ApiError:
         """A server that does not answer is asked a second time within the deadline of the look-up."""
         return await self._transport.send(Request(path=path, within=self._within / 2))
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _above(meta: _Meta) -> Ref | None:

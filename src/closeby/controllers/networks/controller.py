@@ -12,14 +12,10 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from closeby.controllers.networks.settings import (
-    Acquaintance,
-    Settings,
-    SettingsReading,
-    origin,
-    read_settings,
-)
+from closeby.controllers.networks.memory import Measured, Memory
+from closeby.controllers.networks.settings import Acquaintance, Settings, SettingsReading, read_settings
 from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
 from closeby.controllers.networks.weights import Place, place_of
 from closeby.controllers.running import News
@@ -33,7 +29,8 @@ from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Reference, Writer
-from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.addresses import Address, read_address
+from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.fetching import TIMEOUT
 from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology
@@ -43,6 +40,8 @@ from closeby.objects.reasons import Condition
 #: Objects that are looked at together, and those of them that ask the same server: who waits for one server
 #: leaves room for who asks another.
 _PLACES: Final = Places(all=16, sharing=4)
+#: Reason in ``LatenciesMeasured``: the operator does not let this address be asked.
+NOT_ALLOWED: Final = "AddressNotAllowed"
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -58,16 +57,6 @@ class Timing(Struct, frozen=True, kw_only=True):
     max_age: float = 24 * 3600.0
     #: How long each word of a server's answer is waited for.
     answer: float = TIMEOUT
-
-
-class _Measured(Struct, frozen=True):
-    """What was measured for one object."""
-
-    uid: str
-    settings: Settings
-    measurement: Measurement
-    #: When it is to be measured again, by the clock that never goes back.
-    due: float
 
 
 class NetworkTopologyController:
@@ -103,7 +92,9 @@ class NetworkTopologyController:
         self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._nodes: dict[str, Place] = {}
         self._networks: dict[Key, tuple[Seen, NetworkTopology | Condition]] = {}
-        self._measured: dict[Key, _Measured] = {}
+        self._memory = Memory()
+        #: Costs between many nodes take memory while they are calculated.
+        self._calculating = asyncio.Lock()
 
     def heard(self, news: News) -> None:
         """Takes in one change."""
@@ -130,16 +121,20 @@ class NetworkTopologyController:
 
     def _network(self, key: Key, news: News) -> None:
         if isinstance(news.change, Deleted):
-            for known in (self._networks, self._measured, self._servers):
-                known.pop(key, None)
+            self._networks.pop(key, None)
+            self._servers.pop(key, None)
+            self._memory.forget(key)
             self._keeper.forget(key)
             self.work.forget(key)
             return
         match news.read:
             case Decoded(record=NetworkTopology() as record) | (Condition() as record):
                 it = seen(news.resource, news.change)
+                if isinstance(record, NetworkTopology):
+                    # The costs in it are of no use here, and may be many.
+                    record = replace(record, weight_sets=())
                 self._networks[key] = it, record
-                self._servers[key] = origin(read_settings(it.key, it.spec).settings.address)
+                self._servers[key] = self._server(read_settings(it.key, it.spec).settings)
                 self.work.add(key)
 
     async def reconcile(self, key: Key) -> None:
@@ -154,10 +149,11 @@ class NetworkTopologyController:
             measured = await self._measure(key, it.uid, reading)
             measurement = measured.measurement
             self.work.add(key, after=max(0.0, measured.due - self._clock()))
-        # Many links take long enough to keep the loop from other work: a lease, say.
         limit = Limit(self._now(), self._timing.max_age)
-        nodes = dict(self._nodes)
-        wanted = await asyncio.to_thread(network_status, it, network, reading, measurement, nodes, limit)
+        async with self._calculating:
+            nodes = dict(self._nodes)
+            # Many links take long enough to keep the loop from other work: a lease, say.
+            wanted = await asyncio.to_thread(network_status, it, network, reading, measurement, nodes, limit)
         latest = self._networks.get(key)
         if latest is None:
             return
@@ -166,42 +162,69 @@ class NetworkTopologyController:
             return
         await self._keeper.keep(latest[0], wanted, self._now())
 
-    async def _measure(self, key: Key, uid: str, reading: SettingsReading) -> _Measured:
+    def _server(self, settings: Settings) -> Hashable:
+        """Which server is asked for these settings; None: none is."""
+        address = read_address(settings.address)
+        asked = None if address is None else self._acquaintance.permitted(address)
+        return None if asked is None else asked.origin
+
+    async def _measure(self, key: Key, uid: str, reading: SettingsReading) -> Measured:
         """What is known of latencies, asked for if that is due."""
         settings = reading.settings
-        before = self._measured.get(key)
+        before = self._memory.get(key)
         if before is not None and (before.uid != uid or before.settings != settings):
             before = None
         if before is not None and self._clock() < before.due:
             return before
         known = before.measurement if before is not None else Measurement()
         every = settings.frequency * self._timing.minute
-        if settings.address:
-            new = await self._ask(key, settings, known)
+        address = read_address(settings.address)
+        asked = None if address is None else self._acquaintance.permitted(address)
+        if asked is not None:
+            new = await self._ask(key, asked, settings, known)
+            wait = every if new.failure is None else min(every, self._timing.retry)
         else:
-            new = Measurement(failure=Failure("InvalidSpec", "no usable metricProvider is given"))
-        wait = every if new.failure is None or not settings.address else min(every, self._timing.retry)
-        measured = _Measured(uid, settings, new, self._clock() + wait)
+            new = Measurement(failure=_not_asked(address))
+            wait = every
+        measured = Measured(uid, settings, new, self._clock() + wait)
         if key in self._networks:
-            self._measured[key] = measured
-        return measured
+            for gone in self._memory.keep(key, measured):
+                self.work.add(gone)
+        return self._memory.get(key) or measured
 
-    async def _ask(self, key: Key, settings: Settings, known: Measurement) -> Measurement:
+    async def _ask(self, key: Key, address: Address, settings: Settings, known: Measurement) -> Measurement:
         provider = PrometheusLatencies(
-            settings.address,
+            address.url,
             minutes=settings.time_range,
             metric=settings.metric,
             access=self._acquaintance.access_to(settings),
             timeout=self._timing.answer,
         )
-        answer = await in_thread("asking for latencies", provider.read)
+        # Some reporters put underscores in the places of dots.
+        names = self._nodes.keys() | {name.replace(".", "_") for name in self._nodes}
+        answer = await in_thread("asking for latencies", lambda: provider.read(names))
         failed = known.failure is not None
         if isinstance(answer, Unavailable):
             if not failed:
+                # What the server said is for the operator alone.
                 why = answer.sentence()
                 self._say("no latencies", warning=True, object=f"NetworkTopology/{key[1]}", error=why)
-            failure = Failure("NoLatencies", answer.sentence())
+            failure = Failure("NoLatencies", _told(address, provider.query, answer.cause))
             return Measurement(latencies=known.latencies, time=known.time, failure=failure)
         if failed:
             self._say("latencies again", object=f"NetworkTopology/{key[1]}")
         return Measurement(latencies=answer, time=self._now())
+
+
+def _not_asked(address: Address | None) -> Failure:
+    if address is None:
+        return Failure("InvalidSpec", "no usable metricProvider is given")
+    remedy = "let the operator allow it (closeby controllers --allow-prometheus-address) or name one that is"
+    return Failure(NOT_ALLOWED, f"{address.url} is no address that may be asked; {remedy}")
+
+
+def _told(address: Address, query: str, cause: Cause) -> str:
+    """Why there are no latencies, without a word of what the server said, or of files of the controller."""
+    if cause is Cause.EMPTY:
+        return f"{address.url} has no latencies for {query}; do the probes run?"
+    return f"{address.url} {cause.value}; the log of closeby's controllers says more"

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from closeby.measurements.access import ANYBODY, Access
-from closeby.measurements.fetching import is_url
+from closeby.measurements.addresses import Address, permitted, read_address
 from closeby.measurements.latencies import METRICS, is_metric
 from closeby.objects.bounds import quoted
 from closeby.objects.reasons import Condition, Reason
@@ -21,6 +20,9 @@ TIME_RANGE: Final = 15
 #: A day and a week, in minutes: whoever means more means something else.
 _MOST_FREQUENCY: Final = 24 * 60
 _MOST_TIME_RANGE: Final = 7 * 24 * 60
+#: Characters of names of metrics, and of bearer tokens.
+_LONGEST_METRIC: Final = 1000
+_LONGEST_TOKEN: Final = 16_000
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -36,19 +38,27 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Acquaintance(Struct, frozen=True):
-    """A Prometheus that whoever runs the controller knows: who we are to it, and how it is known.
+    """The servers that the operator lets NetworkTopologies name, and who we are to one of them.
 
-    Files of the controller are for this server alone: whoever may write a NetworkTopology names its address,
-    and would be sent our token otherwise.
+    Whoever may write a NetworkTopology names its address. So no other server is asked, and files of the
+    controller are for the operator's own Prometheus alone.
     """
 
+    #: The operator's own Prometheus, to which ``access`` belongs; empty: there is none.
     address: str = ""
     access: Access = ANYBODY
+    allowed: tuple[Address, ...] = ()
+
+    def permitted(self, address: Address) -> Address | None:
+        """What may be asked for ``address``, in the operator's spelling; None if it may not be."""
+        own = read_address(self.address)
+        return permitted(address, (*self.allowed, *([] if own is None else [own])))
 
     def access_to(self, settings: "Settings") -> Access:
         """How the provider of these settings is talked to; a token of the object comes before ours."""
-        ours = origin(self.address)
-        access = self.access if ours is not None and ours == origin(settings.address) else ANYBODY
+        own, named = read_address(self.address), read_address(settings.address)
+        ours = own is not None and named is not None and own.covers(named)
+        access = self.access if ours else ANYBODY
         if not settings.token:
             return access
         return msgspec.structs.replace(access, token=settings.token, token_file="")
@@ -75,18 +85,6 @@ def read_settings(key: str, spec: Mapping[str, object]) -> SettingsReading:
     address, token, metric = reader.provider(provider)
     settings = Settings(address=address, token=token, metric=metric, frequency=frequency, time_range=span)
     return SettingsReading(settings, True, tuple(reader.problems))
-
-
-def origin(address: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port of a URL; None where it has none, which is nobody's."""
-    try:
-        parts = urlsplit(address)
-        port = parts.port
-    except ValueError:
-        return None
-    if not parts.hostname:
-        return None
-    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 class _Reader:
@@ -117,17 +115,21 @@ class _Reader:
             remedy = f"use {PROMETHEUS}; until then no costs are calculated"
             self._wrong(f"{field}.type", f"{quoted(kind)} is not a provider of latencies", remedy)
             address = ""
-        elif not is_url(address):
+        elif read_address(address) is None:
             remedy = "give a URL such as http://prometheus:9090; until then no costs are calculated"
-            self._wrong(
-                f"{field}.address", f"{quoted(address)} is no URL" if address else "is missing", remedy
-            )
+            wrong = f"{quoted(address)} is no URL" if address else "is missing"
+            self._wrong(f"{field}.address", wrong, remedy)
             address = ""
-        if not is_metric(metric):
+        if len(metric) > _LONGEST_METRIC or not is_metric(metric):
             remedy = f"{METRICS[0]} is used; give the name of a metric, such as {METRICS[1]}"
             self._wrong(f"{field}.metric", f"{quoted(metric)} is no name of a metric", remedy)
             metric = METRICS[0]
-        return address, texts.get("token", ""), metric
+        token = texts.get("token", "")
+        if len(token) > _LONGEST_TOKEN:
+            remedy = f"none is used; give one of at most {_LONGEST_TOKEN:,} characters"
+            self._wrong(f"{field}.token", f"has {len(token):,} characters", remedy)
+            token = ""
+        return address, token, metric
 
     def _wrong(self, field: str, message: str, remedy: str) -> None:
         self.problems.append(

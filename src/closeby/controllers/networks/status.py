@@ -4,7 +4,7 @@ Costs that were calculated once stay for a while when nothing can be measured, a
 since when. Then they are dropped, which the condition says too: a network is not what it was days ago.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -118,8 +118,8 @@ def _measured(
     failure = measurement.failure
     if failure is None and weights is None:
         links = measurement.latencies.links if measurement.latencies else ()
-        names = sorted({link.origin for link in links})
-        failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {some(names, _SHOWN)}")
+        names = _strangers(measurement.latencies, {link.origin for link in links})
+        failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {names}")
     if failure is None:
         detours = () if weights is None else weights.detours
         return StatusCondition(type=MEASURED, status="True", reason="Measured", message=_around(detours))
@@ -137,8 +137,8 @@ def _measured(
 def _all_nodes(measurement: Measurement, weights: Weights, nodes: int) -> StatusCondition:
     missing = weights.unmeasured
     told = [f"{len(missing)} of {nodes} nodes were not measured: {some(missing, _SHOWN)}"] if missing else []
-    if weights.strangers:
-        told.append(f"no node has the names {some(weights.strangers, _SHOWN)}")
+    if strangers := _strangers(measurement.latencies, weights.strangers):
+        told.append(f"no node has the names {strangers}")
     if measurement.latencies is not None and measurement.latencies.unusable:
         told.append(f"{measurement.latencies.unusable} series are no latencies between two nodes")
     return StatusCondition(
@@ -147,6 +147,15 @@ def _all_nodes(measurement: Measurement, weights: Weights, nodes: int) -> Status
         reason="NodesNotMeasured" if missing else "Measured",
         message="; ".join(told),
     )
+
+
+def _strangers(latencies: Latencies | None, gone: Collection[str]) -> str:
+    """Names of no node: those that were none when it was measured, and those whose nodes are ``gone``."""
+    if latencies is None:
+        return some(sorted(gone), _SHOWN)
+    more = latencies.more_strangers
+    told = some(sorted({*latencies.strangers, *gone}), _SHOWN)
+    return f"{told}, and others in {more} series" if more else told
 
 
 def _listed(weights: Weights) -> StatusCondition:

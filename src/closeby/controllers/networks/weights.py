@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from closeby.measurements.latencies import Latency
+from closeby.measurements.links import Latency
 from closeby.objects.networks import LinkCost
 from closeby.objects.nodes import Node
 from closeby.topology.network_costs import ALGORITHMS, DIJKSTRA, REGION, ZONE, shortest_paths

@@ -1,0 +1,82 @@
+"""What was measured for NetworkTopologies, in bounded memory for all of them together.
+
+Whoever may write NetworkTopologies decides how many there are. Where their latencies are too many, the
+namespace that has most loses some, the largest first; the others keep theirs.
+"""
+
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.controllers.networks.settings import Settings
+from closeby.controllers.networks.status import Failure, Measurement
+from closeby.controllers.statuses import Key, namespace_of
+
+#: Bytes of all latencies: 2 million, as between 1,400 nodes in all directions.
+MOST: Final = 32 * 1024 * 1024
+#: Reason in ``LatenciesMeasured`` of those that are let go.
+TOO_MANY: Final = "TooManyLatencies"
+
+
+class Measured(Struct, frozen=True):
+    """What was measured for one object."""
+
+    uid: str
+    settings: Settings
+    measurement: Measurement
+    #: When it is to be measured again, by the clock that never goes back.
+    due: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of latencies."""
+        latencies = self.measurement.latencies
+        return 0 if latencies is None else latencies.links.size
+
+
+class Memory:
+    """By object."""
+
+    def __init__(self, most: int = MOST) -> None:
+        """``most`` is in bytes."""
+        self._most = most
+        self._kept: dict[Key, Measured] = {}
+        self._sizes: Counter[str] = Counter()
+
+    def get(self, key: Key) -> Measured | None:
+        """What is known of one."""
+        return self._kept.get(key)
+
+    def keep(self, key: Key, measured: Measured) -> list[Key]:
+        """Remembers it; returns those whose latencies were let go, which may be this one."""
+        self.forget(key)
+        self._kept[key] = measured
+        self._sizes[namespace_of(key)] += measured.size
+        gone = []
+        while self._sizes.total() > self._most:
+            greatest = max(self._sizes, key=self._sizes.__getitem__)
+            theirs = [one for one in self._kept if namespace_of(one) == greatest]
+            largest = max(theirs, key=lambda one: self._kept[one].size)
+            self._let_go(largest)
+            gone.append(largest)
+        return gone
+
+    def forget(self, key: Key) -> None:
+        """The object is gone, or is measured anew."""
+        found = self._kept.pop(key, None)
+        if found is not None:
+            namespace = namespace_of(key)
+            self._sizes[namespace] -= found.size
+            if not self._sizes[namespace]:
+                del self._sizes[namespace]
+
+    def _let_go(self, key: Key) -> None:
+        before = self._kept[key]
+        why = (
+            f"the latencies of all NetworkTopologies take more than {self._most // (1024 * 1024)} MiB, "
+            "and those of this namespace most of it; ask for fewer"
+        )
+        nothing = Measurement(failure=Failure(TOO_MANY, why))
+        self.forget(key)
+        self._kept[key] = Measured(before.uid, before.settings, nothing, before.due)
