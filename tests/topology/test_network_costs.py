@@ -159,3 +159,78 @@ def test_path_costs_are_a_metric_where_there_is_a_path(
             greatest = max(c for x, y, c in drawn if {x, y} == {a, b})
             assert found[index[f"p{a}"], index[f"p{b}"]] <= greatest
             assert cost <= greatest
+
+
+def test_regions_alone_are_enough() -> None:
+    found = costs(worked_out(regions="west east 20"), spread("west Z1 1 2|west Z2 3|east Z3 4"))
+    assert found["n-1", "n-2"] == 1
+    assert found["n-1", "n-3"] is None
+    assert found["n-1", "n-4"] == 20
+
+
+def test_where_only_nodes_have_costs_zones_say_nothing() -> None:
+    found = costs(worked_out(nodes="n-1 n-9 7"), spread("west Z1 1 2|west Z2 3|- - 9"))
+    assert found["n-1", "n-2"] is None
+    assert found["n-1", "n-9"] == 7
+
+
+def test_nodes_without_a_path_are_as_far_as_their_zones() -> None:
+    """Two measured pairs, and no way from one to the other."""
+    found = costs(
+        worked_out(nodes="n-1 n-2 7\nn-3 n-4 9", zones="Z1 Z2 5"), spread("west Z1 1 2|west Z2 3 4")
+    )
+    assert (found["n-1", "n-2"], found["n-3", "n-4"], found["n-1", "n-3"]) == (7, 9, 5)
+
+
+@pytest.mark.parametrize(
+    "text", ["a b 3\na b 5", "a b 5\na b 3", "b a 5\nb a 3", "a b 3\nb a 3\na b 5\nb a 5"]
+)
+def test_of_links_that_are_given_twice_the_greater_counts_and_nothing_is_reported(text: str) -> None:
+    found = worked_out(nodes=text)
+    assert found.nodes.costs[found.nodes.index["a"], found.nodes.index["b"]] == 5
+    assert found.conditions == ()
+
+
+def test_a_link_from_a_node_to_itself_is_free_whatever_is_written() -> None:
+    found = worked_out(nodes="a a 9\na b 2")
+    assert found.nodes.costs.tolist() == [[0, 2], [2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("given", "largest"),
+    [
+        ({}, 0.0),
+        ({"nodes": "a b 3\nc d 9"}, 9.0),
+        ({"nodes": "a b 0"}, 0.0),
+        # Two nodes of one zone cost 1, if zones or regions cost anything.
+        ({"zones": "Z1 Z2 0"}, 1.0),
+        ({"regions": "west east 0"}, 1.0),
+        ({"nodes": "a b 2", "zones": "Z1 Z2 8", "regions": "west east 5"}, 8.0),
+        ({"nodes": "a b 2", "zones": "Z1 Z2 3", "regions": "west east 5"}, 5.0),
+    ],
+)
+def test_the_greatest_cost_that_is_known(given: dict[str, str], largest: float) -> None:
+    assert worked_out(**given).largest == largest
+
+
+@pytest.mark.parametrize(
+    ("sets", "name", "algorithm", "of_object", "chosen"),
+    [
+        ("BellmanFord UserDefined", "", "BellmanFord", "", "UserDefined"),
+        ("Netperf Dijkstra BellmanFord", "", "", "", "Dijkstra"),
+        ("Netperf Dijkstra BellmanFord", "", "", "BellmanFord", "BellmanFord"),
+        ("Netperf Dijkstra BellmanFord", "", "Dijkstra", "BellmanFord", "Dijkstra"),
+        ("Netperf Iperf", "", "", "", "Netperf"),
+        ("Netperf Iperf", "", "BellmanFord", "", "Netperf"),
+        ("Netperf UserDefined", "Netperf", "", "", "Netperf"),
+        ("Netperf UserDefined", "Iperf", "", "", None),
+        ("", "", "", "", None),
+    ],
+)
+def test_which_weight_set_counts(
+    sets: str, name: str, algorithm: str, of_object: str, chosen: str | None
+) -> None:
+    weights = tuple(WeightSet(name=one) for one in sets.split())
+    topology = NetworkTopology(namespace="default", name="net", algorithm=of_object, weight_sets=weights)
+    found = choose(topology, name, algorithm)
+    assert (None if found is None else found.name) == chosen
