@@ -183,7 +183,7 @@ def test_what_is_not_to_be_contained_is_raised_with_what_it_came_of() -> None:
     it.handle(*odd("pod", 1, 1))
     with pytest.raises(KeyError, match="asked for the 1th time") as raised:
         it.handle(Tick())
-    assert raised.value.__notes__ == ["This came of Tick(now=None, limit=None, wall=None)"]
+    assert raised.value.__notes__ == [f"This came of {Tick()!r}"]
 
 
 def test_a_fault_outside_of_decisions_is_raised_with_what_it_came_of() -> None:

@@ -1,6 +1,6 @@
 """What the talk of an application costs, given where its replicas are and how far nodes are apart."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -67,6 +67,53 @@ def around(network: Network, by_location: Costs, replicas: Replicas) -> Costs:
     # The slots of one workload's replicas are distinct, so that this subtracts from each once.
     found[slots] -= counts * by_location[homes, homes]
     return found
+
+
+def pulled(network: Network, peers: Sequence[tuple[float, Replicas]]) -> Costs:
+    """What each slot has to do with the replicas of some workloads; shape (capacity,).
+
+    Each workload comes with the weight of its edge, and has at least one replica. A replica on the slot
+    itself counts as nothing. Replicas are added up before they are weighed, which is exact for whole costs.
+    """
+    slots = np.asarray([slot for _, replicas in peers for slot in replicas], dtype=np.intp)
+    counts = np.asarray([count for _, replicas in peers for count in replicas.values()], dtype=np.float64)
+    starts = np.cumsum([0, *(len(replicas) for _, replicas in peers[:-1])])
+    weights = np.asarray([weight for weight, _ in peers], dtype=np.float64)
+
+    def weighed(cost: Costs) -> Costs:
+        found: Costs = np.add.reduceat(counts[:, None] * cost, starts, axis=0)
+        summed: Costs = (weights[:, None] * found).sum(axis=0)
+        return summed
+
+    own = np.unique(slots)
+    between = network.between[network.locations[slots]]
+    found = weighed(between)[network.locations]
+    apart = between[:, network.locations[own]]
+    apart[slots[:, None] == own] = 0.0
+    found[own] = weighed(apart)
+    return found
+
+
+def within(network: Network, slots: Ints, limits: Costs) -> Bools:
+    """Whether each slot is within its limit of each of some replicas, or is theirs; shape (capacity,)."""
+    own = np.unique(slots)
+    homes = network.locations[slots]
+    beyond = (network.between[homes] > limits[:, None]) | network.unknown[homes]
+    near = ~np.asarray(beyond.any(axis=0))
+    found: Bools = near[network.locations]
+    broken = beyond[:, network.locations[own]] & (slots[:, None] != own)
+    found[own] = ~broken.any(axis=0)
+    return found
+
+
+def reached(limits: Costs, network: Network) -> Costs:
+    """Limits rounded down to distances that occur.
+
+    As many limits as distances are left then, however many different ones an AppGroup has.
+    """
+    distances = np.union1d(network.between, [0.0])
+    found: Costs = distances[np.searchsorted(distances, np.maximum(limits, 0.0), side="right") - 1]
+    return np.where(np.isinf(limits), np.inf, found)
 
 
 def edge_costs(

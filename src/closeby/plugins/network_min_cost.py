@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from closeby.applications.distances import Distances
 from closeby.applications.networks import Lack, NetworkWish
 from closeby.applications.registry import Application, Pull, replica_of
-from closeby.applications.talk import EdgeCost, Network, Replicas, around, edge_costs
+from closeby.applications.talk import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.dialects.link_costs import GREATEST_COST
@@ -127,6 +127,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         network = self._distances.network(pod.namespace)
         application, limits = self._limits_of(pod)
+        state.pace.take(len(limits) // 2)
         allowed = nodes.all(True)
         if application is None or not limits:
             return allowed
@@ -159,6 +160,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """Minus the cost, so that higher is better."""
         application, network = self._applications.of(pod), self._distances.network(pod.namespace)
+        state.pace.take(len(self._pulls_of(pod)) // 2)
         if application is None or network is None:
             return np.zeros(len(nodes))
         total = self._cost(application, network, self._pulls_of(pod))
@@ -201,6 +203,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             application = self._applications.get(app_key) if workload else None
             if application is None:
                 continue
+            state.pace.take(50 + 2 * len(application.edges_of[workload]))
             cost = self._cost(application, network, self._pulls(application, workload))
             standing[kind] = 0.0 if cost is None else cost
             if application.limits_of[workload]:
@@ -221,7 +224,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
             locations=network.locations,
             between=network.between,
             weights=weights,
-            limits=limits,
+            limits=reached(limits, network),
             unknown=network.unknown,
             standing=standing,
         )
@@ -288,23 +291,25 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
         found = known.get(workload)
         if found is not None and found[0] is application and found[1] is network:
             return found[2]
-        allowed: Bools = np.ones(len(network.locations), dtype=np.bool_)
+        slots: list[int] = []
+        limits: list[float] = []
         for other, edge in application.limits_of[workload]:
             replicas = self._replicas.get((application.key, other))
             if replicas and edge.limit is not None:
-                allowed &= around(network, network.over(edge.limit), replicas) < 0.5
+                slots += replicas
+                limits += [edge.limit] * len(replicas)
+        allowed = within(network, np.asarray(slots, dtype=np.intp), np.asarray(limits, dtype=np.float64))
         known[workload] = application, network, allowed
         return allowed
 
     def _cost(self, application: Application, network: Network, pulls: Sequence[Pull]) -> Scores | None:
         """Cost of each slot; None while nothing at the other ends is placed. Shape (capacity,)."""
-        total: Scores | None = None
-        for other, edge in pulls:
-            replicas = self._replicas.get((application.key, other))
-            if replicas:
-                cost = edge.weight * around(network, network.between, replicas)
-                total = cost if total is None else total + cost
-        return total
+        peers = [
+            (edge.weight, replicas)
+            for other, edge in pulls
+            if (replicas := self._replicas.get((application.key, other)))
+        ]
+        return pulled(network, peers) if peers else None
 
     def _too_far(
         self, network: Network | None, limit: float, slot: int, replicas: dict[int, int]

@@ -132,6 +132,10 @@ class Unheard(Struct, frozen=True):
 class Tick(Struct, frozen=True):
     """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready).
 
+    ``steps`` bounds how much work is done for one item: a search that takes longer is parked, and goes on at
+    later ticks, between the turns of other namespaces' items; the tick ends there. None: every search is run
+    to its end.
+
     ``now`` is in seconds, by any clock that only goes forward: with it an item that was refused rests before
     it is tried again, ever longer while it goes on being refused. Without it nothing rests, and nothing is
     reserved. ``wall`` is the same moment in seconds since the epoch, if known: a gang has then waited since
@@ -140,6 +144,7 @@ class Tick(Struct, frozen=True):
 
     now: float | None = None
     limit: int | None = None
+    steps: int | None = None
     wall: float | None = None
 
 

@@ -193,6 +193,13 @@ class Retry(Struct, frozen=True):
     key: str
 
 
+class Parked(Struct, frozen=True):
+    """The decision about an item was interrupted after so many steps; it goes on at a later tick."""
+
+    key: str
+    steps: int
+
+
 class Reservation(Struct, frozen=True, kw_only=True):
     """Nodes that are kept free for a gang that has waited long."""
 
@@ -242,4 +249,4 @@ class Fault(Struct, frozen=True, eq=False):
     error: Exception
 
 
-Decision = Bind | Report | Retry | Reserve | Release | Fault
+Decision = Bind | Report | Retry | Parked | Reserve | Release | Fault

@@ -1,6 +1,7 @@
 """Rounds of decisions: what is new or may be helped is queued, and items are decided one after another."""
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from closeby.objects.pods import Pod
@@ -13,7 +14,8 @@ from closeby.scheduling.intake.cures import NOTHING, Stir, cures
 from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Decision, Fault, Outcome, Release, Report, Retry
+from closeby.scheduling.outcomes import Decision, Fault, Outcome, Parked, Release, Report, Retry
+from closeby.scheduling.parking import RESTARTS, Parking, Progress
 from closeby.scheduling.placing.deciding import Decided, Decider
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
@@ -50,6 +52,7 @@ class Rounds:
         self._rests = rests
         self._give_back = give_back
         self._decider = Decider(tools, books)
+        self.parking: Parking[Decided] = Parking(tools.pace, tools.cluster)
         self.queue = WorkQueue(tools.profile.queue_sort, self._lacks)
         chooser = Chooser(tools, Imagination(tools, books, handle))
         self.reservations = Reservations(reserve_after, tools, books, self.queue, chooser)
@@ -65,6 +68,7 @@ class Rounds:
     def consider(self, key: str) -> None:
         """Something of a work item is new: it is queued at the next tick, when all news is in."""
         if self._books.waits(key):
+            self.parking.abandon(key)
             self.news[key] = None
             self.reservations.renewed(key)
 
@@ -77,6 +81,9 @@ class Rounds:
     def wake(self, stir: Stir) -> None:
         """Something happened that may help those that wait: they are looked at again at the next tick."""
         self._stirred |= stir
+        self.parking.missed(stir)
+        if stir & Stir.TOPOLOGY:
+            self.parking.abandon_all()
         if stir & ~Stir.ROOM:
             self.reservations.doubt()
 
@@ -99,33 +106,58 @@ class Rounds:
                 self._drop(key)
                 continue
             taken += 1
-            self._decide_item(decisions, key, moment)
+            self._decide_item(decisions, key, moment, tick.steps)
+            if self.queue.interrupted(key):
+                return
 
     def validate(self) -> None:
         """Assert every invariant of what is to be decided."""
         self.reservations.validate()
         self.queue.validate(settled=not self._stirred)
+        for key in self.parking.keys:
+            assert self.queue.interrupted(key), f"{key} is parked but not queued to go on"
         for key in self._books.item_keys():
             assert key in self.news or self.queue.knows(key), f"{key} waits but is not queued"
 
-    def _decide_item(self, decisions: list[Decision], key: str, moment: Moment | None) -> None:
+    def _decide_item(
+        self, decisions: list[Decision], key: str, moment: Moment | None, allowance: int | None
+    ) -> None:
         bar = self._tools.bar
         bar.applies = self.reservations.bars(key)
-        turn = self._books.turn(key)
-        outcome, bindings, need = self._decided(decisions, key, turn.pods)
+        ground = self._tools.cluster.node_changes.cursor, bar.number if bar.applies else None
+        done = self.parking.run(key, partial(self._decided, key), allowance, ground)
         bar.applies = False
+        if done.parked:
+            self.queue.interrupt(key)
+            decisions.append(Parked(key, done.steps))
+        else:
+            self._carry_out(decisions, key, moment, done)
+        if allowance is not None:
+            placed = done.result is not None and bool(done.result.outcome.assigned)
+            self.queue.charge(key, done.steps, allowance, in_vain=not placed)
+
+    def _carry_out(
+        self, decisions: list[Decision], key: str, moment: Moment | None, done: Progress[Decided]
+    ) -> None:
+        decided = self._changed_too_often(key) if done.result is None else done.result
+        outcome, bindings, need, fault, behind = decided
         outcome = self.reservations.mentioned(key, outcome)
+        if fault is not None:
+            decisions.append(fault)
         decisions.extend(bindings)
         self._tell(key, "decided", outcome)
         decisions.append(Report(outcome))
-        if turn.behind and self._done_with(outcome):
+        if behind and self._done_with(outcome):
             # The members of less priority take their turn where that stands in the queue.
             self._drop(key)
             self._put(key)
         elif outcome.refused or outcome.left:
             # What some pods of a gang lack says nothing of the others.
             whole = need if need is not None and (need.some or not outcome.left) else None
-            self.queue.park(key, cures(outcome.reasons), self._resting(moment), whole)
+            now = self._resting(moment)
+            self.queue.park(key, cures(outcome.reasons), now, whole, done.total)
+            if done.missed:
+                self.queue.stir_item(key, done.missed, now)
             self.reservations.decided(key, outcome, moment)
             decisions.append(Retry(key))
         else:
@@ -137,14 +169,19 @@ class Rounds:
         """Whether all pods that could be tried are placed."""
         return not outcome.refused and all(one.pod.uid in self._books.held for one in outcome.left)
 
-    def _decided(self, decisions: list[Decision], key: str, waiting: tuple[Pod, ...]) -> Decided:
+    def _decided(self, key: str) -> Decided:
+        turn = self._books.turn(key)
+        self._tools.begin(len(turn.pods))
+        return self._attempt(key, turn.pods)._replace(behind=bool(turn.behind))
+
+    def _attempt(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
         if self._give_back is None:
             return self._decider.decide(key, waiting)
         with Contained() as deciding:
             return self._decider.decide(key, waiting)
         assert deciding.error is not None
         self._give_back(waiting)
-        decisions.append(Fault(kind_of(key), name_of(key), deciding.error))
+        fault = Fault(kind_of(key), name_of(key), deciding.error)
         why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(deciding.error)}"
         return Decided(
             Outcome(
@@ -155,18 +192,29 @@ class Rounds:
                 message=f"{why}; the scheduler's log has more",
             ),
             [],
+            fault=fault,
         )
+
+    def _changed_too_often(self, key: str) -> Decided:
+        outcome = Outcome(
+            key=name_of(key),
+            kind=kind_of(key),
+            refused=self._books.turn(key).pods,
+            reason=Reason.SEARCH_BUDGET_EXHAUSTED,
+            message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
+        )
+        return Decided(outcome, [])
 
     def _queue_news(self, now: float | None) -> None:
         for key in self.news:
-            self._put(key)
+            self._put(key, now if self._rests else None)
         self.news.clear()
         self.queue.rise(inf if now is None else now)
         if self._stirred:
             self.queue.stir(self._stirred, now if self._rests else None)
             self._stirred = NOTHING
 
-    def _put(self, key: str) -> None:
+    def _put(self, key: str, now: float | None = None) -> None:
         """Queue an item, at another place where its priority is another one now."""
         item = self._books.item(key)
         if item is None:
@@ -175,7 +223,7 @@ class Rounds:
             return
         if self.queue.knows(key) and not self.queue.stands(item):
             self._drop(key)
-        self.queue.put(item)
+        self.queue.put(item, now)
 
     def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
         """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
@@ -189,6 +237,7 @@ class Rounds:
                 self._tell(kept.key, kept.sentence(), None)
         if self._tools.bar.number != before:
             self.queue.stir(Stir.ROOM, self._resting(moment))
+            self.parking.missed(Stir.ROOM)
 
     def _resting(self, moment: Moment | None) -> float | None:
         """The time from which rests count; None where nothing rests."""
@@ -199,4 +248,5 @@ class Rounds:
 
     def _drop(self, key: str) -> None:
         self.queue.drop(key)
+        self.parking.abandon(key)
         self.reservations.gone(key)

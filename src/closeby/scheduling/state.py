@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.scheduling.pace import UNPACED
 from closeby.topology.tree import Tree
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 class CycleState:
     """Scratch of one cycle; plugins keep what they computed in ``data`` under their own name."""
 
-    __slots__ = ("anchors", "data", "group", "more_filters", "placed", "tree")
+    __slots__ = ("anchors", "data", "group", "more_filters", "pace", "placed", "tree")
 
     def __init__(
         self, group: PodGroup | None = None, tree: Tree | None = None, anchors: tuple[int, ...] = ()
@@ -27,6 +28,8 @@ class CycleState:
         self.anchors = anchors
         #: Members placed in this cycle so far, in order, with their slot; the cycle's statement keeps it.
         self.placed: list[tuple[Pod, int]] = []
+        #: Counts the work done; plugins whose work grows with their input tell it so.
+        self.pace = UNPACED
         self.data: dict[Hashable, object] = {}
         #: Filters of this cycle alone; they are asked after the profile's.
         self.more_filters: tuple[Filter, ...] = ()

@@ -24,6 +24,11 @@ def kind_of(key: str) -> ItemKind:
     return ItemKind.APPLICATION if key.startswith(APPLICATION) else ItemKind.GANG
 
 
+def namespace_of(key: str) -> str:
+    """The namespace of a work item, by its key."""
+    return name_of(key).partition("/")[0]
+
+
 def name_of(key: str) -> str:
     """``namespace/name`` of a work item, by its key."""
     return key.removeprefix(PLAIN).removeprefix(APPLICATION)

@@ -11,12 +11,19 @@ from typing import Final
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
 from closeby.scheduling.intake.cures import ANYTHING, Stir
-from closeby.scheduling.intake.shapes import Place, Placed, Shape
+from closeby.scheduling.intake.lanes import Lanes
+from closeby.scheduling.intake.shapes import Place, Shape
 from closeby.scheduling.judging.needs import Need
 
 #: Rest of an item after its first refusal, and at most (seconds); it doubles from refusal to refusal.
 FIRST_REST: Final = 1.0
 LONGEST_REST: Final = 10.0
+#: Seconds that an item rests at least for each step of a decision that left something of it waiting, and at
+#: most for the whole decision. A step is about a microsecond, so the rest is about ten times as long.
+REST_PER_STEP: Final = 1e-5
+LONGEST_REST_BY_COST: Final = 60.0
+#: Decisions with fewer steps are cheap: their items rest no longer than others.
+CHEAP: Final = 20_000
 #: What can be seen in what the nodes have room for. What else happens is not measured against a need.
 _SEEN: Final = Stir.ROOM | Stir.MEASURED
 #: The same of items that need a place for any of their pods, for which limits by the network count too.
@@ -36,8 +43,10 @@ class WorkQueue:
         self._priorities: dict[str, int] = {}
         #: item key -> whether its start was begun, as it was when the item got its place.
         self._begun: dict[str, bool] = {}
-        #: Heap of items; may hold some that are no longer ready.
-        self._heap: list[Placed] = []
+        #: The ready items in their order; may hold some that are no longer ready.
+        self._lanes = Lanes()
+        #: Ready items whose decision is parked.
+        self._interrupted: set[str] = set()
         self._ready: set[str] = set()
         self._shapes: dict[Hashable, Shape] = {}
         #: item key -> its shape, in the order in which they began to wait.
@@ -85,16 +94,19 @@ class WorkQueue:
         key = item.key
         return self._priorities[key] == item.priority and self._begun[key] == item.begun
 
-    def put(self, item: QueuedItem) -> None:
-        """Make an item ready; its place is computed when it first appears."""
+    def put(self, item: QueuedItem, now: float | None = None) -> None:
+        """Make an item ready, unless it rests from a long search.
+
+        Its place is computed when it first appears.
+        """
         if item.key not in self._places:
             self._places[item.key] = (not item.begun, *self._order.sort_key(item))
             self._priorities[item.key] = item.priority
             self._begun[item.key] = item.begun
-        self.wake(item.key)
+        self._renew(item.key, now)
 
     def wake(self, key: str) -> None:
-        """Make a known item ready again: there is news of its own."""
+        """Make a known item ready again."""
         shape = self._waiting.pop(key, None)
         if shape is not None:
             shape.remove(self._places[key], key)
@@ -105,18 +117,11 @@ class WorkQueue:
     def stir(self, stir: Stir, now: float | None) -> None:
         """Make ready what this may help; what still rests becomes so when its rest is over."""
         for shape in list(self._shapes.values()):
-            if not shape.cure & stir:
-                continue
-            by_pod = shape.need is not None and shape.need.some
-            if stir & ~(_SEEN_BY_POD if by_pod else _SEEN):
-                shape.all_due = True
-            elif shape.due or shape.tried is not None or self._in_vain(shape):
-                continue
-            if now is None or shape.rests_until <= now:
-                self._rouse(shape)
-            elif not shape.due:
-                shape.due = True
-                heapq.heappush(self._resting, (shape.rests_until, next(self._numbers), shape))
+            self._stir_one(shape, stir, now)
+
+    def stir_item(self, key: str, stir: Stir, now: float | None) -> None:
+        """The same for the shape of one item that waits."""
+        self._stir_one(self._waiting[key], stir, now)
 
     def rise(self, now: float) -> None:
         """Make ready what has rested long enough."""
@@ -127,25 +132,45 @@ class WorkQueue:
 
     def pop(self) -> str | None:
         """Take the first ready item; None when there is none."""
-        while self._heap:
-            place, key = heapq.heappop(self._heap)
+        while (entry := self._lanes.pop()) is not None:
+            place, key = entry
             # An item that was dropped and came again has a new place; the old one counts no more.
             if key not in self._ready or self._places[key] != place:
                 continue
             self._ready.remove(key)
             shape = self._trying.get(key)
-            if shape is None or not self._in_vain(shape):
+            if key in self._interrupted or shape is None or not self._in_vain(shape):
+                self._interrupted.discard(key)
                 return key
             # What was tried before took the room: there is nothing to decide.
             del self._trying[key]
             shape.tried = None
             self._rejoin(shape, key)
+        self._lanes.settle()
         return None
 
+    def charge(self, key: str, steps: int, allowance: int, *, in_vain: bool) -> None:
+        """A decision about an item took so many steps of the allowance of a turn."""
+        self._lanes.charge(key, steps, allowance, in_vain=in_vain)
+
+    def interrupted(self, key: str) -> bool:
+        """Whether the decision about a ready item is to go on."""
+        return key in self._interrupted
+
+    def interrupt(self, key: str) -> None:
+        """The decision about an item was parked: it keeps its place, and is ready to go on."""
+        self._interrupted.add(key)
+        self._make_ready(key)
+
     def park(
-        self, key: str, cure: Stir = ANYTHING, now: float | None = None, need: Need | None = None
+        self,
+        key: str,
+        cure: Stir = ANYTHING,
+        now: float | None = None,
+        need: Need | None = None,
+        steps: int = 0,
     ) -> None:
-        """The item was refused at ``now``: it waits for an event that may help it."""
+        """The item was refused at ``now``, after so many steps: it waits for an event that may help it."""
         shape_key = self._shape_key(key, cure, need)
         shape = self._shapes.get(shape_key)
         again = self._trying.get(key)
@@ -158,7 +183,8 @@ class WorkQueue:
             # A rest that would be longer than the longest needs no exact power of two.
             rest = min(FIRST_REST * 2.0 ** min(shape.refusals, 16), LONGEST_REST)
             shape.refusals += 1
-            shape.rests_until = now + rest
+            shape.exhausted_until = now + min(steps * REST_PER_STEP, LONGEST_REST_BY_COST) * (steps >= CHEAP)
+            shape.rests_until = max(now + rest, shape.exhausted_until)
         self._rejoin(shape, key)
         self._end_trial(key)
 
@@ -172,6 +198,7 @@ class WorkQueue:
         self._priorities.pop(key, None)
         self._begun.pop(key, None)
         self._ready.discard(key)
+        self._interrupted.discard(key)
         self._end_trial(key)
 
     def validate(self, settled: bool) -> None:
@@ -187,8 +214,40 @@ class WorkQueue:
             assert lacks or not settled or shape.due or shape.tried, f"{tuple(shape)} wait, but there is room"
         assert sum(sum(1 for _ in shape) for shape in self._shapes.values()) == len(self._waiting)
         assert self._trying.keys() <= self._ready, "an item is tried, but not ready"
+        assert self._interrupted <= self._ready, "a decision is parked, but its item is not ready"
+        entries = set(self._lanes)
+        assert all((self._places[key], key) in entries for key in self._ready), "a ready item is in no lane"
 
     # Inside
+
+    def _renew(self, key: str, now: float | None) -> None:
+        """There is news of the item itself: only the rest from a long search is not cut short by that."""
+        shape = self._waiting.get(key)
+        if shape is not None and now is not None and shape.exhausted_until > now:
+            shape.all_due = True
+            self._rest(shape)
+            return
+        self._interrupted.discard(key)
+        self.wake(key)
+
+    def _stir_one(self, shape: Shape, stir: Stir, now: float | None) -> None:
+        if not shape.cure & stir:
+            return
+        by_pod = shape.need is not None and shape.need.some
+        if stir & ~(_SEEN_BY_POD if by_pod else _SEEN):
+            shape.all_due = True
+        elif shape.due or shape.tried is not None or self._in_vain(shape):
+            return
+        if now is None or shape.rests_until <= now:
+            self._rouse(shape)
+        else:
+            self._rest(shape)
+
+    def _rest(self, shape: Shape) -> None:
+        """It is tried when its rest is over."""
+        if not shape.due:
+            shape.due = True
+            heapq.heappush(self._resting, (shape.rests_until, next(self._numbers), shape))
 
     def _shape_key(self, key: str, cure: Stir, need: Need | None) -> Hashable:
         """Items share a shape where one lack keeps all of them out, or where nothing can help them."""
@@ -206,7 +265,7 @@ class WorkQueue:
     def _make_ready(self, key: str) -> None:
         if key not in self._ready:
             self._ready.add(key)
-            heapq.heappush(self._heap, (self._places[key], key))
+            self._lanes.push(self._places[key], key)
 
     def _rouse(self, shape: Shape) -> None:
         """Try a shape's first item, or everyone if that is due."""
@@ -239,7 +298,7 @@ class WorkQueue:
         shape.tried = None
         if key not in self._waiting or self._waiting[key] is not shape:
             shape.refusals = 0
-            shape.rests_until = 0.0
+            shape.rests_until = shape.exhausted_until = 0.0
             if not self._in_vain(shape):
                 self._try_first(shape)
         self._forget_if_empty(shape)

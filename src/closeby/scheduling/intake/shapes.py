@@ -19,7 +19,18 @@ Placed = tuple[Place, str]
 class Shape:
     """Waiting items of equal need; one whose need nobody knows, or is met in vain, is a shape of its own."""
 
-    __slots__ = ("_members", "all_due", "cure", "due", "key", "need", "refusals", "rests_until", "tried")
+    __slots__ = (
+        "_members",
+        "all_due",
+        "cure",
+        "due",
+        "exhausted_until",
+        "key",
+        "need",
+        "refusals",
+        "rests_until",
+        "tried",
+    )
 
     def __init__(self, key: Hashable, need: Need | None, cure: Stir) -> None:
         self.key = key
@@ -33,6 +44,8 @@ class Shape:
         #: Refusals in a row, and until when they rest.
         self.refusals = 0
         self.rests_until = 0.0
+        #: Until when they rest from the cost of their last decision, whatever happens.
+        self.exhausted_until = 0.0
         #: Something may have helped meanwhile: the first, or everyone, is tried when their rest is over.
         self.due = False
         self.all_due = False

@@ -17,10 +17,12 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Filter, Rejection, Scope, Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.pace import Pace
 from closeby.scheduling.state import CycleState
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
+Costs = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 #: With more locations than this only the workloads next to a pod are looked at, not those beyond.
@@ -33,13 +35,18 @@ class Outlook:
     By kind as in ``Traffic``: K kinds, L locations.
     """
 
-    def __init__(self, cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod]) -> None:
+    def __init__(
+        self, cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod], pace: Pace
+    ) -> None:
+        self._pace = pace
         self._traffic = traffic
         self._kinds: Ints = traffic.kinds
         self._kind_of = dict(zip((pod.uid for pod in pods), traffic.kinds.tolist(), strict=True))
         self._one_of = {kind: pod for pod, kind in zip(pods, traffic.kinds.tolist(), strict=True)}
         self._bounded: Bools = np.isfinite(traffic.limits)
-        self._near: dict[float, Bools] = {}
+        #: All distances between locations, ascending, and what lies within so many of the first of them.
+        self._distances: Costs = np.unique(traffic.between)
+        self._within: dict[int, Floats] = {}
         self._first = np.stack(
             [_empty(cluster, table, self._one_of[kind]) for kind in range(len(traffic.limits))]
         ) & np.isfinite(traffic.standing)
@@ -55,16 +62,20 @@ class Outlook:
         kind = self._kind_of[pod.uid]
         found = self._known.get(kind)
         if found is None:
-            found = self._known[kind] = np.logical_and.reduce(
-                [np.ones(self._could.shape[1], dtype=np.bool_), *(mask for _, mask in self._masks(kind))]
-            )
+            found = np.ones(self._could.shape[1], dtype=np.bool_)
+            for _, masks in self._masks(kind):
+                found &= masks.all(axis=0)
+            self._known[kind] = found
         return found
 
     def left_out(self, state: CycleState, pod: Pod, slot: int) -> Pod | None:
         """A pod of the first workload that would be left without a node."""
         self._follow(state.placed)
-        masks = self._masks(self._kind_of[pod.uid])
-        return next((self._one_of[kind] for kind, mask in masks if not mask[slot]), None)
+        for kinds, masks in self._masks(self._kind_of[pod.uid]):
+            without = kinds[~masks[:, slot]].tolist()
+            if without:
+                return self._one_of[without[0]]
+        return None
 
     def strands(self, state: CycleState) -> bool:
         """Whether what was placed leaves a workload that waits without a node, which had one before."""
@@ -88,18 +99,22 @@ class Outlook:
             self._could, self._left = self._first.copy(), self._counts.copy()
             self._known.clear()
         for pod, slot in placed[count:]:
+            self._pace.take(20 + self._could.size // 500)
             kind = self._kind_of[pod.uid]
             self._left[kind] -= 1
-            for peer in np.flatnonzero(self._bounded[kind]).tolist():
-                here = self._could[peer, slot]
-                near = self._within(self._traffic.limits[kind, peer])
-                self._could[peer] &= near[self._traffic.locations[slot]][self._traffic.locations]
-                self._could[peer, slot] = here
+            peers = np.flatnonzero(self._bounded[kind])
+            here = self._could[peers, slot]
+            near = self._near(kind, peers, self._traffic.locations[[slot]])[:, 0]
+            self._could[peers] &= near[:, self._traffic.locations]
+            self._could[peers, slot] = here
             self._known.clear()
         self._seen = list(placed)
 
-    def _masks(self, kind: int) -> Iterator[tuple[int, Bools]]:
-        """By workload that waits: where one more pod of this kind leaves a node for it."""
+    def _masks(self, kind: int) -> Iterator[tuple[Ints, Bools]]:
+        """Workloads that wait, and where one more pod of this kind leaves a node for each.
+
+        Shapes (kinds,) and (kinds, capacity).
+        """
         left = self._left.copy()
         left[kind] -= 1
         # For those without any node now it makes no difference.
@@ -108,14 +123,16 @@ class Outlook:
         if not len(peers):
             return
         locations, size = self._traffic.locations, len(self._traffic.between)
+        self._pace.take(50 + len(peers) * (len(locations) + size * size) // 500)
         has = self._by_location(self._could)
-        for peer in peers.tolist():
-            near = self._within(self._traffic.limits[kind, peer])
-            yield peer, (near & has[peer]).any(axis=1)[locations] | self._could[peer]
+        near = np.zeros((len(peers), size), dtype=np.bool_)
+        for equal, within in self._by_limit(self._traffic.limits[kind, peers]):
+            near[equal] = has[peers[equal]].astype(np.float32) @ within.T > 0
+        yield peers, near[:, locations] | self._could[peers]
         if size <= FARTHER_UP_TO:
             yield from self._beyond(kind, peers, np.flatnonzero(ahead), has)
 
-    def _beyond(self, kind: int, peers: Ints, ahead: Ints, has: Bools) -> Iterator[tuple[int, Bools]]:
+    def _beyond(self, kind: int, peers: Ints, ahead: Ints, has: Bools) -> Iterator[tuple[Ints, Bools]]:
         """The same for workloads that have no limit to this one, but to others that wait (arc consistency).
 
         By location, and two pods at one location are taken to be near: what is ruled out is ruled out.
@@ -128,43 +145,69 @@ class Outlook:
             return
         size = len(has[0])
         start = np.repeat(now, size, axis=0)
-        for peer in peers.tolist():
-            start[:, peer] &= self._within(self._traffic.limits[kind, peer]) | np.eye(size, dtype=np.bool_)
+        near = self._near(kind, peers, np.arange(size))
+        near[:, np.arange(size), np.arange(size)] = True
+        start[:, peers] &= near.transpose(1, 0, 2)
         _, first, which = np.unique(
             start[:, peers].reshape(size, -1), axis=0, return_index=True, return_inverse=True
         )
         then = self._settled(start[first], ahead)
-        for other in ahead.tolist():
-            holds = np.asarray(then[:, other].any(axis=1))
-            yield other, holds[which.reshape(-1)[self._traffic.locations]]
+        holds = np.asarray(then[:, ahead].any(axis=2)).T
+        yield ahead, holds[:, which.reshape(-1)[self._traffic.locations]]
 
     def _settled(self, could: Bools, ahead: Ints) -> Bools:
-        """Without the locations at which some limit could not be kept any more; shape (cases, K, L)."""
-        found = could.copy()
-        while True:
-            before = int(found.sum())
-            for one in ahead.tolist():
-                for other in ahead.tolist():
-                    if one == other or not self._bounded[one, other]:
-                        continue
-                    near = self._within(self._traffic.limits[one, other]).astype(np.float32)
-                    np.fill_diagonal(near, 1.0)
-                    found[:, one] &= found[:, other].astype(np.float32) @ near > 0
-            if int(found.sum()) == before:
-                return found
+        """Without the locations at which some limit could not be kept any more; shape (cases, K, L).
+
+        All limits are looked at in each round, those of equal reach at once: a location stays where every
+        other workload that waits has one near enough.
+        """
+        found = could[:, ahead]
+        bounded = self._bounded[np.ix_(ahead, ahead)] & ~np.eye(len(ahead), dtype=np.bool_)
+        limits = np.where(bounded, self._traffic.limits[np.ix_(ahead, ahead)], np.inf)
+        here = np.eye(len(self._traffic.between), dtype=np.float32)
+        rules = [
+            (pairs.astype(np.float32), np.maximum(within, here)) for pairs, within in self._by_limit(limits)
+        ]
+        before, (cases, kinds, places) = -1, found.shape
+        while (count := int(found.sum())) != before:
+            before = count
+            broken = np.zeros(found.shape, dtype=np.bool_)
+            for pairs, within in rules:
+                self._pace.take(20 + cases * kinds * places * (kinds + places) // 5000)
+                out_of_reach = found.astype(np.float32) @ within == 0
+                broken |= pairs @ out_of_reach.astype(np.float32) > 0
+            found &= ~broken
+        settled = could.copy()
+        settled[:, ahead] = found
+        return settled
 
     def _by_location(self, could: Bools) -> Bools:
         """Whether any node of a location is left to each kind; shape (K, L)."""
         locations, size = self._traffic.locations, len(self._traffic.between)
         return np.stack([np.bincount(locations, weights=one, minlength=size) > 0 for one in could])
 
-    def _within(self, limit: float) -> Bools:
-        """Whether two different nodes are near enough, by location; shape (L, L)."""
-        found = self._near.get(limit)
-        if found is None:
-            found = (self._traffic.between <= limit) & ~self._traffic.unknown
-            self._near[limit] = found
-        return found
+    def _near(self, kind: int, peers: Ints, locations: Ints) -> Bools:
+        """Whether a pod of each peer would be near enough to one of a kind at each of some locations.
+
+        Shape (peers, locations, L).
+        """
+        traffic = self._traffic
+        limits = traffic.limits[kind, peers][:, None, None]
+        near: Bools = (traffic.between[locations] <= limits) & ~traffic.unknown[locations]
+        return near
+
+    def _by_limit(self, limits: Costs) -> Iterator[tuple[Bools, Floats]]:
+        """Masks of the limits that reach equally far, with what lies within them (1), of shape (L, L)."""
+        reaches = np.searchsorted(self._distances, limits, side="right")
+        finite = np.isfinite(limits)
+        for reach in np.unique(reaches[finite]).tolist():
+            within = self._within.get(reach)
+            if within is None:
+                near = (
+                    self._traffic.between <= limits[finite & (reaches == reach)][0]
+                ) & ~self._traffic.unknown
+                within = self._within[reach] = near.astype(np.float32)
+            yield finite & (reaches == reach), within
 
 
 class LooksAhead(Filter):
@@ -196,7 +239,7 @@ def look_ahead(
     """Whether what was placed leaves others of these pods no node at all; ``LooksAhead`` minds that then."""
     if not np.isfinite(traffic.limits).any():
         return False
-    outlook = Outlook(cluster, table, traffic, pods)
+    outlook = Outlook(cluster, table, traffic, pods, state.pace)
     if not outlook.strands(state):
         return False
     state.more_filters = (LooksAhead(outlook, cluster),)

@@ -13,6 +13,7 @@ from closeby.scheduling.extension import Traffic
 from closeby.scheduling.moving.layout import Layout, Snapshot
 from closeby.scheduling.moving.neighbourhood import AT_ONCE_UP_TO, Neighbourhood
 from closeby.scheduling.moving.sites import Sites
+from closeby.scheduling.pace import UNPACED, Pace
 
 #: Moves and swaps that may be evaluated, and at least so many rounds over all of them; more where the layout
 #: is so small that all are evaluated at once, which takes a fortieth of the time for each.
@@ -42,17 +43,17 @@ class Searched(Struct, frozen=True, kw_only=True):
     spent: bool
 
 
-def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None]) -> Searched:
+def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None], pace: Pace = UNPACED) -> Searched:
     """Lower the cost of talk among pods; ``before`` holds the slot of each, None for those without one."""
     active = [pod for pod, slot in enumerate(before) if slot is not None]
     layout = Layout(traffic, sites, active)
     small = len(active) * (len(active) + len(sites.slots)) <= AT_ONCE_UP_TO
-    search = _Search(layout, Neighbourhood(traffic, sites, layout) if small else None)
+    search = _Search(layout, pace, Neighbourhood(traffic, sites, layout) if small else None)
     at = {slot: site for site, slot in enumerate(sites.slots.tolist())}
     return search.run([at[slot] for slot in before if slot is not None], len(before))
 
 
-def place_all(traffic: Traffic, sites: Sites) -> tuple[int | None, ...] | None:
+def place_all(traffic: Traffic, sites: Sites, pace: Pace = UNPACED) -> tuple[int | None, ...] | None:
     """A slot for each pod, none of which has a place now, with all limits kept; None when none was found.
 
     For pods of which some found no place one after another: those before stood in their way.
@@ -60,13 +61,22 @@ def place_all(traffic: Traffic, sites: Sites) -> tuple[int | None, ...] | None:
     if sites.pinned.any() or not len(sites.slots):
         return None
     layout = Layout(traffic, sites, range(len(traffic.kinds)))
-    return _Search(layout).place_all()
+    return _Search(layout, pace).place_all()
 
 
 class _Search:
-    def __init__(self, layout: Layout, neighbourhood: Neighbourhood | None = None) -> None:
-        """``neighbourhood`` is that of the layout; None when there is none worth looking at as a whole."""
+    def __init__(self, layout: Layout, pace: Pace, neighbourhood: Neighbourhood | None = None) -> None:
+        """``neighbourhood`` is that of the layout; None when there is none worth looking at as a whole.
+
+        The ``pace`` is told of each look and of each change. Nothing here is seen by others, or sees them.
+        """
         self._layout = layout
+        self._pace = pace
+        pods, sites_, kinds = len(layout.pods), len(layout.locations), len(layout.costs)
+        #: Steps of a look at all moves and swaps of one pod, or of the whole layout at once, and of a change.
+        self._look = 40 + (pods + sites_) // 20
+        self._look_at_all = 60 + pods * (pods + sites_) // 100
+        self._change = 10 + kinds * sites_ // 400
         self._neighbourhood = neighbourhood
         self._movable = np.flatnonzero(~layout.sites.pinned[layout.pods]).tolist()
         size = len(layout.pods) * (len(layout.pods) + len(layout.locations))
@@ -112,6 +122,7 @@ class _Search:
         here, cost, idle, stuck, elsewhere = best, least, 0, 0, False
         while idle < PATIENCE and not self._spent and least > layout.epsilon and len(self._movable) > 1:
             idle, stuck = idle + 1, stuck + 1
+            self._pace.take(100 + 10 * self._change)
             if stuck > STUCK:
                 elsewhere, stuck = not elsewhere, 0
                 if elsewhere and self._gather(self._random.randrange(len(layout.locations))):
@@ -150,13 +161,16 @@ class _Search:
         """Moves and swaps that save, until none is left."""
         layout, neighbourhood = self._layout, self._neighbourhood
         if neighbourhood is not None:
+            self._pace.take(self._look_at_all)
             while not self._spent and (step := neighbourhood.best()) is not None:
                 step.take(layout)
+                self._pace.take(self._look_at_all + 2 * self._change)
             return
         saved = True
         while saved and not self._spent:
             saved = False
             for pod in self._movable:
+                self._pace.take(self._look + 2 * self._change)
                 change, site = layout.best_move(pod)
                 swapped, other = layout.best_swap(pod)
                 if min(change, swapped) >= -layout.epsilon:
@@ -199,6 +213,7 @@ class _Search:
         sizes = layout.sizes() if largest_first else None
         first = True
         while len(waiting):
+            self._pace.take(self._look + self._change)
             equal = waiting
             for figures in (ties, everyone) if sizes is None else (sizes, ties, everyone):
                 own = figures[equal]
@@ -228,6 +243,7 @@ class _Search:
     def _exchange(self) -> bool:
         """The pods of one site against those of another; False (and nothing changed) when they don't fit."""
         layout, draw = self._layout, self._random
+        self._pace.take(20 + len(self._movable) // 10)
         used = sorted(set(layout.at[self._movable].tolist()))
         here, there = draw.choice(used), draw.randrange(len(layout.locations))
         if here == there:
@@ -235,6 +251,7 @@ class _Search:
         before = layout.snapshot()
         moving = [(pod, there) for pod in self._movable if layout.at[pod] == here]
         moving += [(pod, here) for pod in self._movable if layout.at[pod] == there]
+        self._pace.take(2 * self._change * len(moving))
         for pod, _ in moving:
             layout.lift(pod)
         for pod, site in moving:

@@ -10,6 +10,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.scheduling.pace import UNPACED, Pace
 from closeby.topology.tree import Tree
 
 Bools = NDArray[np.bool_]
@@ -44,6 +45,7 @@ def sites_of(
     pods: Sequence[Pod],
     keep: Iterable[int],
     flat_tree: Tree,
+    pace: Pace = UNPACED,
 ) -> Sites:
     """The nodes worth looking at for pods of which none has a node now; ``keep`` are among them.
 
@@ -54,7 +56,7 @@ def sites_of(
     class_of = {pod.uid: place for place, share in enumerate(shares) for pod in share.pods}
     fits = np.stack([share.pod_class.fits for share in shares])
     positions = flat_tree.position_of
-    slots = _worth_looking_at(shares, traffic, len(pods), keep, positions)
+    slots = _worth_looking_at(shares, traffic, len(pods), keep, positions, pace)
     slots = slots[np.argsort(positions[slots], kind="stable")]
     demands = [cluster.demand(pod.spec) for pod in pods]
     rows = sorted({row for demand in demands for row in demand.rows})
@@ -74,7 +76,7 @@ def sites_of(
 
 
 def _worth_looking_at(
-    shares: Sequence[Share], traffic: Traffic, count: int, keep: Iterable[int], positions: Ints
+    shares: Sequence[Share], traffic: Traffic, count: int, keep: Iterable[int], positions: Ints, pace: Pace
 ) -> Ints:
     fits = np.stack([share.pod_class.fits for share in shares])
     usable = np.flatnonzero((fits > 0).any(axis=0))
@@ -86,6 +88,7 @@ def _worth_looking_at(
     near = np.where(allowed, traffic.standing, farthest).sum(axis=0)
     chosen = [kept]
     for share in shares:
+        pace.take(50 + len(positions) // 10)
         room = share.pod_class.fits
         slots = np.flatnonzero(room > 0)
         locations = traffic.locations[slots]

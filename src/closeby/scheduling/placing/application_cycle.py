@@ -90,6 +90,13 @@ class _ApplicationCycle:
     def _finding(self, pods: tuple[Pod, ...]) -> list[bool]:
         """Of each kind of pod, whether any node may take one now."""
         tools = self._tools
+        seen: set[Hashable] = set()
+        for pod in pods:
+            kind = tools.table.key_of(pod)
+            if kind not in seen:
+                seen.add(kind)
+                tools.pace.take(50 + tools.cluster.capacity // 100)
+                tools.table.of(pod)
         kinds = need_of_any(tools.table, pods).some
         return [tools.rooms.takes(want, barred=tools.bar.applies) for want in kinds]
 
@@ -115,6 +122,7 @@ class _ApplicationCycle:
                 kept_out.clear()
                 continue
             if kind not in kept_out:
+                self._state.pace.take(100 + self._tools.cluster.capacity // 50)
                 kept_out[kind] = self._tools.diagnosis.why_no_node(self._state, pod)
             left.append((pod, *kept_out[kind]))
         return tuple(left)
@@ -124,11 +132,11 @@ class _ApplicationCycle:
         tools = self._tools
         before = tuple(self._state.placed)
         self._statement.discard()
-        slots = [slot for _, slot in before]
-        sites = sites_of(tools.cluster, tools.table, traffic, pods, slots, tools.topologies.flat())
-        start = place_all(traffic, sites)
+        slots, flat = [slot for _, slot in before], tools.topologies.flat()
+        sites = sites_of(tools.cluster, tools.table, traffic, pods, slots, flat, tools.pace)
+        start = place_all(traffic, sites, tools.pace)
         if start is not None:
-            found = improve(traffic, sites, start)
+            found = improve(traffic, sites, start, tools.pace)
             wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
             if self._assume_again(wanted):
                 return self._improvement(found, found.cost, traffic, sites, complete=True)
@@ -139,10 +147,10 @@ class _ApplicationCycle:
         """Improve what is placed as a whole, and place it so."""
         tools = self._tools
         before = tuple(self._state.placed)
-        home = {pod.uid: slot for pod, slot in before}
+        home, flat = {pod.uid: slot for pod, slot in before}, tools.topologies.flat()
         self._statement.discard()
-        sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), tools.topologies.flat())
-        found = improve(traffic, sites, [home.get(pod.uid) for pod in pods])
+        sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), flat, tools.pace)
+        found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.pace)
         wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
         final = found.cost
         if not self._assume_again(wanted):
@@ -175,6 +183,7 @@ class _ApplicationCycle:
         self._statement.discard()
         as_wanted = True
         for pod, slot in wanted:
+            self._state.pace.take(50 + self._tools.cluster.capacity // 500)
             self._note(pod)
             allowed = self._tools.allows(self._state, pod, slot)
             as_wanted &= allowed

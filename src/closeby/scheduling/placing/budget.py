@@ -1,5 +1,7 @@
 """How much one gang's search may try. Everything is a count, never a clock, so that results repeat."""
 
+from closeby.scheduling.pace import UNPACED, Pace
+
 #: Candidates (domains) tried.
 CANDIDATES = 4096
 #: Single pods taken back from a node, where unequal ones are tried one by one.
@@ -13,9 +15,11 @@ STEPS = 100_000
 class Budget:
     """Counts down what is left. ``spent`` becomes True when something was left untried."""
 
-    __slots__ = ("backtracks", "candidates", "growths", "spent", "steps")
+    __slots__ = ("_pace", "backtracks", "candidates", "growths", "spent", "steps")
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace = UNPACED) -> None:
+        """The ``pace`` is told of all that is taken."""
+        self._pace = pace
         self.candidates = CANDIDATES
         self.backtracks = BACKTRACKS
         self.growths = GROWTHS
@@ -28,6 +32,7 @@ class Budget:
             self.spent = True
             return False
         self.candidates -= 1
+        self._pace.take(50)
         return True
 
     def take_backtrack(self) -> bool:
@@ -36,6 +41,7 @@ class Budget:
             self.spent = True
             return False
         self.backtracks -= 1
+        self._pace.take(50)
         return True
 
     def take_growth(self) -> bool:
@@ -44,6 +50,7 @@ class Budget:
             self.spent = True
             return False
         self.growths -= 1
+        self._pace.take(200)
         return True
 
     def take_step(self) -> bool:
@@ -51,4 +58,5 @@ class Budget:
         if self.steps <= 0:
             return False
         self.steps -= 1
+        self._pace.take(4)
         return True

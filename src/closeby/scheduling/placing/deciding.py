@@ -13,7 +13,7 @@ from closeby.scheduling.gangs.rosters import missing, unassigned
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome
+from closeby.scheduling.outcomes import Assignment, Bind, Fault, ItemKind, Leftover, Outcome
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.plan_cycle import follow_plan, rest_of
@@ -38,6 +38,10 @@ class Decided(NamedTuple):
     bindings: list[Bind]
     #: What it needs at the least, where it was refused for want of room.
     need: Need | None = None
+    #: The exception in which deciding ended.
+    fault: Fault | None = None
+    #: Whether other pods of the item wait, whose turn is later.
+    behind: bool = False
 
 
 class Decider:
@@ -69,11 +73,11 @@ class Decider:
         followed = self._along_the_plan(key, ready)
         if followed is None:
             return self._gang(key, ready, refused)
-        outcome, bindings, _ = followed
+        outcome, bindings, *_ = followed
         rest = rest_of(ready, [one.pod for one in outcome.assigned])
         if not rest and not refused:
             return followed
-        later, more, _ = self._gang(key, rest, refused)
+        later, more, *_ = self._gang(key, rest, refused)
         place = later.place or outcome.place
         whole = replace(later, assigned=(*outcome.assigned, *later.assigned), place=place)
         return Decided(whole, bindings + more)

@@ -197,6 +197,7 @@ class Filler:
 
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
+        self._state.pace.take(50 + self._cluster.capacity // 500)
         pod_class = self._table.of(pod)
         filters = (*pod_class.blind_filters, *self._state.more_filters)
         if allowed is None and not filters:
@@ -208,6 +209,8 @@ class Filler:
         if allowed is not None:
             feasible &= allowed
         for plugin in filters:
+            if not feasible.any():
+                return None
             feasible &= plugin.filter(self._state, pod, Nodes(self._cluster))
         slots = np.flatnonzero(feasible)
         if not len(slots):

@@ -51,7 +51,7 @@ class _GangCycle:
         self._statement = tools.statement(self._state)
         self._explaining = Explaining(tools, gang, self._statement)
         self._filler = tools.filler(self._statement, self._explaining.record)
-        self._budget = Budget()
+        self._budget = Budget(tools.pace)
         self._growth = Growth(tools, gang, self._statement, self._filler, self._budget)
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
         self._most = 0
@@ -139,7 +139,7 @@ class _GangCycle:
             whole = self._gang.parts(everyone=True)
             everybody = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
             if _short_of_room(everybody) is None:
-                search = self._close_or_any(whole, Budget())
+                search = self._close_or_any(whole, Budget(self._tools.pace))
                 if search is not None:
                     return search
         search = self._close_or_any(minimum, self._budget)
@@ -152,7 +152,7 @@ class _GangCycle:
     def _close_or_any(self, part: Part, budget: Budget) -> Search | None:
         """With all preferences of subgroups met if that can be, else as near to them as it goes."""
         close = with_preferences_required(part)
-        search = None if close is None else self._search(close, Budget())
+        search = None if close is None else self._search(close, Budget(self._tools.pace))
         return self._search(part, budget) if search is None else search
 
     def _search(self, part: Part, budget: Budget, apart: Mapping[str, Sequence[Tree]] = {}) -> Search | None:
@@ -260,7 +260,7 @@ class _GangCycle:
 
     def _fits_nowhere(self) -> bool:
         """Whether unequal pods are known not to fit beside each other even without any topology."""
-        budget = Budget()
+        budget = Budget(self._tools.pace)
         budget.backtracks = BACKTRACKS // 16
         anywhere = parts(self._group, self._members, Constraints(levels={}), everyone=False)
         found = self._search(anywhere, budget)

@@ -17,6 +17,7 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
     statement = tools.statement(state)
     slot = tools.filler(statement).best_node(pod, None)
     if slot is None:
+        tools.pace.take(200 + tools.cluster.capacity // 50)
         tools.post_filter(state, (pod,))
         reason, message = tools.diagnosis.why_no_node(state, pod)
         refusal = Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)

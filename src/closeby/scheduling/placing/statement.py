@@ -3,9 +3,12 @@
 After KAI's and Volcano's statement: checkpoint, rollback, commit, discard. What plugins note about a
 placement lies in the same log and is undone in reverse order with it, and so is what the cycle's state tells
 them of the members placed so far: nobody else writes that.
+
+While the decision is parked its placements are undone. They are made again as they were, and before they
+become final each is checked against the cluster as it is then.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +16,32 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Batch, Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Reserve, Undo
+from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.state import CycleState
 
 Ints = NDArray[np.intp]
 #: A point in the log to which ``rollback`` can return.
 Checkpoint = int
+#: Whether all filters let a pod go to a slot, as the cluster and the cycle are now.
+Allows = Callable[[CycleState, Pod, int], bool]
 
 
 class Statement:
     """One attempt's placements, in order."""
 
-    def __init__(self, cluster: Cluster, listeners: Sequence[Reserve], state: CycleState) -> None:
+    def __init__(
+        self, cluster: Cluster, listeners: Sequence[Reserve], state: CycleState, pace: Pace, allows: Allows
+    ) -> None:
         self._cluster = cluster
         self._listeners = listeners
+        self._pace = pace
+        self._allows = allows
         #: The cycle that is placing; its ``placed`` follows this statement.
         self.state = state
         self._log: list[tuple[Batch, list[Undo]]] = []
+        #: While it is suspended: what it held.
+        self._suspended: tuple[Batch, ...] = ()
+        pace.holds.append(self)
 
     def checkpoint(self) -> Checkpoint:
         """The present point."""
@@ -70,8 +83,51 @@ class Statement:
         self.rollback(0)
 
     def commit(self) -> None:
-        """Make the placements final: they can't be undone any more."""
+        """Make the placements final: they can't be undone any more.
+
+        Raises:
+            Outdated: the cluster changed while the decision was parked, and has no room for one of them now.
+        """
+        if self._pace.disturbed:
+            self._confirm()
+        if self._log:
+            self._pace.settle()
         self._log.clear()
+
+    def suspend(self) -> None:
+        """Undo everything until ``resume``."""
+        self._suspended = tuple(self.since(0))
+        self.rollback(0)
+
+    def resume(self) -> None:
+        """Place what was suspended as it was.
+
+        Raises:
+            Outdated: there is no room for it any more.
+        """
+        self.assume_again(self._suspended)
+        self._suspended = ()
+        if self._pace.disturbed and self._overcommits():
+            self.rollback(0)
+            raise Outdated
+
+    def _overcommits(self) -> bool:
+        """Whether a node that took any of the pods has less than nothing left."""
+        if not self._log:
+            return False
+        slots = np.unique(np.concatenate([batch.slots for batch in self.since(0)]))
+        cluster = self._cluster
+        return bool((cluster.requested[:, slots] > cluster.allocatable[:, slots]).any())
+
+    def _confirm(self) -> None:
+        """Place everything again, each pod only where all filters let it go."""
+        placed = tuple(self.state.placed)
+        self.rollback(0)
+        for pod, slot in placed:
+            if not self._allows(self.state, pod, slot):
+                self.rollback(0)
+                raise Outdated
+            self.assume_one(pod, slot)
 
     def since(self, checkpoint: Checkpoint) -> Iterator[Batch]:
         """The batches placed after a checkpoint, in order."""

@@ -56,14 +56,15 @@ def move_together(
     batches = tuple(statement.since(0))
     home = {pod.uid: slot for pod, slot in statement.state.placed}
     statement.rollback(0)
-    sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), tools.topologies.flat())
+    flat = tools.topologies.flat()
+    sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), flat, tools.pace)
     allowed = sites.allowed[sites.class_of]
     for row, pod in enumerate(pods):
         mask = confines(pod)
         if mask is not None:
             allowed[row] &= mask[sites.slots]
     sites = replace(sites, allowed=allowed, class_of=np.arange(len(pods)))
-    found = improve(traffic, sites, [home.get(pod.uid) for pod in pods])
+    found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.pace)
     wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
     final = found.cost
     if found.cost >= found.cost_before or not _assume(tools, statement, wanted):

@@ -1,6 +1,7 @@
 """What every cycle works with: the cluster, the plugins, the cached judgements and the diagnosis."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Traffic
+from closeby.scheduling.extension import MemberSort, Traffic
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.needs import Need, Rooms
@@ -16,12 +17,17 @@ from closeby.scheduling.judging.reserved import Bar
 from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
+from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.state import CycleState
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
+
+#: Steps of a decision, whatever it is about, and for each of its pods.
+DECISION: Final = 60
+POD: Final = 10
 
 #: A pod and its slot.
 Placed = tuple[Pod, int]
@@ -48,6 +54,21 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
 LeastCost = Callable[[Traffic, Sites], float | None]
 
 
+class _Cycle:
+    """What plugins keep of the cycle in hand."""
+
+    def __init__(self, plugins: Sequence[MemberSort]) -> None:
+        self._plugins = plugins
+        self._kept: list[object] = []
+
+    def suspend(self) -> None:
+        self._kept = [plugin.set_aside() for plugin in self._plugins]
+
+    def resume(self) -> None:
+        for plugin, kept in zip(self._plugins, self._kept, strict=True):
+            plugin.take_up(kept)
+
+
 class Tools:
     """Shared by all cycles of one engine."""
 
@@ -67,6 +88,8 @@ class Tools:
         self.topologies = topologies
         self.profile = profile
         self.bar = Bar() if bar is None else bar
+        #: Counts the work of the decision in hand.
+        self.pace = Pace()
         self.table = ClassTable(cluster, profile.filters, profile.scores, self.bar)
         self.rooms = Rooms(cluster, self.table, topologies, self.bar)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
@@ -77,7 +100,8 @@ class Tools:
 
     def statement(self, state: CycleState) -> Statement:
         """An empty statement that tells the plugins, and the cycle's state, what it does."""
-        return Statement(self.cluster, self.profile.reserves, state)
+        state.pace = self.pace
+        return Statement(self.cluster, self.profile.reserves, state, self.pace, self.allows)
 
     def filler(self, statement: Statement, before_pod: Callable[[Pod], None] | None = None) -> Filler:
         """Places pods on a statement; ``before_pod`` is told of each pod that is placed on its own."""
@@ -89,6 +113,11 @@ class Tools:
             flat_tree=self.topologies.flat(),
             before_pod=before_pod,
         )
+
+    def begin(self, pods: int) -> None:
+        """A decision about so many pods begins."""
+        self.pace.holds.append(_Cycle(self.profile.member_sorts))
+        self.pace.take(DECISION + POD * pods)
 
     def explains(self, key: str) -> bool:
         """Whether the gang or plain pod of that name is to be explained."""

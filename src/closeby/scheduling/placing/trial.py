@@ -98,6 +98,8 @@ class Trial:
 
         Equal pods visit the nodes in one fixed order, so that no two ways differ by exchanging equal pods.
         """
+        # A row for each class, resource and tree is gathered, and sorted to find nodes of one kind.
+        self._statement.state.pace.take(100 + len(self._slots) * (len(self._cluster.row_of) + 4) // 50)
         waiting = self._waiting(index)
         rooms = {key: self._room(pod_class) for key, (pod_class, _) in waiting.items()}
         if not self._enough(rooms, waiting):

@@ -1,0 +1,176 @@
+"""A tenant writes applications and pods that take long to decide and can't be placed, again and again.
+
+Nobody else may wait for that: a long search is parked after a number of steps, and goes on between the turns
+of other namespaces' items. Time is not measured here but counted in steps (``closeby.scheduling.pace``).
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.pods import Pod
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.outcomes import Decision, Outcome, Parked, Report
+from tests.attacks.crowds import cluster, complete, engine, in_namespace
+from tests.worlds import GPU, gang, node, pods, spec
+
+ALLOWANCE = 20_000
+#: Steps that may be taken beyond the allowance, where work is counted before it is done.
+BEYOND = 5_000
+
+
+def outcomes(decisions: Iterable[Decision]) -> dict[str, Outcome]:
+    return {one.outcome.key: one.outcome for one in decisions if isinstance(one, Report)}
+
+
+def turns(it: Engine, now: float | None = None, allowance: int = ALLOWANCE) -> Iterator[list[Decision]]:
+    """Single turns until nothing is left to decide; the state is valid after each."""
+    while decisions := it.handle(Tick(now, limit=1, steps=allowance)):
+        it.validate_state()
+        assert (it.cluster.requested <= it.cluster.allocatable).all()
+        yield decisions
+
+
+def good_gang() -> Iterator[Event]:
+    yield GroupChanged(replace(gang("good", 16), namespace="good"))
+    yield from (PodAdded(in_namespace(one, "good")) for one in pods("good", 16))
+
+
+def test_applications_that_can_not_be_placed_keep_no_gang_of_another_tenant_waiting() -> None:
+    """Six applications whose workloads all talk to each other, most of which no node takes."""
+    it = engine()
+    it.handle(*cluster(taken=6))
+    for number in range(6):
+        it.handle(*complete(f"evil{number}", 40, "evil"))
+    searching = turns(it)
+    for _ in range(3):
+        assert isinstance(next(searching)[0], Parked)
+    it.handle(*good_gang())
+    waited = 0
+    for decisions in searching:
+        if "good/good" in outcomes(decisions):
+            break
+        waited += 1
+    assert waited <= 1, "the gang waited for more than the turn of one search"
+    found = it.outcome("good/good")
+    assert found is not None and len(found.assigned) == 16
+
+
+def test_no_turn_takes_more_steps_than_it_may() -> None:
+    """The costliest application: every pair of its 60 workloads has a limit, and each pod another shape."""
+    it = engine()
+    it.handle(*cluster(taken=6), *complete("evil", 60, "evil"))
+    taken = [one.steps for decisions in turns(it) for one in decisions if isinstance(one, Parked)]
+    assert len(taken) > 10
+    assert max(taken) <= ALLOWANCE + BEYOND
+
+
+def test_a_search_that_is_parked_ends_like_one_that_runs_through() -> None:
+    """Nothing else happens meanwhile."""
+    through, parked = engine(), engine()
+    events = [*cluster(taken=6), *complete("app", 30, "team")]
+    through.handle(*events, Tick())
+    parked.handle(*events)
+    assert sum(isinstance(one, Parked) for decisions in turns(parked) for one in decisions) > 3
+    assert parked.outcome("team/app") == through.outcome("team/app")
+
+
+def test_inside_a_namespace_nothing_overtakes_a_parked_search() -> None:
+    """A pod of the same tenant comes later, one of another tenant too."""
+    it = engine()
+    it.handle(*cluster(taken=6), *complete("evil", 40, "evil"))
+    searching = turns(it)
+    assert isinstance(next(searching)[0], Parked)
+    (mine,) = pods(None, 1, prefix="later")
+    it.handle(PodAdded(in_namespace(mine, "evil")), PodAdded(in_namespace(mine, "good")))
+    order = [key for decisions in searching for key in outcomes(decisions)]
+    assert order.index("good/later-0") < order.index("evil/evil") < order.index("evil/later-0")
+
+
+def test_a_parked_search_and_the_others_take_turns() -> None:
+    """A flood of another tenant's pods does not keep a search from its end either."""
+    it = engine()
+    it.handle(*cluster(nodes=8, taken=4), *complete("app", 24, "team"))
+    it.handle(*(NodeAdded(node(f"more{number}", {}, {GPU: 8, "cpu": 1000})) for number in range(500)))
+    searched, others = 0, 0
+    for number in range(2_000):
+        (one,) = pods(None, 1, prefix=f"flood{number}")
+        decisions = it.handle(PodAdded(in_namespace(one, "good")), Tick(limit=1, steps=2_000))
+        parked = [one.steps for one in decisions if isinstance(one, Parked)]
+        searched += sum(parked)
+        others += not parked
+    assert others > 1_000, "the search kept the others from their turns"
+    assert searched > others * 50, "the search starved"
+
+
+def test_pods_of_many_shapes_that_fit_nowhere_let_others_go_first() -> None:
+    """1,200 pods that no node takes, each of another shape, are all tried again at once."""
+    it = engine()
+    it.handle(*cluster(taken=8))
+    shapes = [
+        in_namespace(one, "evil")
+        for number in range(1_200)
+        for one in pods(None, 1, spec(gpu=1, cpu=1 + number), prefix=f"shape{number}")
+    ]
+    it.handle(*(PodAdded(one) for one in shapes), Tick())
+    it.handle(NodeAdded(node("fresh", {}, {GPU: 16})), Unheard())
+    trying = turns(it)
+    next(trying)
+    it.handle(*good_gang())
+    before = 0
+    for decisions in trying:
+        if "good/good" in outcomes(decisions):
+            break
+        before += 1
+    assert before < 400, "the gang waited for all of them"
+
+
+def test_what_failed_at_length_rests_at_length() -> None:
+    """Whatever may help the application has it tried again: the longer that took, the less often."""
+    it = engine()
+    it.handle(*cluster(taken=6), *complete("evil", 40, "evil"))
+    steps = sum(one.steps for decisions in turns(it, 0.0) for one in decisions if isinstance(one, Parked))
+    it.handle(Unheard())
+    tick = list(turns(it, 1.0))
+    assert not tick and it.next_due is not None
+    assert it.next_due >= min(steps * 1e-5, 60.0)
+
+
+def test_a_pod_that_changes_again_and_again_does_not_shorten_the_rest() -> None:
+    """Its owner changes a pod of an application that was refused at length, to have it tried again."""
+    it = engine()
+    it.handle(*cluster(taken=6))
+    made = list(complete("evil", 40, "evil"))
+    it.handle(*made)
+    assert list(turns(it, 0.0))
+    left = [one for one in made if isinstance(one, PodAdded) and it.cluster.placement(one.pod.uid) is None]
+    changed: Pod = replace(left[0].pod, labels={**left[0].pod.labels, "again": "1"})
+    it.handle(PodAdded(changed))
+    assert not list(turns(it, 0.1))
+    assert it.next_due is not None and list(turns(it, it.next_due))
+
+
+@pytest.mark.parametrize("change", ["room", "node", "pod", "gone"])
+def test_what_changes_during_a_search_is_minded(change: str) -> None:
+    """Another pod takes the room, a node changes, a pod of the application changes, or all of it goes."""
+    it = engine()
+    made = list(complete("app", 30, "team"))
+    it.handle(*cluster(taken=4), *made)
+    searching = turns(it)
+    for _ in range(3):
+        assert isinstance(next(searching)[0], Parked)
+    members = [one.pod for one in made if isinstance(one, PodAdded)]
+    match change:
+        case "room":
+            taken = [pods(None, 1, spec(gpu=4), prefix=f"new{i}", on=f"n{i}")[0] for i in range(60)]
+            it.handle(*(PodAdded(one) for one in taken))
+        case "node":
+            it.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 4, "cpu": 8000})) for i in range(64)))
+        case "pod":
+            it.handle(PodAdded(replace(members[0], node_name="n3")))
+        case "gone":
+            it.handle(*(PodRemoved(one.uid) for one in members))
+    assert (change == "gone") == (not list(searching))
+    assert it.outcome("team/app") is not None or change == "gone"

@@ -1,0 +1,122 @@
+"""Searches are parked every few steps while all kinds of things happen: the state is right at every moment.
+
+The cluster is small and the allowance tiny, so that decisions are interrupted wherever they can be.
+"""
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.reasons import Reason
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, Tick
+from closeby.scheduling.outcomes import Bind, Outcome, Parked, Report
+from tests.scheduling.histories import History, engine
+from tests.scheduling.test_histories_of_refusals import (
+    cut_short_for,
+    few_and_many,
+    history_of,
+    placed_by_one_who_comes_late,
+)
+from tests.worlds import GPU, gang, node, pods, spec
+
+LONGEST = 25
+
+
+def tick(history: History, one: Engine, allowance: int) -> bool:
+    """Carries out what is decided in a turn; whether anything was."""
+    decisions = one.handle(Tick(history.now, limit=1, steps=allowance))
+    history.bound(decisions)
+    one.validate_state()
+    assert (one.cluster.requested <= one.cluster.allocatable).all(), "overcommitted"
+    return bool(decisions)
+
+
+@few_and_many
+def test_whatever_happens_between_the_turns_of_a_search_nothing_is_overcommitted(seeds: range) -> None:
+    """And in the end, when all have rested, nobody waits who would fit."""
+    parked = 0
+    for seed in seeds:
+        with history_of(seed) as (history, dice):
+            one = engine(rests=True, reserve_after=dice.choice([0.0, 0.0, 10.0]))
+            events = history.beginning()
+            for _ in range(dice.randint(2, LONGEST)):
+                one.handle(*events)
+                for _ in range(dice.randint(0, 6)):
+                    tick(history, one, dice.choice([1, 100, 300]))
+                    parked += len(one._rounds.parking.keys)
+                events = history.step()
+            one.handle(*events, history.measured(None))
+            for _ in range(400):
+                while tick(history, one, 300):
+                    pass
+                history.now += 1.0
+                if one.next_due is None:
+                    break
+            assert one._rounds.parking.keys == () and one.next_due is None
+            kept = one.reservation
+            for key in one.waiting if kept is None else (kept.key,):
+                if not cut_short_for(one, key):
+                    assert placed_by_one_who_comes_late(history, one, key) == {}
+    assert parked > 3 * len(seeds), "hardly any search was parked"
+
+
+@few_and_many
+def test_what_is_parked_ends_as_if_it_had_not_been(seeds: range) -> None:
+    """All of a history's jobs are there from the start; nothing happens while an item is decided."""
+    for seed in seeds:
+        with history_of(seed, busy=True) as (history, dice):
+            through, parked = engine(), engine()
+            events = [
+                *history.beginning(),
+                *(one for _ in range(dice.randint(1, 6)) for one in history.step()),
+            ]
+            through.handle(*events)
+            parked.handle(*events)
+            while decided := through.handle(Tick(limit=1)):
+                ended: list[Outcome] = []
+                bound: list[Bind] = []
+                while not ended:
+                    decisions = parked.handle(Tick(limit=1))
+                    while any(isinstance(one, Parked) for one in decisions):
+                        decisions = parked.handle(Tick(limit=1, steps=100))
+                    ended += [one.outcome for one in decisions if isinstance(one, Report)]
+                    bound += [one for one in decisions if isinstance(one, Bind)]
+                assert ended == [one.outcome for one in decided if isinstance(one, Report)]
+                assert bound == [one for one in decided if isinstance(one, Bind)]
+
+
+def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
+    """The gang of unequal pods is looked for five times, and each time a node is another one meanwhile."""
+    one = engine(rests=True)
+    members = [pod for i in range(8) for pod in pods("mixed", 1, spec(gpu=1 + i % 2), prefix=f"mixed-{i}")]
+    one.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 3})) for i in range(8)))
+    one.handle(GroupChanged(gang("mixed", 8)), *map(PodAdded, members))
+    for turn in range(20):
+        decisions = one.handle(NodeAdded(node("n0", {"turn": str(turn)}, {GPU: 3})), Tick(0.0, steps=1))
+        one.validate_state()
+        if not one._rounds.parking.keys:
+            break
+    outcome = one.outcome("default/mixed")
+    assert outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
+    assert not any(isinstance(decision, Bind) for decision in decisions)
+    assert any(isinstance(decision, Bind) for decision in one.handle(NodeAdded(node("n9")), Tick(60.0)))
+
+
+@pytest.mark.parametrize("steps", [1, 50, None])
+def test_a_gang_that_is_parked_keeps_its_buckets(steps: int | None) -> None:
+    """Another gang with task-topology is placed while the first is parked: each has the plan of its own."""
+    rules = {"volcano.sh/task-topology-anti-affinity": "a"}
+    one = engine()
+    one.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 8})) for i in range(6)))
+    for namespace in ("x", "y"):
+        group = gang("g", 4)
+        one.handle(GroupChanged(replace(group, namespace=namespace, annotations=rules)))
+        for i, role in enumerate("aaab"):
+            (pod,) = pods("g", 1, prefix=f"{role}{i}", role=role)
+            one.handle(PodAdded(replace(pod, namespace=namespace, uid=f"{namespace}/{pod.name}")))
+    while one.handle(Tick(steps=steps, limit=1)):
+        one.validate_state()
+    for key in ("x/g", "y/g"):
+        outcome = one.outcome(key)
+        assert outcome is not None
+        assert len({assigned.node for assigned in outcome.assigned if assigned.pod.role == "a"}) == 3
