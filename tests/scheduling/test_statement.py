@@ -8,6 +8,7 @@ import pytest
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Handle, NoArguments, Reserve, Undo
+from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.state import CycleState
 from tests.plugins.asking import handle_of
@@ -40,7 +41,8 @@ def on_two_nodes() -> tuple[Statement, Notes, Cluster]:
     """A statement on two nodes of four GPUs."""
     handle = handle_of(draw("zone-a rack-1 : a1=4 a2=4"))
     notes = Notes(handle)
-    return Statement(handle.cluster, [notes], CycleState()), notes, handle.cluster
+    statement = Statement(handle.cluster, [notes], CycleState(), Pace(), lambda state, pod, slot: True)
+    return statement, notes, handle.cluster
 
 
 def test_the_newest_is_undone_first() -> None:

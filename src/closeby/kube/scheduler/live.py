@@ -42,7 +42,7 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import gang_key
-from closeby.scheduling.outcomes import Bind, Decision, Fault, Outcome, Release, Report, Reserve
+from closeby.scheduling.outcomes import Bind, Decision, Fault, Outcome, Parked, Release, Report, Reserve
 from closeby.scheduling.profile.profiles import Profile
 
 #: Who we are in Events.
@@ -50,6 +50,9 @@ CONTROLLER: Final = "closeby-scheduler"
 DEFAULT_NAME: Final = "closeby"
 #: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
 _TURN: Final = 0.05
+#: Steps of one decision after which it is parked (see ``closeby.scheduling.pace``): some 20 ms of work, so
+#: that even where the processor is shared by many no decision holds the loop for 200 ms.
+STEPS: Final = 20_000
 #: Seconds after which all that waits is looked at again, should something have happened that nobody tells of.
 #: What waits for room is not decided anew while that is not there, so that what is said may be that old;
 #: users are not told the same in other words more often.
@@ -73,7 +76,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     manners: Manners = Manners()
     #: Between two rounds of decisions. After a round that took longer than ``pause`` it lasts as long as that
-    #: round did, up to ``longest_pause``.
+    #: round did, up to ``longest_pause``; shorter where the round left something to decide.
     pause: float = 0.05
     longest_pause: float = 1.0
     discover_every: float = 10.0
@@ -158,6 +161,10 @@ class LiveScheduler:
         self._unknown_costs = UnknownCosts(self.engine, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
+        #: Whether more is left to decide than there was time for, and whether a search was ever parked.
+        self._more = self._searches = False
+        #: Whether starts that were cut off are being carried on.
+        self._resumed = False
         #: Set once everything was heard that was there at the start.
         self.heard = asyncio.Event()
         #: Whether it leads, and what it knows so far is not older than that, or is not complete.
@@ -221,8 +228,10 @@ class LiveScheduler:
     async def _decide(self) -> None:
         while True:
             await self._news()
-            took = await self._round()
-            await asyncio.sleep(min(max(self._settings.pause, took), self._settings.longest_pause))
+            took = self._round()
+            # Others have as long: bindings are sent, probes are answered, changes are heard.
+            pause = took if self._more else max(self._settings.pause, took)
+            await asyncio.sleep(min(pause, self._settings.longest_pause))
 
     async def _wake_to_lead(self) -> None:
         await self._lead.held.wait()
@@ -233,50 +242,54 @@ class LiveScheduler:
         self._following.news.set()
 
     async def _news(self) -> None:
-        """Returns when there is something new, or something that was refused has rested long enough."""
+        """Returns when there is something to decide, something new, or what was refused has rested enough."""
+        if self._more:
+            return
         due = self.engine.next_due if self._lead.held.is_set() else None
         with contextlib.suppress(TimeoutError):
             until = self._look_at_all if due is None else min(due, self._look_at_all)
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._following.news.wait()
 
-    async def _round(self) -> float:
-        """Takes in what came, and decides until nothing can be placed any more; returns its own seconds."""
+    def _round(self) -> float:
+        """Takes in what came, which may go first, and decides for a turn; returns its own seconds."""
         began = time.monotonic()
+        self._more = False
         self._take_in()
-        took = time.monotonic() - began
         if not self._following.complete:
-            return took
+            return time.monotonic() - began
         if not self.heard.is_set():
             settle()
             self.heard.set()
-        if not self._may_decide:
-            return took
-        if not self.ready.is_set():
-            self._hands.resume()
-        while spent := self._decide_for_a_while():
-            took += spent
-            await asyncio.sleep(0)
-        if not self.ready.is_set():
-            self.ready.set()
-            self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
-        return took
+        if self._may_decide:
+            if not self._resumed:
+                self._resumed = True
+                self._hands.resume()
+            self._more = self._decide_for_a_while()
+            if not self.ready.is_set() and (not self._more or self._searches):
+                self.ready.set()
+                self._say("ready", nodes=sum(node is not None for node in self.engine.cluster.nodes))
+        return time.monotonic() - began
 
     @property
     def _may_decide(self) -> bool:
         return self._caught_up and self._following.complete and self._refreshing.begun
 
-    def _decide_for_a_while(self) -> float:
-        """Decides item by item until others should have a turn; seconds it took, 0 if nothing was left."""
+    def _decide_for_a_while(self) -> bool:
+        """Decides item by item until others should have a turn; whether something is left."""
         began = now = time.monotonic()
         while now < began + _TURN:
-            decisions = self.engine.handle(Tick(now, limit=1, wall=time.time()))
+            decisions = self.engine.handle(Tick(now, limit=1, steps=STEPS, wall=time.time()))
             if not decisions:
-                break
+                return False
             took, now = time.monotonic() - now, time.monotonic()
             self._meters.decided([one.outcome for one in decisions if isinstance(one, Report)], took)
             self._carry_out(decisions)
-        return time.monotonic() - began if now > began else 0.0
+            for parked in (one for one in decisions if isinstance(one, Parked)):
+                self._meters.parked(parked.key, took)
+                self._searches = True
+                return True
+        return True
 
     def _take_in(self) -> None:
         with collector_paused():
@@ -293,7 +306,7 @@ class LiveScheduler:
         self._meters.took_in(fed.events)
         self._hands.took_in(fed.events, failures)
         self._unknown_costs.took_in(fed.events)
-        if self.ready.is_set() and not self._settings.dry_run:
+        if self._resumed and not self._settings.dry_run:
             self._hands.look_again(bereft, anew)
         for problem in fed.problems:
             self._say(

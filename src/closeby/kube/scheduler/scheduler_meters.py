@@ -31,6 +31,9 @@ _MANY: Final = 15
 #: What single nodes are called among the levels, whatever alias a topology gives them.
 _NODE: Final = "hostname"
 
+#: Decisions under way of which the time is kept; those of items that are gone may be among them.
+_MOST_PARKED: Final = 1_000
+
 
 def _doubling(first: float, count: int) -> tuple[float, ...]:
     return tuple(first * 2.0**power for power in range(count))
@@ -50,6 +53,8 @@ class SchedulerMeters(Meters):
         self.profile = profile
         #: By uid.
         self.waits: dict[str, Wait] = {}
+        #: By work item: seconds that its decision took before it was parked.
+        self._parked: dict[str, float] = {}
         self.engine: Engine | None = None
         self.use: Use | None = None
         self.measured: Mapping[Measured, Known] = {}
@@ -157,11 +162,18 @@ class SchedulerMeters(Meters):
         else:
             wait.over = True
 
+    def parked(self, key: str, seconds: float) -> None:
+        """The decision about a work item was interrupted; its seconds count when it ends."""
+        if len(self._parked) >= _MOST_PARKED:
+            self._parked.clear()
+        self._parked[key] = self._parked.get(key, 0.0) + seconds
+
     def decided(self, outcomes: Iterable[Outcome], seconds: float) -> None:
         """What one batch of decisions came to; each work item counts with an equal share of ``seconds``."""
         batch = tuple(outcomes)
         if not batch:
             return
+        seconds += sum(self._parked.pop(item_key(one.kind, one.key), 0.0) for one in batch)
         self._rounds.observe(seconds)
         for outcome in batch:
             self._decided(outcome, seconds / len(batch))
