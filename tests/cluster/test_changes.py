@@ -45,3 +45,27 @@ def test_what_is_not_lost_is_exact(additions: list[list[int]], looked_at: int) -
         expected += numbers
     seen = log.since(cursor)
     assert seen is None or seen.tolist() == expected
+
+
+def test_the_older_half_is_forgotten_past_the_limit_and_no_more() -> None:
+    log = ChangeLog(limit=1000)
+    for number in range(1000):
+        log.add_one(number)
+    assert (log.since(0) is not None) and log.cursor == 1000
+    log.add(slots(*range(100)))
+    for _ in range(1000):
+        log.add_one(7)
+    assert log.since(0) is None
+    first = next(cursor for cursor in range(log.cursor) if log.since(cursor) is not None)
+    assert first >= log.cursor - 1100, "half of what was there is lost, and that is told"
+    seen = log.since(first)
+    assert seen is not None and len(seen) == log.cursor - first
+    assert log.since(first - 1) is None
+
+
+def test_more_at_once_than_the_log_held_is_kept() -> None:
+    log = ChangeLog()
+    log.add_one(3)
+    log.add(slots(*range(5000)))
+    seen = log.since(0)
+    assert seen is not None and seen.tolist() == [3, *range(5000)]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from closeby.cluster.changes import ChangeLog
 from closeby.cluster.columns import UNLIMITED, Batch, Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod, PodSpec
@@ -188,3 +189,49 @@ def test_a_resource_that_is_first_asked_for_while_imagining_stays_known() -> Non
         cluster.demand(spec(nic=1))
     assert cluster.requested.shape == cluster.allocatable.shape
     assert free(cluster, "a", "nic") == 0
+
+
+def touched(log: ChangeLog, since: int) -> list[int]:
+    found = log.since(since)
+    assert found is not None
+    return sorted(set(found.tolist()))
+
+
+def test_readers_hear_which_slots_changed_and_how() -> None:
+    cluster = cluster_of(a=4, b=4, c=4)
+    nodes, usage = cluster.node_changes, cluster.usage_changes
+    before = nodes.cursor, usage.cursor
+    members = pods("train", 3)
+    placed = batch(members, 0, 0, 2)
+    cluster.assume(placed)
+    assert (touched(nodes, before[0]), touched(usage, before[1])) == ([], [0, 2])
+    before = nodes.cursor, usage.cursor
+    cluster.forget(placed)
+    assert (touched(nodes, before[0]), touched(usage, before[1])) == ([], [0, 2])
+    before = nodes.cursor, usage.cursor
+    cluster.place_pod(members[0], 1)
+    assert (touched(nodes, before[0]), touched(usage, before[1])) == ([], [1])
+    before = nodes.cursor, usage.cursor
+    cluster.add_node(node("a", {}, {GPU: 8}))
+    cluster.remove_node("b")
+    assert (touched(nodes, before[0]), touched(usage, before[1])) == ([0, 1], [1])
+
+
+def test_nothing_is_left_of_a_removed_node() -> None:
+    cluster = cluster_of(a=4)
+    cluster.add_node(Node(name="b", labels={"rack": "r1"}, allocatable={"example.com/nic": 2}))
+    cluster.place_pod(pods(None, 1, WEB)[0], 1)
+    cluster.remove_node("b")
+    assert cluster.labels.labels(1) == {}
+    assert not cluster.allocatable[:, 1].any() and not cluster.requested[:, 1].any()
+    assert list(cluster.slots_with_ports()) == []
+    assert (cluster.node_count, cluster.placed_count, cluster.names[1]) == (1, 0, None)
+
+
+def test_many_nodes_keep_what_the_first_ones_hold() -> None:
+    cluster = cluster_of(a=4)
+    cluster.place_pod(pods(None, 1, spec(gpu=3))[0], 0)
+    for number in range(200):
+        cluster.add_node(node(f"n{number}", {}, {GPU: number}))
+    assert (free(cluster, "a"), free(cluster, "n199"), cluster.capacity) == (1, 199, 201)
+    assert cluster.alive[:201].all() and not cluster.alive[201:].any()
