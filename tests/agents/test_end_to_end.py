@@ -105,7 +105,7 @@ async def scheduling(it: Site, name: str, network: str) -> AsyncIterator[LiveSch
     plugins = (PluginEntry(name="NetworkMinCost", weight=5, arguments=arguments),)
     live = LiveScheduler(
         it.transport,
-        Configuration(plugins=plugins),
+        Configuration(plugins=plugins, network_topology_namespaces=(it.namespace,)),
         Settings(scheduler_name=name, discover_every=0.5),
         it.say,
     )
