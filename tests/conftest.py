@@ -6,6 +6,7 @@ repeats the run of seed N.
 
 import os
 import secrets
+from collections.abc import Callable
 
 import hypothesis
 import pytest
@@ -39,6 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hands the seed to hypothesis, before its plugin reads it."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(_chosen_seed(config))
+
+
+@pytest.fixture
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Writes a line for who runs the tests, whatever comes of the test: figures, say."""
+    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
+
+    def write(line: str) -> None:
+        if reporter is not None and capture is not None:
+            with capture.global_and_fixture_disabled():
+                reporter.write_line(line)
+
+    return write
 
 
 @pytest.hookimpl(trylast=True)

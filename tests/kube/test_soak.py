@@ -347,7 +347,7 @@ async def judged(it: World, audit: Audit) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 900)
 def test_ten_thousand_pods_come_and_go(
-    fresh: ControlPlane, tmp_path: Path, pytestconfig: pytest.Config
+    fresh: ControlPlane, tmp_path: Path, pytestconfig: pytest.Config, tell: Callable[[str], None]
 ) -> None:
     seed = pytestconfig.option.hypothesis_seed
     began = time.monotonic()
@@ -407,8 +407,6 @@ def test_ten_thousand_pods_come_and_go(
     try:
         asyncio.run(run())
     finally:
-        reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line("; ".join(said))
+        tell("; ".join(said))
     for log in tmp_path.glob("log-*.txt"):
         assert "Traceback" not in log.read_text()
