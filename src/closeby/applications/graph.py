@@ -1,6 +1,7 @@
 """The dependency graph of an application: who calls whom, and where that goes round in circles."""
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import numpy as np
 from msgspec import Struct
@@ -28,6 +29,11 @@ def graph_of(app: AppGroup) -> AppGraph:
         needs.append(tuple(dict.fromkeys(own)))
     needs += [()] * (len(index) - len(needs))
     return AppGraph(names=tuple(index), needs=tuple(needs))
+
+
+def load() -> None:
+    """Import what graphs and shortest paths need now, so that no decision has to wait for it."""
+    import_module("scipy.sparse.csgraph")
 
 
 def components(graph: AppGraph) -> tuple[tuple[int, ...], ...]:

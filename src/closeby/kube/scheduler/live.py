@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.applications import graph
 from closeby.applications.networks import live_scope
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.saying import Say
@@ -192,6 +193,7 @@ class LiveScheduler:
             return error
         lost: ApiError | None = None
         async with self._tasks as tasks:
+            tasks.create_task(asyncio.to_thread(graph.load))
             campaign = tasks.create_task(self._lead.campaign())
             waking = tasks.create_task(self._wake_to_lead())
             following = tasks.create_task(self._following.run())
