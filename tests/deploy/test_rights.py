@@ -31,6 +31,8 @@ NEITHER = [
     ("get", "configmaps"),
     ("patch", "nodes"),
     ("patch", "nodes:status"),
+    ("patch", "scheduling.volcano.sh/podgroups"),
+    ("patch", "scheduling.x-k8s.io/podgroups"),
     ("delete", "closeby.dev/podgroups"),
     ("update", "closeby.dev/podgroups"),
     ("create", "closeby.dev/topologies"),
@@ -49,13 +51,10 @@ SCHEDULER_ONLY = [
     ("create", "pods:binding"),
     ("create", "pods:eviction"),
     ("patch", "pods:status"),
-    ("patch", "scheduling.volcano.sh/podgroups"),
     ("patch", "scheduling.k8s.io/podgroups:status"),
 ]
 CONTROLLERS_ONLY = [
     ("patch", "pods"),
-    ("create", "closeby.dev/podgroups"),
-    ("patch", "closeby.dev/podgroups"),
     ("get", "batch/jobs"),
     ("get", "leaderworkerset.x-k8s.io/leaderworkersets"),
     ("patch", "scheduling.sigs.k8s.io/appgroups:status"),

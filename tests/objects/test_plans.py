@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from closeby.objects.dialects.plans import PlanWire, compact, planned_nodes, read_annotation, read_plan
+from closeby.objects.dialects.plans import PlanWire, planned_nodes, rank_list, read_plan, read_ranks
 from closeby.objects.durations import parse_duration
 from closeby.objects.groups import OnPartial, PodGroup
 from tests.objects.manifest_text import read_good
@@ -29,7 +29,6 @@ def test_what_is_written_is_read() -> None:
     assert [(one["name"], len(one["pods"])) for one in written["nodes"]] == [("n2", 2), ("n1", 1)]
     expected = {first.uid: "n2", second.uid: "n1", third.uid: "n2"}
     assert read_plan(written) == expected
-    assert read_annotation({"closeby.dev/plan": compact(plan)}) == expected
 
 
 @pytest.mark.parametrize("value", [None, 7, [], {"nodes": 3}, {"nodes": [{"pods": "x"}]}, {}])
@@ -37,9 +36,15 @@ def test_what_is_no_plan_is_none(value: object) -> None:
     assert read_plan(value) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"nodes": {"n1": 3}}'])
-def test_nor_is_any_annotation(text: str) -> None:
-    assert read_annotation({"closeby.dev/plan": text}) == {}
+@pytest.mark.parametrize("value", [None, 7, {}, ["a", 1]])
+def test_what_is_no_rank_is_none(value: object) -> None:
+    assert read_ranks(value) == {}
+
+
+def test_ranks_that_are_written_are_read() -> None:
+    assert rank_list({"b": 3, "a": 0}) == ["a", "", "", "b"]
+    assert read_ranks(rank_list({"b": 3, "a": 0})) == {"b": 3, "a": 0}
+    assert rank_list({}) == []
 
 
 def test_ours_is_in_the_status() -> None:
@@ -47,7 +52,8 @@ def test_ours_is_in_the_status() -> None:
     assert group(OWN + status).plan == {"a": "n1"}
 
 
-def test_that_of_others_in_an_annotation_which_is_told_once() -> None:
+def test_no_annotation_is_a_plan() -> None:
+    """Who may write a PodGroup may annotate it."""
     text = """
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
@@ -57,7 +63,7 @@ metadata:
 spec: {minMember: 2}
 """
     found = group(text)
-    assert found.plan == {"a": "n1"}
+    assert found.plan == {}
     assert dict(found.annotations) == {"mine": "x"}
 
 

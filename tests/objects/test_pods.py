@@ -80,7 +80,6 @@ def test_a_pod_as_kubectl_prints_it() -> None:
         group="train",
         subgroup="workers",
         index=7,
-        rank=3,
         owner="Job/train",
     )
 

@@ -78,6 +78,11 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     #: uid -> node: where a start that was written down before its first binding puts each of its pods. Empty
     #: when there is none, or when it has come to its end.
     plan: Mapping[str, str] = {}
+    #: uid -> rank of the members that were placed earlier.
+    ranks: Mapping[str, int] = {}
+    #: The API group of the PodGroup of this name for which this one only keeps the plan and the ranks; empty
+    #: where it is a gang itself.
+    mirrors: str = ""
     annotations: Mapping[str, str] = {}
     #: ``Kind/name`` of the object that controls it; empty where there is none.
     owner: str = ""
@@ -90,3 +95,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def can_be_partial(self) -> bool:
+        """Whether some members may have a node, but too few; where one suffices, none is ever too few."""
+        return self.min_member > 1 or bool(self.subgroups)

@@ -106,7 +106,8 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     subgroup: str | None = None
     #: Index given by its controller (Job completion index, StatefulSet ordinal, ...).
     index: int | None = None
-    #: Rank written at an earlier bind (``closeby.dev/rank``).
+    #: Rank that it was given, where whoever made this record gave it. Never read from the pod's label, which
+    #: its owner may write too: what stands in a cluster is ``PodGroup.ranks``.
     rank: int | None = None
     #: ``Kind/name`` of its controller; empty for a plain pod.
     owner: str = ""

@@ -332,7 +332,7 @@ class Engine:
                 self.books.groups[group.key] = group
                 if before is None:
                     self._rounds.consider_anew(group.key)
-                elif replace(before, plan=group.plan) != group:
+                elif replace(before, plan=group.plan, ranks=group.ranks) != group:
                     self._rounds.consider(group.key)
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)

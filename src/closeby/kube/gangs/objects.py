@@ -10,6 +10,7 @@ from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import Reference, StatusCondition
 from closeby.objects.decoding.registry import OWN_GROUP
+from closeby.objects.dialects.keys import MIRROR_OF
 from closeby.objects.groups import PodGroup
 
 UPSTREAM_GROUP: Final = "scheduling.k8s.io"
@@ -29,6 +30,10 @@ class GangObject(Struct, frozen=True, kw_only=True):
     conditions: dict[str, StatusCondition]
     #: When the plan that stands in its status was made (RFC 3339); empty without one.
     plan_made: str = ""
+    #: Whether it is no gang: it keeps what we say of another dialect's PodGroup of the same name.
+    mirror: bool = False
+    #: uids of its owners.
+    owners: tuple[str, ...] = ()
 
     @property
     def reference(self) -> Reference:
@@ -70,8 +75,14 @@ class _Status(Struct):
     plan: _Plan | None = None
 
 
+class _Owner(Struct):
+    uid: str = ""
+
+
 class _Meta(Struct, rename="camel"):
     name: str
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
@@ -108,11 +119,15 @@ class GangObjects:
                     objects = self._objects.setdefault(key, {})
                     found, before = _object(resource, raw), objects.get(resource.api_version)
                     objects[resource.api_version] = found
-                    if before is None or (before.uid, before.generation) != (found.uid, found.generation):
+                    new = before is None or (before.uid, before.generation) != (found.uid, found.generation)
+                    # We make mirrors ourselves; only what others did to them is news.
+                    if new and not (found.mirror and before is None):
                         anew.add(key)
                 case Deleted(key=key):
                     objects = self._objects.get(key, {})
-                    objects.pop(resource.api_version, None)
+                    gone = objects.pop(resource.api_version, None)
+                    if gone is not None and gone.mirror:
+                        anew.add(key)
                     if not objects:
                         self._objects.pop(key, None)
         return anew
@@ -120,6 +135,16 @@ class GangObjects:
     def of(self, group: PodGroup) -> GangObject | None:
         """The object that the gang was read from; None if it is gone."""
         return self._objects.get(group.key, {}).get(group.source)
+
+    def mirror_of(self, found: GangObject) -> GangObject | None:
+        """The PodGroup of ours that keeps what we say of another dialect's; None where there is none yet."""
+        others = self._objects.get(f"{found.namespace}/{found.name}", {}).values()
+        return None if found.ours else next((one for one in others if one.mirror), None)
+
+    def record_of(self, group: PodGroup) -> GangObject | None:
+        """The object in whose status the gang's plan stands, or would stand; None where there is none yet."""
+        found = self.of(group)
+        return found if found is None or found.ours else self.mirror_of(found)
 
 
 def _object(resource: Resource, raw: bytes) -> GangObject:
@@ -148,4 +173,6 @@ def _object(resource: Resource, raw: bytes) -> GangObject:
             for one in status.conditions or ()
         },
         plan_made=(status.plan and status.plan.made) or "",
+        mirror=resource.group == OWN_GROUP and MIRROR_OF in (meta.labels or {}),
+        owners=tuple(one.uid for one in meta.owner_references or ()),
     )

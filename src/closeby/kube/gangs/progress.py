@@ -41,7 +41,7 @@ class GangProgress:
         if key in self._begun:
             return True
         before = len(self._engine.books.placed(key)) - len(binds) - len(self._on_the_way.get(key, ()))
-        return len(binds) > 1 and before < group.min_member
+        return len(binds) > 1 and before < group.min_member and group.can_be_partial
 
     def wants(self, bind: Bind) -> bool:
         """Whether the pod still holds this node, and the node is there."""
@@ -113,6 +113,7 @@ class GangProgress:
             waiting=books.waiting(key),
             done=len(books.done(key)),
             outcome=self._engine.outcome(key),
+            ranks=books.ranks(key),
             begun=key in self._begun,
         )
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec import Struct
 
 from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
+from closeby.kube.gangs.records import GangRecords, Record
 from closeby.kube.gangs.status import (
     PRIORITY_LIMITED,
     SCHEDULED,
@@ -39,8 +39,8 @@ from closeby.kube.writing.writer import (
     Written,
     rfc3339,
 )
-from closeby.objects.dialects.keys import PLAN
-from closeby.objects.dialects.plans import PlanWire, compact
+from closeby.objects.dialects.plans import rank_list
+from closeby.objects.groups import PodGroup
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.outcomes import Release, Reserve
 
@@ -58,7 +58,8 @@ class _Told(Struct, frozen=True):
     uid: str
     generation: int
     said: tuple[Said, ...]
-    figures: tuple[int, str]
+    #: Members that are bound, the path of their domain, and the ranks.
+    figures: tuple[int, str, tuple[str, ...]]
     planned: bool
     at: float
 
@@ -76,7 +77,6 @@ class GangReporter:
         manners: Manners,
     ) -> None:
         """``standing_of`` says how a gang (``namespace/name``) stands now; None when there is none."""
-        self._writer = writer
         self._events = events
         self._say = say
         self._objects = objects
@@ -88,8 +88,7 @@ class GangReporter:
         #: By gang: since when each condition is as it is, and when the plan was made.
         self._since: dict[str, dict[str, tuple[bool, str]]] = {}
         self._made: dict[str, str] = {}
-        #: By gang: uid and version of the object after our last write, of which the watch may not have told.
-        self._versions: dict[str, tuple[str, str]] = {}
+        self._records = GangRecords(writer, objects, self._condition)
         #: One write at a time for each gang, so that the last one wins; also where it is forgotten meanwhile.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         #: Writes that are under way.
@@ -107,8 +106,8 @@ class GangReporter:
     def lost(self, key: str) -> None:
         """A member of the gang is gone: what was told of the gang may be true no more."""
         standing = self._standing_of(key)
-        found = None if standing is None else self._objects.of(standing.group)
-        told = found is not None and not found.conditions.keys().isdisjoint(_ABOUT_PLACEMENT)
+        objects = () if standing is None else self._objects_of(standing.group)
+        told = any(not one.conditions.keys().isdisjoint(_ABOUT_PLACEMENT) for one in objects)
         if told or key in self._told:
             self.review(key, self._manners.stands)
 
@@ -121,23 +120,23 @@ class GangReporter:
     def resume(self, key: str) -> None:
         """Since somebody before us told of the gang it may have got its last pod, or have lost one."""
         standing = self._standing_of(key)
-        found = None if standing is None else self._objects.of(standing.group)
-        if standing is None or found is None or not found.has_conditions:
+        if standing is None:
             return
-        told = found.conditions.get(SCHEDULED if found.ours else _UPSTREAM_SCHEDULED)
-        if (told is not None and told.status == "True") is not standing.enough:
-            self.review(key, self._manners.stands)
+        for found in self._objects_of(standing.group):
+            told = found.conditions.get(SCHEDULED if found.ours else _UPSTREAM_SCHEDULED)
+            if found.has_conditions and (told is not None and told.status == "True") is not standing.enough:
+                self.review(key, self._manners.stands)
 
     def forget(self, key: str) -> None:
         """The gang is gone."""
-        for kept in (self._due, self._told, self._since, self._made, self._versions):
+        for kept in (self._due, self._told, self._since, self._made):
             kept.pop(key, None)
+        self._records.forget(key)
 
     def made(self, key: str) -> str:
         """When the plan of the gang's start was made (RFC 3339); empty when there is none."""
         standing = self._standing_of(key)
-        found = None if standing is None else self._objects.of(standing.group)
-        return self._made.get(key) or (found.plan_made if found is not None else "")
+        return self._made.get(key) or ("" if standing is None else self._made_before(standing.group))
 
     async def write_plan(self, key: str) -> Written:
         """Writes down where the gang's members go; what follows may rely on it once this is done.
@@ -221,7 +220,7 @@ class GangReporter:
                 return Written(Verdict.GONE)
             if standing.starting and not self._made.get(key):
                 # A start that is planned anew began when it was planned first, if its object still says so.
-                self._made[key] = found.plan_made or rfc3339(time.time())
+                self._made[key] = self._made_before(standing.group) or rfc3339(time.time())
             written = await self._write_on(key, standing, found)
         if written.verdict is Verdict.FATAL:
             self._say("PodGroup not written", warning=True, gang=key, error=written.error)
@@ -232,7 +231,7 @@ class GangReporter:
         if standing.outcome is None and not standing.held and told is None and not standing.group.plan:
             return DONE  # Nothing was decided about it.
         said = self._said(key, standing, found)
-        figures = standing.bound, domain(standing)
+        figures = standing.bound, domain(standing), tuple(rank_list(standing.ranks))
         wire = plan(standing, self._made.get(key, ""))
         planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
         now = time.monotonic()
@@ -242,12 +241,12 @@ class GangReporter:
             if _rephrased(told.said, said) and now < told.at + self._manners.rephrased_after:
                 self.review(key, told.at + self._manners.rephrased_after - now)
                 return DONE
-        written = await self._send(key, said, figures, wire, found, planned)
+        record = Record(said=said, scheduled=figures[0], domain=figures[1], ranks=figures[2], plan=wire)
+        written = await self._records.write(key, found, record, must_last=planned)
         still = self._objects.of(standing.group)
         if still is None or still.uid != found.uid:
             # Nothing was told of the one that bears its name now.
-            if self._versions.get(key, ("", ""))[0] == found.uid:
-                del self._versions[key]
+            self._records.forget(key, found.uid)
             return Written(Verdict.CONFLICT, written.error)
         if written.ok:
             self._told[key] = _Told(found.uid, found.generation, said, figures, wire is not None, now)
@@ -256,42 +255,18 @@ class GangReporter:
             await self._events_of(told, said, found)
         return written
 
-    async def _send(
-        self,
-        key: str,
-        said: tuple[Said, ...],
-        figures: tuple[int, str],
-        wire: PlanWire | None,
-        found: GangObject,
-        planned: bool,
-    ) -> Written:
-        """One write, or two on kinds that have no place for a plan in their status."""
-        where = found.resource, found.namespace, found.name, found.uid
-        written = DONE
-        if not found.ours and planned:
-            text = None if wire is None else compact(wire)
-            written = await self._writer.annotate(*where, {PLAN: text}, self._version(key, found))
-            self._note_version(key, found, written)
-        if written.ok and found.has_conditions:
-            status: dict[str, object] = {"conditions": [self._condition(key, one, found) for one in said]}
-            if found.ours:
-                status |= {"scheduled": figures[0], "domain": figures[1]}
-                if wire is not None:
-                    status["plan"] = msgspec.to_builtins(wire)
-            # It must not undo what another leader said meanwhile, nor be said of a new object of that name.
-            written = await self._writer.apply_status(*where, status, self._version(key, found))
-            self._note_version(key, found, written)
-        return written
+    def _objects_of(self, group: PodGroup) -> tuple[GangObject, ...]:
+        """All objects on which something of the gang is told."""
+        found = self._objects.of(group)
+        if found is None:
+            return ()
+        mirror = self._objects.mirror_of(found)
+        return (found,) if mirror is None else (found, mirror)
 
-    def _version(self, key: str, found: GangObject) -> str:
-        """The newest version of this object that we know."""
-        uid, version = self._versions.get(key, ("", ""))
-        # Numbers of any length, as text.
-        return max(found.version, version if uid == found.uid else "", key=lambda one: (len(one), one))
-
-    def _note_version(self, key: str, found: GangObject, written: Written) -> None:
-        if written.version:
-            self._versions[key] = found.uid, written.version
+    def _made_before(self, group: PodGroup) -> str:
+        """When the plan that stands in the cluster was made (RFC 3339); empty when there is none."""
+        record = self._objects.record_of(group)
+        return "" if record is None else record.plan_made
 
     def _said(self, key: str, standing: Standing, found: GangObject) -> tuple[Said, ...]:
         wrong = valid(standing)

@@ -4,7 +4,7 @@
 what the gang asks for, ``PriorityLimited`` when the priority that it names does not count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -41,6 +41,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     done: int = 0
     #: The newest decision, if one is remembered.
     outcome: Outcome | None = None
+    #: uid -> rank of the members that hold a node.
+    ranks: Mapping[str, int] = {}
     #: Whether its start was written down and has not come to its end.
     begun: bool = False
 

@@ -37,6 +37,7 @@ from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
 from closeby.kube.writing.writer import Writer
 from closeby.objects.configuration import Configuration
+from closeby.objects.decoding.registry import OWN_GROUP
 from closeby.objects.unexpected import fields_of
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
@@ -297,6 +298,7 @@ class LiveScheduler:
         with collector_paused():
             changes = self._following.take()
             anew = self._objects.take(changes)
+            self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
             fed = self._feed.take(changes)
             failures = self._hands.take_failures()
             bereft = self._bereft(fed.events)

@@ -13,6 +13,7 @@ from closeby.applications.networks import ALL_NAMESPACES, Counts, NetworkScope
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.membership import held_for_its_gang, in_its_task
+from closeby.kube.state.mirrors import SharedGangs
 from closeby.kube.state.names import SharedNames, clash
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
@@ -31,8 +32,6 @@ from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupRemoved,
     Event,
-    GroupChanged,
-    GroupRemoved,
     NetworkTopologyChanged,
     NetworkTopologyRemoved,
     NodeAdded,
@@ -85,13 +84,17 @@ class Feed:
         #: uids of members that are finished and still there.
         self._done: set[str] = set()
         self._label_topologies = LabelTopologies()
-        self._groups = SharedNames(GroupRemoved)
+        self._gangs = SharedGangs()
         self._topologies = SharedNames(TopologyRemoved)
         self._app_groups = SharedNames(AppGroupRemoved)
         self._networks = SharedNames(NetworkTopologyRemoved)
         #: By resource, key: what is wrong with an object now.
         self._problems: dict[tuple[Resource | None, str], tuple[Condition, ...]] = {}
         self._labelled: frozenset[str] = frozenset()
+
+    def can_keep_plans(self, can: bool) -> None:
+        """Whether closeby's own PodGroups are served, in which the plans of others' gangs are kept."""
+        self._gangs.can_keep_plans(can)
 
     def take(self, changes: Iterable[tuple[Resource, Change]]) -> Fed:
         """One batch, in order."""
@@ -105,7 +108,7 @@ class Feed:
                     self._problems.pop((resource, change.key), None)
                     self._deleted(resource, change, events)
         problems += self._read_labels()
-        for names in (self._topologies, self._networks, self._app_groups, self._groups):
+        for names in (self._topologies, self._networks, self._app_groups, self._gangs.names):
             events += names.news()
         # After the AppGroups: their pods are placed together.
         events += [PodAdded(pod) for pod in self._unknown.released()]
@@ -135,9 +138,15 @@ class Feed:
         yield from self._news_of(resource, change.key, (*read.notices, *own))
 
     def _unreadable(self, resource: Resource, change: Upserted) -> None:
+        self._drop(change.key, resource)
+
+    def _drop(self, key: str, resource: Resource) -> None:
+        """An object that others name is not there, or can't be read."""
         names = self._names(resource)
-        if names is not None:
-            names.drop(change.key, resource)
+        if resource.kind == "PodGroup":
+            self._gangs.drop(key, resource)
+        elif names is not None:
+            names.drop(key, resource)
 
     def _node(self, node: Node, events: list[Event]) -> None:
         before = self._nodes.get(node.name)
@@ -179,12 +188,13 @@ class Feed:
 
     def _named(self, resource: Resource, key: str, record: Record | None) -> tuple[Condition, ...]:
         """An object that others name; returns what is wrong with it."""
+        if isinstance(record, PodGroup):
+            self._gangs.put(key, resource, record)
+            return (*record.conditions, *clash(resource, key, self._gangs.names.sources(key)))
         names = self._names(resource)
         if names is None:
             return ()
         match record:
-            case PodGroup():
-                names.put(key, resource, GroupChanged(record))
             case Topology():
                 names.put(key, resource, TopologyChanged(record))
             case AppGroup():
@@ -226,15 +236,12 @@ class Feed:
         elif resource.kind == "PriorityClass":
             events.append(PriorityClassRemoved(change.key))
         else:
-            names = self._names(resource)
-            if names is not None:
-                names.drop(change.key, resource)
+            self._drop(change.key, resource)
 
     # All of a kind
 
     def _names(self, resource: Resource) -> SharedNames | None:
         return {
-            "PodGroup": self._groups,
             "Topology": self._topologies,
             "AppGroup": self._app_groups,
             "NetworkTopology": self._networks,

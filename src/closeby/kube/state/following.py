@@ -84,6 +84,10 @@ class Following:
         kinds = sorted({one.plural for one in self._incomplete})
         return f"not listed yet: {', '.join(kinds) or 'which kinds there are'}"
 
+    def follows(self, group: str, kind: str) -> bool:
+        """Whether the server has this kind, as far as is known."""
+        return any((one.group, one.kind) == (group, kind) for one in self._followed or self._first)
+
     def take(self) -> list[tuple[Resource, Change]]:
         """What came since the last call."""
         taken, self._changes = self._changes, []

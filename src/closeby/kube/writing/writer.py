@@ -51,8 +51,9 @@ class Written(Struct, frozen=True):
 
     verdict: Verdict
     error: ApiError | None = None
-    #: ``resourceVersion`` that a patch led to; empty where that is not known.
+    #: ``resourceVersion`` that a patch led to, and the object's uid; empty where that is not known.
     version: str = ""
+    uid: str = ""
 
     @property
     def ok(self) -> bool:
@@ -162,6 +163,7 @@ class _Bound(Struct):
 
 class _PatchedMeta(Struct, rename="camel"):
     resource_version: str = ""
+    uid: str = ""
 
 
 class _Patched(Struct):
@@ -286,23 +288,19 @@ class Writer:
         query = {"fieldManager": self._controller, "force": "true"}
         return await self._patch(resource.item(namespace, name, "status"), body, APPLY_PATCH, query)
 
-    async def annotate(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        uid: str,
-        annotations: Mapping[str, str | None],
-        version: str | None = None,
-    ) -> Written:
-        """Sets annotations of this very object (by uid), and removes those that are None.
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, object]) -> Written:
+        """Makes an object; CONFLICT when there is one of its name, GONE when its kind is not served."""
+        answer = await self._transport.send(
+            Request(method="POST", path=resource.collection(namespace), body=_encode(body))
+        )
+        return _judge(answer) if isinstance(answer, ApiError) else _patched(answer)
 
-        With ``version`` only if the object did not change since: CONFLICT otherwise.
-        """
-        metadata: dict[str, object] = {"uid": uid, "annotations": annotations}
-        if version is not None:
-            metadata["resourceVersion"] = version
-        return await self._patch(resource.item(namespace, name), {"metadata": metadata}, MERGE_PATCH)
+    async def set_metadata(
+        self, resource: Resource, namespace: str, name: str, version: str, metadata: Mapping[str, object]
+    ) -> Written:
+        """Merges ``metadata`` into an object's, if that did not change since ``version``: else CONFLICT."""
+        body = {"metadata": {**metadata, "resourceVersion": version}}
+        return await self._patch(resource.item(namespace, name), body, MERGE_PATCH)
 
     async def evict(self, namespace: str, name: str, uid: str) -> Written:
         """Asks that this very pod ends, as far as its disruption budget allows it now."""
@@ -328,12 +326,7 @@ class Writer:
         answer = await self._transport.send(
             Request(method="PATCH", path=path, query=query, body=_encode(body), content_type=content_type)
         )
-        if isinstance(answer, ApiError):
-            return _judge(answer)
-        try:
-            return Written(Verdict.OK, version=_read_patched(answer).metadata.resource_version)
-        except msgspec.DecodeError:
-            return DONE
+        return _judge(answer) if isinstance(answer, ApiError) else _patched(answer)
 
     async def _read_back(self, bind: Bind, said: ApiError) -> Written:
         """Where the pod is, after a binding that may or may not have been carried out."""
@@ -375,6 +368,14 @@ def moment(time: object) -> float | None:
         return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
+
+
+def _patched(answer: bytes) -> Written:
+    try:
+        found = _read_patched(answer).metadata
+    except msgspec.DecodeError:
+        return DONE
+    return Written(Verdict.OK, version=found.resource_version, uid=found.uid)
 
 
 def _judge(error: ApiError) -> Written:

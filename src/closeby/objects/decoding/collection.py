@@ -1,7 +1,7 @@
 """Takes documents one by one, has each read by its reader, and keeps what comes out."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,6 +15,7 @@ from closeby.objects.decoding.identity import object_id
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
 from closeby.objects.decoding.result import Manifests
+from closeby.objects.dialects.plans import completed
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
@@ -73,7 +74,7 @@ class Collection:
         return Manifests(
             nodes=tuple(one for one in kept if isinstance(one, Node)),
             pods=tuple(one for one in kept if isinstance(one, Pod)),
-            groups=tuple(one for one in kept if isinstance(one, PodGroup)),
+            groups=_gangs([one for one in kept if isinstance(one, PodGroup)]),
             topologies=tuple(one for one in kept if isinstance(one, Topology)),
             priority_classes=tuple(one for one in kept if isinstance(one, PriorityClass)),
             flavors=tuple(one for one in kept if isinstance(one, ResourceFlavor)),
@@ -138,7 +139,15 @@ def _key(document: Document, record: Record) -> tuple[str, str, str]:
     kind = document.kind
     if isinstance(record, Workload):
         kind = f"{document.group}/{kind}"
+    elif isinstance(record, PodGroup) and record.mirrors:
+        kind = f"{record.mirrors} mirror/{kind}"
     return kind, getattr(record, "namespace", ""), record.name
+
+
+def _gangs(groups: Sequence[PodGroup]) -> tuple[PodGroup, ...]:
+    """The gangs, with what their mirrors keep."""
+    mirrors = {one.key: one for one in groups if one.mirrors}
+    return tuple(completed(one, mirrors.get(one.key)) for one in groups if not one.mirrors)
 
 
 def _same(one: Record, other: Record) -> bool:

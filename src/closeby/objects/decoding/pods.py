@@ -18,7 +18,6 @@ from closeby.objects.decoding.wire import ObjectWire, Wire, seconds
 from closeby.objects.dialects.keys import (
     EXPECTED_END,
     POD_GROUP,
-    RANK,
     ROLE,
     SUBGROUP,
     TASK_SPEC,
@@ -158,7 +157,6 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
         group=_group(labels, annotations) or group_field,
         subgroup=labels.get(SUBGROUP) or labels.get(KAI_SUBGROUP),
         index=_index(labels, annotations),
-        rank=_number(labels.get(RANK)),
         owner=meta.controller,
         role=_role(labels, annotations),
         bandwidth_limits=limits,

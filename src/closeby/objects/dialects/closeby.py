@@ -8,8 +8,8 @@ from closeby.objects.bounds import quoted
 from closeby.objects.decoding.documents import Document
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import ObjectWire, Wire
-from closeby.objects.dialects.keys import MANAGED_BY, POD_GROUPER
-from closeby.objects.dialects.plans import read_plan
+from closeby.objects.dialects.keys import MANAGED_BY, MIRROR_OF, POD_GROUPER
+from closeby.objects.dialects.plans import read_plan, read_ranks
 from closeby.objects.dialects.podgroups import (
     ConstraintWire,
     constraint_of,
@@ -114,6 +114,8 @@ def read_pod_group(document: Document, reading: Reading) -> PodGroup:
     group = msgspec.structs.replace(
         group,
         plan=read_plan((wire.status or {}).get("plan")),
+        ranks=read_ranks((wire.status or {}).get("ranks")),
+        mirrors=wire.meta.label_map.get(MIRROR_OF, ""),
         counts_finished=not (by_the_grouper and owners & _COUNTED_DOWN),
     )
     return checked(group, given_minimum=spec.min_member is not None)

@@ -28,8 +28,12 @@ PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
 ROLE: Final = "closeby.dev/role"
 #: How much the roles of a gang say to each other: ``ps-worker=10,worker-worker=1``.
 TASK_TRAFFIC: Final = "closeby.dev/task-traffic"
-#: Annotation of PodGroups of other dialects: the plan of a start that was begun.
+#: Annotation in which older versions kept the plan of a start on PodGroups of other dialects. Who may write a
+#: PodGroup may write that too, so it is not read.
 PLAN: Final = "closeby.dev/plan"
+#: Label of a PodGroup of ours that only keeps what we say of another dialect's of the same name; the value is
+#: the API group of that.
+MIRROR_OF: Final = "closeby.dev/mirror-of"
 #: When whoever runs a pod thinks that it will be done, as an RFC 3339 time.
 EXPECTED_END: Final = "closeby.dev/expected-end"
 _OWN: Final = (
@@ -41,6 +45,7 @@ _OWN: Final = (
     ROLE,
     TASK_TRAFFIC,
     PLAN,
+    MIRROR_OF,
     EXPECTED_END,
 )
 

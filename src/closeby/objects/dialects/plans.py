@@ -1,7 +1,7 @@
-"""The plan of a gang's start, as it is written down before the first binding: which pod goes to which node.
+"""What closeby writes down of a gang: the plan of its start (which pod goes to which node), and the ranks.
 
-closeby's own PodGroup keeps it in ``status.plan``. Other dialects' schemas have no place for it, so there it
-is JSON in an annotation.
+Both are believed only in the status of closeby's own PodGroup, which nobody else may write. A PodGroup of
+another dialect has a mirror: a PodGroup of closeby of the same name, whose status keeps them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from closeby.objects.decoding.wire import Wire
-from closeby.objects.dialects.keys import PLAN
+from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 
 
@@ -38,15 +38,6 @@ class PlanWire(Wire):
     nodes: list[PlannedNode] = msgspec.field(default_factory=list)
 
 
-class CompactPlan(Wire):
-    """The plan in an annotation."""
-
-    #: RFC 3339.
-    made: str | None = None
-    #: uids by node.
-    nodes: dict[str, list[str]] = msgspec.field(default_factory=dict)
-
-
 def planned_nodes(pods: Iterable[tuple[Pod, str]]) -> list[PlannedNode]:
     """``nodes`` of a plan, by node and in the order given."""
     by_node: dict[str, PlannedNode] = {}
@@ -55,12 +46,6 @@ def planned_nodes(pods: Iterable[tuple[Pod, str]]) -> list[PlannedNode]:
             PlannedPod(name=pod.name, uid=pod.uid)
         )
     return list(by_node.values())
-
-
-def compact(plan: PlanWire) -> str:
-    """As an annotation, which must be short: the uids by node, and nothing else (some 6,000 members fit)."""
-    nodes = {node.name: [pod.uid for pod in node.pods] for node in plan.nodes}
-    return msgspec.json.encode(CompactPlan(made=plan.made, nodes=nodes)).decode()
 
 
 def read_plan(value: object) -> Mapping[str, str]:
@@ -72,16 +57,28 @@ def read_plan(value: object) -> Mapping[str, str]:
     return _by_uid(plan)
 
 
-def read_annotation(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """uid -> node, out of an object's annotations."""
-    text = annotations.get(PLAN)
-    if text is None:
-        return {}
+def rank_list(ranks: Mapping[str, int]) -> list[str]:
+    """``status.ranks``: the uid of the member that has each rank; empty where none has it."""
+    found = [""] * (max(ranks.values(), default=-1) + 1)
+    for uid, rank in ranks.items():
+        found[rank] = uid
+    return found
+
+
+def read_ranks(value: object) -> Mapping[str, int]:
+    """uid -> rank. What can't be read is no rank."""
     try:
-        plan = msgspec.json.decode(text, type=CompactPlan)
-    except msgspec.DecodeError:
+        uids = msgspec.convert(value, list[str] | None) or []
+    except msgspec.ValidationError:
         return {}
-    return {uid: node for node, uids in plan.nodes.items() for uid in uids}
+    return {uid: rank for rank, uid in enumerate(uids) if uid}
+
+
+def completed(group: PodGroup, mirror: PodGroup | None) -> PodGroup:
+    """A PodGroup of another dialect with what its mirror keeps."""
+    if mirror is None or mirror.mirrors != group.source.partition("/")[0]:
+        return group
+    return msgspec.structs.replace(group, plan=mirror.plan, ranks=mirror.ranks)
 
 
 def _by_uid(plan: PlanWire | None) -> Mapping[str, str]:

@@ -10,7 +10,6 @@ from closeby.objects.decoding.identity import namespace_of, object_id
 from closeby.objects.decoding.reading import Reading
 from closeby.objects.decoding.wire import Meta, Wire
 from closeby.objects.dialects.keys import PLACEMENT_STRATEGY, PLAN, wish_conditions
-from closeby.objects.dialects.plans import read_annotation
 from closeby.objects.groups import PodGroup, Strategy, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 
@@ -42,7 +41,6 @@ def new_group(document: Document, reading: Reading, meta: Meta) -> PodGroup:
         annotations={key: value for key, value in annotations.items() if key != PLAN},
         owner=meta.controller,
         source=document.api_version,
-        plan=read_annotation(annotations),
         conditions=wish_conditions(annotations, owner)
         + wish_conditions(meta.label_map, owner, "metadata.labels"),
     )

@@ -78,7 +78,7 @@ def _members(run: Run) -> dict[str, Members]:
         slot = run.engine.cluster.placement(pod.uid)
         if pod.group is not None and slot is not None:
             assignment = run.assignments.get(pod.uid)
-            rank = pod.rank if assignment is None else assignment.rank
+            rank = run.engine.books.rank(pod) if assignment is None else assignment.rank
             place = (0, rank) if rank is not None else (1, natural_key(pod.name))
             found.setdefault(f"{pod.namespace}/{pod.group}", []).append((place, pod, slot))
     return {

@@ -183,7 +183,7 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         node=node,
         phase=phase,
         order=None if assignment is None else assignment.order,
-        rank=pod.rank if assignment is None else assignment.rank,
+        rank=run.engine.books.rank(pod) if assignment is None else assignment.rank,
         reason=reason,
         message=message,
         app_group=UNSET if application is None else application.group.name,

@@ -60,7 +60,7 @@ class Books:
         return None if pod.group is None else self.groups.get(f"{pod.namespace}/{pod.group}")
 
     def add(self, pod: Pod, placed: bool, rank: int | None = None) -> None:
-        """Note a pod that waits or holds a node; ``rank`` is what it was given if it carries none yet."""
+        """Note a pod that waits or holds a node; ``rank`` is what it was given, if that is known."""
         self.pods[pod.uid] = pod
         if pod.owner and pod.owner.partition("/")[0] in FOR_EVER:
             self.staying.add(pod.uid)
@@ -201,16 +201,30 @@ class Books:
         return waiting or key in self.waiting_pods or key in self.waiting_apps
 
     def rank(self, pod: Pod) -> int | None:
-        """The rank that a pod carries or was given."""
-        members = self.members.get(gang_key(pod)) if pod.group is not None else None
-        return pod.rank if members is None else members.ranks.get(pod.uid, pod.rank)
+        """The rank that a pod was given."""
+        if pod.group is None:
+            return pod.rank
+        key = gang_key(pod)
+        members = self.members.get(key)
+        given = pod.rank if members is None else members.ranks.get(pod.uid, pod.rank)
+        return self._written_ranks(key).get(pod.uid) if given is None else given
 
     def ranks(self, key: str) -> Mapping[str, int]:
         """Ranks of the placed members of a gang, by uid, as far as they have one."""
-        members = self.members.get(key)
+        members, written = self.members.get(key), self._written_ranks(key)
         if members is None:
             return {}
-        return {uid: rank for uid, rank in members.ranks.items() if not members.placed[uid].terminating}
+        ranks = {uid: members.ranks.get(uid, written.get(uid)) for uid in members.placed}
+        return {
+            uid: rank
+            for uid, rank in ranks.items()
+            if rank is not None and not members.placed[uid].terminating
+        }
+
+    def _written_ranks(self, key: str) -> Mapping[str, int]:
+        """The ranks that were written down before this engine knew the gang."""
+        group = self.groups.get(key)
+        return {} if group is None else group.ranks
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""
