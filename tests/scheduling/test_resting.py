@@ -1,5 +1,7 @@
 """What was refused is tried again after what may help it, and with a clock ever later."""
 
+from itertools import permutations
+
 import pytest
 
 from closeby.objects.configuration import Configuration
@@ -17,7 +19,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     Unheard,
 )
-from closeby.scheduling.intake.cures import ANYTHING, Stir, cures
+from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.outcomes import Report
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
@@ -122,11 +124,21 @@ def test_what_is_placed_and_comes_back_begins_anew() -> None:
         ({Reason.GANG_INCOMPLETE}, Stir.TOPOLOGY),
         ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
         ({Reason.TOPOLOGY_NOT_FOUND}, Stir.TOPOLOGY),
+        ({Reason.TOPOLOGY_LEVEL_NOT_FOUND}, Stir.TOPOLOGY),
+        ({Reason.SCHEDULING_GATED}, NOTHING),
+        ({Reason.UNSUPPORTED}, NOTHING),
+        (set(), NOTHING),
+        (
+            {Reason.SCHEDULING_GATED, Reason.GANG_INCOMPLETE, Reason.INVALID_SPEC},
+            Stir.TOPOLOGY | Stir.NETWORK,
+        ),
+        ({Reason.NODE_RESERVED, Reason.UNSUPPORTED}, ANYTHING),
         ({Reason.UNSUPPORTED, Reason.INVALID_SPEC}, Stir.TOPOLOGY | Stir.NETWORK),
     ],
 )
 def test_what_may_help(reasons: set[Reason], cure: Stir) -> None:
-    assert cures(reasons) == cure
+    for order in permutations(reasons):
+        assert cures(order) == cure
 
 
 def test_an_incomplete_gang_is_not_tried_again_when_a_node_comes() -> None:
