@@ -235,3 +235,8 @@ def test_many_nodes_keep_what_the_first_ones_hold() -> None:
         cluster.add_node(node(f"n{number}", {}, {GPU: number}))
     assert (free(cluster, "a"), free(cluster, "n199"), cluster.capacity) == (1, 199, 201)
     assert cluster.alive[:201].all() and not cluster.alive[201:].any()
+
+
+def test_asking_for_none_of_a_resource_is_not_asking_for_it() -> None:
+    cluster = cluster_of(a=4)
+    assert cluster.demand(spec(gpu=0, cpu=0)).rows == (cluster.row_of["pods"],)
