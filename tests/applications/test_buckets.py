@@ -115,6 +115,11 @@ class TestRunningTasks:
         made = make_buckets(SEED, tasks("worker*2"), [(ps0, 1), (ps1, 2)])
         assert drawn(made) == ["ps0 worker0", "ps1 worker1"]
 
+    def test_a_node_with_a_large_running_task_is_as_good_as_one_with_a_small(self) -> None:
+        large, small = task("ps0", "ps", cores(8), on="-"), task("ps1", "ps", cores(1), on="-")
+        made = make_buckets(SEED, tasks("worker*1"), [(large, 1), (small, 2)])
+        assert drawn(made) == ["ps0 worker0", "ps1"]
+
     def test_running_tasks_without_rank_make_no_bucket(self) -> None:
         [chief] = tasks("chief", on="n1")
         assert drawn(make_buckets(SEED, tasks("ps"), [(chief, 1)])) == ["ps0"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from closeby.applications.roles import RoleRules, read_rules
+from closeby.applications.roles import LONGEST_RULES, MOST_ROLES, RoleRules, asks_for_rules, read_rules
 from closeby.objects.reasons import Reason
 from tests.applications.roles import KEYS, job, rules
 
@@ -65,6 +65,24 @@ class TestRules:
         assert found.pull("chief", "ps") == 0
 
 
+class TestBounds:
+    @pytest.mark.parametrize(("count", "taken"), [(MOST_ROLES, True), (MOST_ROLES + 1, False)])
+    def test_so_many_roles_may_stand_in_one_list(self, count: int, taken: bool) -> None:
+        roles = [f"r{number}" for number in range(count)]
+        reading = read_rules(job(order=",".join(roles)), roles)
+        assert (reading.rules is not None) == taken
+        assert [one.reason for one in reading.conditions] == ([] if taken else [Reason.INVALID_SPEC])
+
+    @pytest.mark.parametrize(("more", "taken"), [(0, True), (1, False)])
+    def test_so_many_characters_are_read(self, more: int, taken: bool) -> None:
+        text = "ps,worker".ljust(LONGEST_RULES + more)
+        assert (read_rules(job(affinity=text), ("ps", "worker")).rules is not None) == taken
+
+    def test_blank_annotations_ask_for_nothing(self) -> None:
+        assert not asks_for_rules(job(affinity=" ", order=""))
+        assert asks_for_rules(job(affinity=" ", order="ps"))
+
+
 class TestTraffic:
     def test_weights_of_pairs(self) -> None:
         assert rules(traffic="ps-worker=10, worker-worker=0.5").traffic == {
@@ -102,6 +120,15 @@ class TestTraffic:
         found = rules(traffic="ps-worker=10,worker-worker=1").by_traffic({"worker": 4, "ps": 2, "chief": 1})
         assert found.affinity == {("ps", "worker"), ("worker", "worker")}
         assert found.order == ("ps", "worker", "chief")
+
+    def test_a_pod_does_not_talk_to_itself(self) -> None:
+        """An a says 10 to the other a; a b says 8 to each of two c, and a c 8 to the b."""
+        found = rules("a b c", traffic="a-a=10,b-c=8").by_traffic({"a": 2, "b": 1, "c": 2})
+        assert found.order == ("b", "a", "c")
+
+    @pytest.mark.parametrize("weight", ["1000000000", "1e9", "0.001"])
+    def test_weights_up_to_a_milliard_are_taken(self, weight: str) -> None:
+        assert rules(traffic=f"ps-worker={weight}").traffic == {("ps", "worker"): float(weight)}
 
     def test_the_annotations_have_the_last_word(self) -> None:
         sizes = {"worker": 4, "ps": 2}
