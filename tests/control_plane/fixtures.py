@@ -15,6 +15,7 @@ import pytest
 from tests.control_plane.api import Api, create_namespace, delete_namespace
 from tests.control_plane.binaries import PROGRAMS, BuildError, Programs, UnavailableError, find_programs
 from tests.control_plane.cluster import ControlPlane, existing, started
+from tests.control_plane.commands import Settings
 
 _EXISTING = "CLOSEBY_TEST_KUBECONFIG"
 _PROGRAMS = pytest.StashKey[Programs | Exception]()
@@ -84,6 +85,16 @@ def own_control_plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
     if control_plane.controllers:
         asyncio.run(recovered())
+
+
+@pytest.fixture
+def bare_control_plane(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane of the test's own, without controllers: no other is to suffer from what it does."""
+    if not control_plane.ours:
+        pytest.skip(f"makes thousands of objects, and restarts the server: run it without {_EXISTING}")
+    settings = Settings(controllers=False)
+    with started(find_programs(lambda line: None), tmp_path / "control-plane", settings) as running:
+        yield running
 
 
 @pytest.fixture

@@ -21,10 +21,8 @@ import pytest
 
 from closeby.kube.scheduler.live import LiveScheduler, Settings
 from closeby.objects.configuration import Configuration
-from tests.control_plane import commands
 from tests.control_plane.api import Api, ApiError, Object, create_namespace
-from tests.control_plane.binaries import find_programs
-from tests.control_plane.cluster import ControlPlane, started
+from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define
 from tests.control_plane.nodes import node
 from tests.control_plane.processes import Process
@@ -237,16 +235,6 @@ def resident(pid: int) -> int:
     return int(kilobytes) << 10
 
 
-@pytest.fixture
-def fresh(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane of its own, without controllers: nobody else is to suffer from all this."""
-    if not control_plane.ours:
-        pytest.skip("makes 2,000 nodes and restarts the server: run it without CLOSEBY_TEST_KUBECONFIG")
-    settings = commands.Settings(controllers=False)
-    with started(find_programs(lambda line: None), tmp_path / "control-plane", settings) as running:
-        yield running
-
-
 def hosts() -> Iterator[Object]:
     for i in range(NODES):
         labels = {ZONE: f"z{i // IN_ZONE}", RACK: f"r{i // IN_RACK}"}
@@ -347,16 +335,16 @@ async def judged(it: World, audit: Audit) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 900)
 def test_ten_thousand_pods_come_and_go(
-    fresh: ControlPlane, tmp_path: Path, pytestconfig: pytest.Config, tell: Callable[[str], None]
+    bare_control_plane: ControlPlane, tmp_path: Path, pytestconfig: pytest.Config, tell: Callable[[str], None]
 ) -> None:
     seed = pytestconfig.option.hypothesis_seed
     began = time.monotonic()
     said: list[str] = [f"soak: seed {seed}"]
 
     async def run() -> None:
-        server = fresh.processes["kube-apiserver"]
+        server = bare_control_plane.processes["kube-apiserver"]
         async with (
-            cluster(fresh) as (it, proxy),
+            cluster(bare_control_plane) as (it, proxy),
             audited(it.api, it.namespace, GPUS) as audit,
             AsyncExitStack() as stack,
         ):

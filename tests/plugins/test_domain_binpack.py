@@ -249,3 +249,19 @@ class TestPlacing:
         drawn.run(members=pods(None, 1, needs, prefix="old", on="c"))
         drawn.run(members=pods(None, 1, needs, prefix="single"))
         assert drawn.where["single-0"] == "d"
+
+
+def test_each_resource_has_its_own_offers() -> None:
+    """A pod for NICs is scored by NICs, though one for GPUs was asked about a moment ago."""
+    offers = {"a": {GPU: 4, "nic": 1}, "b": {GPU: 1, "nic": 4}}
+    nodes = [node(name, {"block": name, "rack": name}, offered) for name, offered in offers.items()]
+    by_both = plugin_on(nodes, resources=[{"name": GPU}, {"name": "nic"}])
+    assert scores(by_both, single()) == pytest.approx({"a": 25, "b": 100})
+    assert scores(by_both, pods(None, 1, spec(nic=1))[0]) == pytest.approx({"a": 100, "b": 25})
+
+
+def test_what_domains_offer_follows_their_nodes() -> None:
+    asked = plugin_on("b1 r1 : n1=4")
+    assert scores(asked, single()) == pytest.approx({"n1": 25})
+    asked.handle.cluster.add_node(node("n1", {"block": "b1", "rack": "r1"}, {GPU: 2}))
+    assert scores(asked, single()) == pytest.approx({"n1": 50})

@@ -219,6 +219,15 @@ class TestInTheEngine:
         drawn = racks().run(gang(min_member=4, topology=None), members=pods("train", 4))
         assert drawn.used() == {"b1": 2, "b2": 2}
 
+    def test_of_racks_that_hold_it_the_tightest(self) -> None:
+        drawn = racks("bj rack1 : a1=4 a2=1\nbj rack2 : b1=3")
+        assert drawn.run(gang(min_member=3), members=pods("train", 3)).used() == {"b1": 3}
+
+    def test_a_gang_that_may_lie_anywhere_is_not_looked_ahead_for(self) -> None:
+        anywhere = replace(gang(min_member=4), wants_closeness=False)
+        drawn = racks().run(anywhere, members=pods("train", 4))
+        assert len(drawn.used(by="rack")) > 1
+
     def test_else_in_the_same_idc(self) -> None:
         drawn = racks().run(gang(min_member=6), members=pods("train", 6))
         assert drawn.used(by="idc") == {"bj": 6}

@@ -1,8 +1,10 @@
 """topology: nodes score by the edges of the tree between them and the members placed."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.plugins.topology import TopologyArguments, TopologyPlacement, closeness
+from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 from tests.plugins.asking import handle_of
@@ -59,3 +61,41 @@ def test_members_that_run_draw_the_pods_that_are_explained() -> None:
     assert explained.scores["nb1"]["topology"] == 100
     assert explained.scores["nb2"]["topology"] > explained.scores["nb3"]["topology"] > 0
     assert explained.scores["nc1"]["topology"] == 0
+
+
+def test_a_member_that_runs_counts_before_those_that_were_just_placed() -> None:
+    asked, tree = plugin()
+    cluster = asked.handle.cluster
+    running, placed = cluster.slot_of("nb1"), cluster.slot_of("na1")
+    one, other = pods("train", 2)
+    state = CycleState(gang(), tree, anchors=(running,))
+    state.placed.append((one, placed))
+    assert np.argmax(asked.score(state, other, Nodes(cluster))) == running
+    alone = CycleState(gang(), tree)
+    alone.placed.append((one, placed))
+    assert asked.pre_score(alone, other)
+    assert np.argmax(asked.score(alone, other, Nodes(cluster))) == placed
+
+
+def test_nodes_without_the_label_are_no_rack() -> None:
+    #   The two nodes of no rack would be the tightest.
+    drawn = world("zone-a - : x1=2 x2=2\nzone-a rack-1 : a1=4 a2=4")
+    drawn.run(gang(min_member=4, required="rack"), members=pods("train", 4))
+    assert drawn.used(by="rack") == {"rack-1": 4}
+
+
+def test_a_rack_outside_every_zone_does_where_no_zone_is_required() -> None:
+    drawing = "- rack-1 : a1=4\nzone-b rack-2 : b1=8"
+    required = gang(min_member=4, required="zone", preferred="rack")
+    assert world(drawing).run(required, members=pods("train", 4)).used() == {"b1": 4}
+    assert world(drawing).run(gang(min_member=4, preferred="rack"), members=pods("train", 4)).used() == {
+        "a1": 4
+    }
+
+
+def test_a_gang_that_may_lie_anywhere_is_not_gathered() -> None:
+    #   One rack holds all; the fewest nodes are two of two racks.
+    drawing = "zone-a rack-1 : a1=3 a2=3\nzone-a rack-2 : b1=2 b2=2"
+    anywhere = replace(gang(min_member=4), wants_closeness=False)
+    assert world(drawing).run(gang(min_member=4), members=pods("train", 4)).used(by="rack") == {"rack-2": 4}
+    assert len(world(drawing).run(anywhere, members=pods("train", 4)).used(by="rack")) == 2

@@ -74,6 +74,13 @@ class TestMembersBeyondTheMinimum:
         drawn.run(gang(min_member=1, required="rack"), members=unequal)
         assert drawn.used() == {"b1": 2}
 
+    def test_a_subgroup_goes_to_the_tightest_rack_for_all_of_it_though_others_find_no_such_rack(self) -> None:
+        #   x wants three and needs one; y wants nine, which no rack holds, and takes the roomiest.
+        drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=3\nzone-a rack-3 : c1=4")
+        groups = [subgroup("x", 1, required="rack"), subgroup("y", 1, required="rack")]
+        drawn.run(gang(subgroups=groups), members=[*of("x", 1, 1, 1), *of("y", *[1] * 9)])
+        assert (drawn.used("x"), drawn.used("y")) == ({"b1": 3}, {"c1": 4})
+
     def test_they_follow_to_the_cheapest_placement_and_not_to_the_last_one_compared(self) -> None:
         drawn = world("zone-a rack-1 : a1=3\nzone-a rack-2 : b1=4", plugins=[plugin(DearRackOne)])
         drawn.run(
