@@ -59,6 +59,14 @@ class Timing(Struct, frozen=True, kw_only=True):
     answer: float = TIMEOUT
 
 
+class _Known(Struct, frozen=True):
+    """One object, and what it asks for."""
+
+    it: Seen
+    network: NetworkTopology | Condition
+    reading: SettingsReading
+
+
 class NetworkTopologyController:
     """A reconciler (see ``running``)."""
 
@@ -91,7 +99,7 @@ class NetworkTopologyController:
         self.work: Work[Key] = Work(clock, namespace_of, places=_PLACES, shares=self._servers.get)
         self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._nodes: dict[str, Place] = {}
-        self._networks: dict[Key, tuple[Seen, NetworkTopology | Condition]] = {}
+        self._networks: dict[Key, _Known] = {}
         self._memory = Memory()
         #: Costs between many nodes take memory while they are calculated.
         self._calculating = asyncio.Lock()
@@ -106,7 +114,7 @@ class NetworkTopologyController:
     def regarding(self, key: Key) -> Reference | None:
         """The NetworkTopology."""
         found = self._networks.get(key)
-        return None if found is None else found[0].reference
+        return None if found is None else found.it.reference
 
     def _node(self, news: News) -> None:
         before = self._nodes.get(news.change.key)
@@ -133,8 +141,10 @@ class NetworkTopologyController:
                 if isinstance(record, NetworkTopology):
                     # The costs in it are of no use here, and may be many.
                     record = replace(record, weight_sets=())
-                self._networks[key] = it, record
-                self._servers[key] = self._server(read_settings(it.key, it.spec).settings)
+                # Read once: a spec may be long.
+                reading = read_settings(it.key, it.spec)
+                self._networks[key] = _Known(it, record, reading)
+                self._servers[key] = self._server(reading.settings)
                 self.work.add(key)
 
     async def reconcile(self, key: Key) -> None:
@@ -142,8 +152,7 @@ class NetworkTopologyController:
         found = self._networks.get(key)
         if found is None:
             return
-        it, network = found
-        reading = read_settings(it.key, it.spec)
+        it, network, reading = found.it, found.network, found.reading
         measurement = None
         if reading.measured and is_kep(it):
             measured = await self._measure(key, it.uid, reading)
@@ -157,10 +166,10 @@ class NetworkTopologyController:
         latest = self._networks.get(key)
         if latest is None:
             return
-        if latest[0].spec != it.spec or latest[0].uid != it.uid:
+        if latest.it.spec != it.spec or latest.it.uid != it.uid:
             self.work.add(key)
             return
-        await self._keeper.keep(latest[0], wanted, self._now())
+        await self._keeper.keep(latest.it, wanted, self._now())
 
     def _server(self, settings: Settings) -> Hashable:
         """Which server is asked for these settings; None: none is."""
