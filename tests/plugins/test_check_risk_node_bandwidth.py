@@ -522,3 +522,27 @@ def test_a_node_that_changes_keeps_what_came_since(watcher: Path) -> None:
     assert room(plugin, asking(100)) == {"n": 1}
     handle.cluster.add_node(msgspec.structs.replace(bare, addresses=("10.0.0.7",)))
     assert room(plugin, asking(100)) == {"n": 1}
+
+
+@pytest.mark.parametrize(("threshold", "judged"), [(0.4, True), (0.5, False), (0.75, False)])
+def test_pods_that_ask_for_no_bandwidth_are_judged_where_traffic_alone_can_be_too_much(
+    threshold: float, judged: bool, watcher: Path
+) -> None:
+    handle = handle_of(nodes("n1=1000"))
+    assert plugin_on(handle, RiskThreshold=threshold).concerns(asking(0)) == judged
+    assert plugin_on(handle, watcher, EXAMPLE, RiskThreshold=threshold).concerns(asking(0))
+
+
+def test_a_pod_that_asks_for_none_keeps_off_a_link_that_is_full_of_requests() -> None:
+    """With a threshold of 0.4 requests may take 80 % of a link."""
+    handle = handle_of(nodes("n1=1000 n2=1000 n3"), [running(800, "a", "n1"), running(801, "b", "n2")])
+    assert allowed(plugin_on(handle, RiskThreshold=0.4), asking(0)) == "n1 n3"
+
+
+def test_what_was_measured_counts_though_the_pods_have_left(watcher: Path) -> None:
+    """900 of 1000 Mbit/s were measured while a pod of 500 ran; nobody knows what it took along."""
+    handle = handle_of(nodes("n1=1000 n2=1000"), [running(500, "old", "n1", created=0.0)])
+    plugin = plugin_on(handle, watcher, "n1: 900 0\nn2: 700 0", RiskThreshold=0.4)
+    assert allowed(plugin, asking(0)) == "n2"
+    handle.cluster.forget_pod("default/old")
+    assert allowed(plugin, asking(0)) == "n2"

@@ -243,3 +243,12 @@ def test_scores_are_from_0_to_100(
     values = plugin.score(STATE, pod, Nodes(plugin.handle.cluster))
     assert np.isfinite(values).all()
     assert ((values >= 0) & (values <= 100)).all()
+
+
+def test_a_resource_that_comes_with_a_later_node_is_scored_then() -> None:
+    handle = handle_of([Node(name="plain", allocatable={"cpu": 1000})])
+    plugin, pod = plugin_on(handle, "LeastAllocated", gpu=1), asking(gpu=1)
+    assert not plugin.scores(pod)
+    handle.cluster.add_node(Node(name="late", allocatable={GPU: 4}))
+    assert plugin.scores(pod)
+    assert scores(plugin, pod) == {"plain": 0, "late": 75}

@@ -374,3 +374,24 @@ def traffic(asked: Asked, group: PodGroup) -> Traffic:
     found = asked.plugin.traffic(CycleState(group), tuple(asked.pods.values()))
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(
+    ("annotations", "forbidden"),
+    [
+        ({"affinity": "ps,worker"}, True),
+        ({"anti_affinity": "ps"}, True),
+        ({"traffic": "ps-worker=1"}, False),
+        ({"affinity": "ps,worker", "traffic": "ps-worker=1"}, False),
+        ({"anti_affinity": "ps", "traffic": "ps-worker=1"}, True),
+        ({"order": "ps"}, False),
+    ],
+)
+def test_moves_that_would_undo_what_scores_weighed_are_forbidden(
+    annotations: dict[str, str], forbidden: bool
+) -> None:
+    group = job(**annotations)
+    asked = Asked(group).plugin
+    assert asked.forbids_moves(CycleState(group)) == forbidden
+    assert not asked.forbids_moves(CycleState(replace(group, name="other")))
+    assert not asked.forbids_moves(CycleState())

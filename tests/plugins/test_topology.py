@@ -99,3 +99,17 @@ def test_a_gang_that_may_lie_anywhere_is_not_gathered() -> None:
     anywhere = replace(gang(min_member=4), wants_closeness=False)
     assert world(drawing).run(gang(min_member=4), members=pods("train", 4)).used(by="rack") == {"rack-2": 4}
     assert len(world(drawing).run(anywhere, members=pods("train", 4)).used(by="rack")) == 2
+
+
+def test_the_rest_of_a_gang_begins_where_most_of_it_runs() -> None:
+    drawn = world("zone-a rack-1 : a1=8\nzone-a rack-2 : b1=8")
+    running = [*pods("train", 1, prefix="one", on="a1"), *pods("train", 2, prefix="two", on="b1")]
+    drawn.run(gang(min_member=5, required="zone"), members=[*running, *pods("train", 2)])
+    assert drawn.used() == {"b1": 2}
+
+
+def test_a_gang_that_asks_for_nothing_takes_the_fewest_domains_level_by_level() -> None:
+    #   The fewest racks: all of rack-1, the rest on rack-2. By nodes alone b1 would come first.
+    drawn = world("zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : b1=3")
+    drawn.run(gang(min_member=6), members=pods("train", 6))
+    assert drawn.used() == {"a1": 2, "a2": 2, "b1": 2}
