@@ -9,6 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 _LIFE = datetime.timedelta(days=30)
+#: A certificate is good since yesterday, for a clock that is set while the tests run.
+_DAY = datetime.timedelta(days=1)
 
 # Python 3.13 refuses an authority that doesn't say so.
 _SIGNS_CERTIFICATES = x509.KeyUsage(
@@ -40,14 +42,20 @@ class Authority:
         self.path = folder / "ca.crt"
         _write(self.path, certificate)
 
-    def issue(self, stem: str, *names: str, life: datetime.timedelta = _LIFE) -> tuple[Path, Path]:
+    def issue(
+        self,
+        stem: str,
+        *names: str,
+        life: datetime.timedelta = _LIFE,
+        begins: datetime.timedelta = -_DAY,
+    ) -> tuple[Path, Path]:
         """A certificate for these DNS names and addresses, ``STEM.crt``, and its key, ``STEM.key``; ``life``
-        from now on, less than none for one that has expired.
+        from now on, less than none for one that has expired; good from ``begins`` on, also counted from now.
         """
         path, key_path = self._folder / f"{stem}.crt", self._folder / f"{stem}.key"
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
-            self._certificate(_named(stem), write_key(key_path), life)
+            self._certificate(_named(stem), write_key(key_path), life, begins)
             .add_extension(x509.SubjectAlternativeName([_alternative(one) for one in names]), critical=False)
             .add_extension(signer, critical=False)
             .sign(self._key, hashes.SHA256())
@@ -56,7 +64,11 @@ class Authority:
         return path, key_path
 
     def _certificate(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, life: datetime.timedelta = _LIFE
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        life: datetime.timedelta = _LIFE,
+        begins: datetime.timedelta = -_DAY,
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
@@ -65,8 +77,7 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            # A day back, for a clock that is set while the tests run.
-            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_before(now + begins)
             .not_valid_after(now + life)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         )
