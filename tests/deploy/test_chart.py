@@ -103,9 +103,8 @@ def test_files_can_be_given_to_a_component(helm: Path, component: str) -> None:
         part for name, value in values.items() for part in ("--set-json", f"{name}={json.dumps(value)}")
     ]
     pods = of_kind(rendered(helm, *chosen), "Deployment")[f"closeby-{component}"]["spec"]["template"]["spec"]
-    configuration = ["configuration"] if component == "scheduler" else []
-    assert [one["name"] for one in pods["volumes"]] == [*configuration, "ca"]
-    assert [one["name"] for one in pods["containers"][0]["volumeMounts"]] == [*configuration, "ca"]
+    assert [one["name"] for one in pods["volumes"]] == ["configuration", "ca"]
+    assert [one["name"] for one in pods["containers"][0]["volumeMounts"]] == ["configuration", "ca"]
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from closeby.cli.operating.latency_options import knows_prometheus
-from closeby.cli.options import Election, Metrics, connects, elects, excludes, logs, serves
+from closeby.cli.options import Election, Metrics, configured, connects, elects, excludes, logs, serves
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from closeby.controllers.counting import Counting
     from closeby.controllers.grouping.pod_grouper import Grouping
     from closeby.controllers.networks.controller import NetworkTopologyController
     from closeby.controllers.networks.settings import Acquaintance
@@ -29,6 +30,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 
 @click.command(name="controllers", short_help="Make PodGroups of workloads, and keep statuses true.")
 @connects
+@configured
 @click.option(
     "--only",
     metavar="NAME",
@@ -55,6 +57,7 @@ def command(
     *,
     kubeconfig: str | None,
     context: str | None,
+    config_path: str | None,
     only: tuple[str, ...],
     scheduler_name: str,
     prometheus: "Acquaintance",
@@ -79,15 +82,21 @@ def command(
     from closeby.cli.operating.identity import replica
     from closeby.cli.operating.long_running import lease_of, reach, run_until_told
     from closeby.cli.operating.serving import serving
+    from closeby.cli.reading.inputs import read_configuration_file, usable_configuration
+    from closeby.controllers.counting import counting_of
     from closeby.controllers.grouping.pod_grouper import Grouping
     from closeby.controllers.meters import ControllerMeters
     from closeby.controllers.networks.controller import NetworkTopologyController, Timing
     from closeby.controllers.running import Runner, Running
+    from closeby.kube.client.connection import own_namespace
     from closeby.kube.client.dry_run import DryTransport
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
     from closeby.kube.writing.writer import Writer
 
+    configuration = read_configuration_file(config_path)
+    with usable_configuration():
+        counting = counting_of(configuration, own_namespace())
     connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
     running = Running(lease=lease_of(election, connection, instance, dry_run=dry_run))
@@ -103,11 +112,12 @@ def command(
             say,
             timing=Timing(max_age=max_age * 3600),
             acquaintance=prometheus,
+            counting=counting,
         )
         grouping = Grouping(
             scheduler_name=scheduler_name, excluded_namespaces=excluded_namespaces, instance=instance
         )
-        reconcilers = _reconcilers(transport, names, grouping, networks, say)
+        reconcilers = _reconcilers(transport, names, grouping, (networks, counting), say)
         runner = Runner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         health.ready("informer-sync", lambda: runner.unheard)
@@ -124,7 +134,7 @@ def _reconcilers(
     transport: "Transport",
     names: "Sequence[str]",
     grouping: "Grouping",
-    networks: "NetworkTopologyController",
+    networks: "tuple[NetworkTopologyController, Counting]",
     say: "Say",
 ) -> "list[Reconciler[Any]]":
     from closeby.controllers.applications.controller import AppGroupController
@@ -134,7 +144,7 @@ def _reconcilers(
     writer = Writer(transport, CONTROLLER, grouping.instance)
     made: dict[str, Reconciler[Any]] = {
         POD_GROUPER: PodGrouper(transport, grouping, say),
-        APP_GROUPS: AppGroupController(writer, say),
-        NETWORK_TOPOLOGIES: networks,
+        APP_GROUPS: AppGroupController(writer, say, counting=networks[1]),
+        NETWORK_TOPOLOGIES: networks[0],
     }
     return [made[name] for name in dict.fromkeys(names)]

@@ -1,13 +1,12 @@
 {{/*
 The workload of one component: a list of the root, the component's name, its values and arguments of its own.
-The scheduler and the controllers differ in their arguments, their rights, and whether they read the configuration.
+The scheduler and the controllers differ in their arguments and their rights. Both read the configuration.
 */}}
 {{- define "closeby.component" -}}
 {{- $root := index . 0 }}
 {{- $component := index . 1 }}
 {{- $values := index . 2 }}
 {{- $arguments := index . 3 }}
-{{- $configured := eq $component "scheduler" }}
 {{- $name := printf "%s-%s" (include "closeby.fullname" $root) $component }}
 {{- $common := list "--leader-elect" (printf "--lease-name=%s" $name) "--metrics-address=:8080" }}
 {{- $common = concat $common (include "closeby.secureMetrics" $root | fromYamlArray) }}
@@ -43,16 +42,12 @@ spec:
         {{- with $values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- if or $configured $values.podAnnotations }}
       annotations:
-        {{- if $configured }}
         # A changed configuration starts new pods.
         checksum/configuration: {{ include "closeby.configuration" $root | sha256sum }}
-        {{- end }}
         {{- with $values.podAnnotations }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- end }}
     spec:
       serviceAccountName: {{ $name }}
       automountServiceAccountToken: true
@@ -108,34 +103,26 @@ spec:
             readOnlyRootFilesystem: true
             capabilities:
               drop: [ALL]
-          {{- if or $configured $certificate $values.extraVolumeMounts }}
           volumeMounts:
-            {{- if $configured }}
             - name: configuration
               mountPath: /etc/closeby
               readOnly: true
-            {{- end }}
             {{- if $certificate }}
             {{- include "closeby.certificateMount" $root | nindent 12 }}
             {{- end }}
             {{- with $values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
-          {{- end }}
-      {{- if or $configured $certificate $values.extraVolumes }}
       volumes:
-        {{- if $configured }}
         - name: configuration
           configMap:
             name: {{ include "closeby.fullname" $root }}
-        {{- end }}
         {{- if $certificate }}
         {{- include "closeby.certificateVolume" $root | nindent 8 }}
         {{- end }}
         {{- with $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- end }}
       {{- with $values.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}

@@ -6,10 +6,14 @@ there for people and for other tools.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
+from closeby.applications.networks import Choice
 from closeby.applications.registry import app_group_key
+from closeby.controllers.applications.networks import KnownNetworks
 from closeby.controllers.applications.status import (
     Calculation,
     Member,
@@ -19,6 +23,7 @@ from closeby.controllers.applications.status import (
     member,
     problems_of,
 )
+from closeby.controllers.counting import COSTS_KNOWN, Counting, costs_condition, costs_problem
 from closeby.controllers.running import News
 from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, namespace_of, seen, validity
 from closeby.controllers.work import Work
@@ -44,6 +49,9 @@ class AppGroupController:
     followed: Final = (
         Watched("scheduling.sigs.k8s.io", "AppGroup", ("v1alpha1",)),
         Watched("appgroup.diktyo.x-k8s.io", "AppGroup", ("v1alpha1",)),
+        # What their calls cost stands there.
+        Watched("scheduling.sigs.k8s.io", "NetworkTopology", ("v1alpha1",)),
+        Watched("networktopology.diktyo.x-k8s.io", "NetworkTopology", ("v1alpha1",)),
     )
 
     def __init__(
@@ -54,8 +62,14 @@ class AppGroupController:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         insistence: Pace = INSISTENCE,
+        counting: Counting | None = None,
     ) -> None:
-        """``clock`` never goes back, ``now`` is in seconds since the epoch."""
+        """``clock`` never goes back, ``now`` is in seconds since the epoch.
+
+        ``counting``: which costs the scheduler goes by; None: it is not told whether costs are known.
+        """
+        self._wish = None if counting is None else counting.wish
+        self._networks = None if counting is None else KnownNetworks(counting)
         self.events = Events(writer, say)
         self._now = now
         self.work: Work[Key] = Work(clock, namespace_of)
@@ -77,6 +91,8 @@ class AppGroupController:
             self._pod(news)
         elif news.resource.kind == "AppGroup":
             self._group(news.resource, news)
+        elif news.resource.kind == "NetworkTopology" and self._networks is not None:
+            self._network(self._networks.heard(news), news.change.key)
 
     async def reconcile(self, key: Key) -> None:
         """Brings the status of one AppGroup up to date."""
@@ -87,9 +103,15 @@ class AppGroupController:
         now = self._now()
         calculation = self._calculation(key, group, now)
         wanted = app_group_status(it, group, calculation, self._members.get(it.key, {}).values())
+        choice = self._choice(it, group)
+        if is_kep(it) and self._networks is not None:
+            known = () if choice is None else (costs_condition(choice),)
+            conditions, types = (*wanted.conditions, *known), wanted.types | {COSTS_KNOWN}
+            wanted = replace(wanted, conditions=conditions, types=types)
         await self._keeper.keep(it, wanted, now)
         if not is_kep(it):
-            await self._tell(it, group, calculation)
+            problem = None if choice is None else costs_problem(it.key, choice)
+            await self._tell(it, (*problems_of(group, calculation), *([problem] if problem else ())))
 
     def regarding(self, key: Key) -> Reference | None:
         """The AppGroup."""
@@ -136,6 +158,23 @@ class AppGroupController:
                 pods[uid] = now
                 self._changed(name)
 
+    def _network(self, everywhere: bool | None, key: str) -> None:
+        """Another NetworkTopology counts, for all AppGroups or for those beside it."""
+        if everywhere is None:
+            return
+        namespace = key.partition("/")[0]
+        for one in self._groups:
+            if everywhere or namespace_of(one) == namespace:
+                self.work.add(one, after=_GATHERED)
+
+    def _choice(self, it: Seen, group: AppGroup | Condition) -> Choice | None:
+        """By which costs an application is placed; None where it has no calls, or nobody goes by costs."""
+        if self._networks is None or self._wish is None or not isinstance(group, AppGroup):
+            return None
+        if not any(one.dependencies for one in group.workloads):
+            return None
+        return self._networks.choice(it.key.partition("/")[0], self._wish)
+
     def _changed(self, name: str) -> None:
         for resource in self._resources:
             if (resource, name) in self._groups:
@@ -151,10 +190,9 @@ class AppGroupController:
             self._orders[key] = found
         return found
 
-    async def _tell(self, it: Seen, group: AppGroup | Condition, calculation: Calculation | None) -> None:
+    async def _tell(self, it: Seen, problems: Sequence[Condition]) -> None:
         """Says what is wrong in an Event, once: the published shape has no conditions."""
         key = it.resource, it.key
-        problems = problems_of(group, calculation)
         if not problems:
             self._told.pop(key, None)
             return

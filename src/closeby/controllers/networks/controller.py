@@ -14,12 +14,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.applications.networks import Counts
+from closeby.controllers.counting import COUNTS, Counting, counts_condition
 from closeby.controllers.networks.memory import Measured, Memory
 from closeby.controllers.networks.settings import Acquaintance, Settings, SettingsReading, read_settings
 from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
 from closeby.controllers.networks.weights import Place, place_of
 from closeby.controllers.running import News
-from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, namespace_of, seen
+from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, Wanted, namespace_of, seen
 from closeby.controllers.work import Places, Work
 from closeby.kube.client.backoff import Pace
 from closeby.kube.client.saying import Say
@@ -28,14 +30,14 @@ from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import Reference, Writer
+from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.measurements.addresses import Address, read_address
 from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.fetching import TIMEOUT
 from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
 
 #: Objects that are looked at together, and those of them that ask the same server: who waits for one server
 #: leaves room for who asks another.
@@ -57,6 +59,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     max_age: float = 24 * 3600.0
     #: How long each word of a server's answer is waited for.
     answer: float = TIMEOUT
+    #: Between two writes of the very same status.
+    insistence: Pace = INSISTENCE
 
 
 class _Known(Struct, frozen=True):
@@ -83,12 +87,19 @@ class NetworkTopologyController:
         *,
         timing: Timing | None = None,
         acquaintance: Acquaintance | None = None,
+        counting: Counting | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
-        insistence: Pace = INSISTENCE,
     ) -> None:
-        """``clock`` never goes back, ``now`` is in seconds since the epoch."""
+        """``clock`` never goes back, ``now`` is in seconds since the epoch.
+
+        ``counting``: which costs the scheduler goes by; None: objects are not told whether theirs count.
+        """
         self._say = say
+        self._scope = None if counting is None else counting.scope
+        #: For whom each object counts, and of which objects (by uid) an Event said that it does not.
+        self._counts: dict[Key, Counts] = {}
+        self._told: dict[Key, str] = {}
         self._timing = timing or Timing()
         self._acquaintance = acquaintance or Acquaintance()
         self._clock = clock
@@ -97,7 +108,7 @@ class NetworkTopologyController:
         #: Which server each object wants to have asked.
         self._servers: dict[Key, Hashable] = {}
         self.work: Work[Key] = Work(clock, namespace_of, places=_PLACES, shares=self._servers.get)
-        self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
+        self._keeper = StatusKeeper(writer, say, self.work, clock, self._timing.insistence)
         self._nodes: dict[str, Place] = {}
         self._networks: dict[Key, _Known] = {}
         self._memory = Memory()
@@ -130,7 +141,8 @@ class NetworkTopologyController:
     def _network(self, key: Key, news: News) -> None:
         if isinstance(news.change, Deleted):
             self._networks.pop(key, None)
-            self._servers.pop(key, None)
+            for known in (self._servers, self._counts, self._told):
+                known.pop(key, None)
             self._memory.forget(key)
             self._keeper.forget(key)
             self.work.forget(key)
@@ -138,7 +150,10 @@ class NetworkTopologyController:
         match news.read:
             case Decoded(record=NetworkTopology() as record) | (Condition() as record):
                 it = seen(news.resource, news.change)
+                self._counts.pop(key, None)
                 if isinstance(record, NetworkTopology):
+                    if self._scope is not None:
+                        self._counts[key] = self._scope.counts(record)
                     # The costs in it are of no use here, and may be many.
                     record = replace(record, weight_sets=())
                 # Read once: a spec may be long.
@@ -169,7 +184,32 @@ class NetworkTopologyController:
         if latest.it.spec != it.spec or latest.it.uid != it.uid:
             self.work.add(key)
             return
-        await self._keeper.keep(latest.it, wanted, self._now())
+        await self._keeper.keep(latest.it, self._counted(key, latest.it, wanted), self._now())
+        await self._tell(key, latest.it)
+
+    def _counted(self, key: Key, it: Seen, wanted: Wanted) -> Wanted:
+        """With the condition that says whether the object counts."""
+        if self._scope is None or not is_kep(it):
+            return wanted
+        counts = self._counts.get(key)
+        said = () if counts is None else (counts_condition(self._scope, counts),)
+        return replace(wanted, conditions=(*wanted.conditions, *said), types=wanted.types | {COUNTS})
+
+    async def _tell(self, key: Key, it: Seen) -> None:
+        """Says in an Event, once, that an object does not count: the published shape has no conditions."""
+        counts = self._counts.get(key)
+        if self._scope is None or counts is None or is_kep(it) or self._told.get(key) == it.uid:
+            return
+        condition = counts_condition(self._scope, counts)
+        if condition.status == "False":
+            self._told[key] = it.uid
+            note = Note(
+                reason=Reason.NETWORK_TOPOLOGY_NOT_COUNTED.value,
+                action="Reconciling",
+                text=condition.message,
+                warning=True,
+            )
+            await self.events.post(it.reference, note, self._now())
 
     def _server(self, settings: Settings) -> Hashable:
         """Which server is asked for these settings; None: none is."""
