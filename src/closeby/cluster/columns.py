@@ -64,7 +64,7 @@ class Cluster:
         self._placed: dict[str, tuple[Pod, int]] = {}
         self._ports: dict[int, dict[HostPort, int]] = {}
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
-        self._row("pods")
+        self._add_rows(("pods",))
 
     # Reading
 
@@ -125,8 +125,7 @@ class Cluster:
         known = self._demands.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]
-        for resource, _ in spec.requests:
-            self._row(resource)
+        self._add_rows(resource for resource, _ in spec.requests)
         demand = demand_of(spec, self.row_of)
         if len(self._demands) >= REMEMBERED_DEMANDS:
             self._demands.clear()
@@ -284,19 +283,18 @@ class Cluster:
             self.requested = _widen(self.requested, room)
         return slot
 
-    def _row(self, resource: str) -> int:
-        row = self.row_of.get(resource)
-        if row is None:
-            row = len(self.row_of)
-            self.row_of[resource] = row
-            blank = np.zeros((1, self.alive.shape[0]), dtype=np.int64)
+    def _add_rows(self, resources: Iterable[str]) -> None:
+        """Make sure that each resource has its row."""
+        before = len(self.row_of)
+        for resource in resources:
+            self.row_of.setdefault(resource, len(self.row_of))
+        if len(self.row_of) > before:
+            blank = np.zeros((len(self.row_of) - before, self.alive.shape[0]), dtype=np.int64)
             self.allocatable = np.concatenate([self.allocatable, blank])
             self.requested = np.concatenate([self.requested, blank])
-        return row
 
     def _write(self, slot: int, node: Node) -> None:
-        for resource in node.allocatable:
-            self._row(resource)
+        self._add_rows(node.allocatable)
         self.nodes[slot] = node
         self.names[slot] = node.name
         self.alive[slot] = True

@@ -25,7 +25,7 @@ from closeby.objects.dialects.keys import (
     wish_path,
 )
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
 
@@ -97,9 +97,11 @@ def read_pod(document: Document, reading: Reading) -> Pod:
     name, namespace = reading.name(document, meta), namespace_of(meta)
     called = f"Pod/{namespace}/{name}"
     for part, entries in (("annotations", meta.annotations), ("labels", meta.labels)):
-        for wish in unread_wishes(entries or {}):
-            if not wish.hard:
-                reading.unread(wish, called, f"metadata.{part}")
+        soft = [wish for wish in unread_wishes(entries or {}) if not wish.hard]
+        for wish in soft[:MOST_CONDITIONS]:
+            reading.unread(wish, called, f"metadata.{part}")
+        if len(soft) > MOST_CONDITIONS:
+            reading.unread_too(len(soft) - MOST_CONDITIONS, called, f"metadata.{part}")
     deadline = wire.spec.active_deadline_seconds if wire.spec else None
     pod = _pod(wire, reading, Identity(namespace, name, called), ("spec",))
     phase = wire.status.phase if wire.status else None

@@ -72,6 +72,15 @@ class Reading:
         """Notes a key of another scheduler; said once per key and value."""
         self.note(f"{wish.key}={wish.value}", wish_condition(wish, owner, part))
 
+    def unread_too(self, count: int, owner: str, part: str) -> None:
+        """Notes how many more such keys an object has than are named."""
+        message = f"{count} more keys ask for what is not known or not supported"
+        remedy = "they are ignored; remove those named before, to see which"
+        condition = Condition(
+            reason=Reason.UNSUPPORTED, object=owner, field=part, message=message, remedy=remedy
+        )
+        self.note(f"{owner} {part}", condition)
+
     def all_notices(self) -> tuple[Condition, ...]:
         """Everything noted, in a fixed order."""
         counted = [

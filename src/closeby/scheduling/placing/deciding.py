@@ -1,7 +1,7 @@
 """From a work item to its outcome: what keeps it out, one cycle, and the bindings that follow."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,6 +27,8 @@ from closeby.scheduling.placing.waiting_gangs import (
 )
 
 _NO_LABELS: Mapping[str, str] = {}
+#: Different resources that one pod may ask for: each one is a column over all nodes.
+MOST_RESOURCES: Final = 64
 #: What keeps one member out for one of these reasons keeps all of its gang waiting.
 _HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
 
@@ -149,6 +151,15 @@ class Decider:
                 field=pod.spec.unsupported[0],
                 message=f"it depends on what closeby does not know yet: {some(pod.spec.unsupported)}",
                 remedy="remove it or leave the pod to another scheduler",
+                blocking=True,
+            )
+        if len(pod.spec.requests) > MOST_RESOURCES:
+            return Condition(
+                reason=Reason.UNSUPPORTED,
+                object=f"Pod/{pod.key}",
+                field="spec.containers[*].resources.requests",
+                message=f"it asks for {len(pod.spec.requests):,} different resources",
+                remedy=f"ask for at most {MOST_RESOURCES}",
                 blocking=True,
             )
         for plugin in self._tools.profile.pre_enqueue:

@@ -1,0 +1,64 @@
+"""A tenant's objects hold as much as the API server takes: thousands of keys, thousands of resources.
+
+Reading one may take no longer than in proportion to its size, and what is told of it stays short. Work is
+counted by what is done for each entry, not by a clock.
+"""
+
+import difflib
+from collections.abc import Sequence
+
+import pytest
+
+from closeby.kube.state.feed import Feed
+from closeby.kube.watch.resources import PODS
+from closeby.objects.reasons import MOST_CONDITIONS, Reason
+from closeby.scheduling.events import GroupChanged, PodAdded, Tick
+from tests.attacks.crowds import cluster, engine
+from tests.kube.test_feed import METADATA, OURS, Object, pod, put
+from tests.worlds import pods, spec
+
+KEYS = {f"closeby.dev/pod-grup{number}": "1" for number in range(5_000)}
+
+
+@pytest.fixture
+def guesses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys for which the nearest known one is looked for, a fraction of a millisecond each."""
+    asked: list[str] = []
+    found = difflib.get_close_matches
+
+    def watched(word: str, possibilities: Sequence[str], n: int = 3) -> list[str]:
+        asked.append(word)
+        return found(word, possibilities, n)
+
+    monkeypatch.setattr(difflib, "get_close_matches", watched)
+    return asked
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_pod_with_thousands_of_misspelt_keys(part: str, guesses: list[str]) -> None:
+    made = pod("bulky")
+    made["metadata"] = {**METADATA, part: KEYS}
+    fed = Feed("closeby").take([put(PODS, made)])
+    assert [type(event) for event in fed.events] == [PodAdded]
+    assert len(fed.problems) == MOST_CONDITIONS + 1
+    assert len(guesses) == MOST_CONDITIONS
+
+
+def test_a_gang_with_thousands_of_misspelt_keys(guesses: list[str]) -> None:
+    made: Object = {"metadata": {**METADATA, "annotations": KEYS}, "spec": {"minMember": 2}}
+    fed = Feed("closeby").take([put(OURS, made)])
+    assert [type(event) for event in fed.events] == [GroupChanged]
+    assert len(fed.problems) == MOST_CONDITIONS
+    assert len(guesses) == MOST_CONDITIONS
+
+
+def test_a_pod_that_asks_for_thousands_of_resources_waits_and_leaves_no_trace() -> None:
+    """Each resource is a column over all nodes."""
+    it = engine()
+    it.handle(*cluster(nodes=8))
+    before = it.cluster.resources
+    (bulky,) = pods(None, 1, spec(**{f"example.com/r{number}": 1 for number in range(5_000)}), prefix="bulky")
+    it.handle(PodAdded(bulky), Tick())
+    outcome = it.outcome("default/bulky-0")
+    assert outcome is not None and outcome.reason is Reason.UNSUPPORTED
+    assert it.cluster.resources == before
