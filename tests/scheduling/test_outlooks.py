@@ -26,6 +26,8 @@ def budget(steps: int | None = None) -> Budget:
         ([3, 2], [5, 9], Outlook.EASY),
         # 4 into 5 would leave 1 for 3 and 2; it goes into 6 beside a 2.
         ([4, 3, 2, 2], [6, 5], Outlook.FITS),
+        # 4 keeps off the 6 that two of 3 fill; the third of them goes into the 4 that is left of 8.
+        ([4, 3, 3, 3], [8, 6], Outlook.FITS),
         # As a whole there is room, but not for so many of such a size.
         ([3, 3, 3], [5, 5, 2], Outlook.HOPELESS),
         ([3, 3], [2, 2, 2], Outlook.HOPELESS),
