@@ -56,13 +56,18 @@ class TestSomeMembersRun:
         drawn.run(gang(min_member=3), members=[*running, *pods("train", 2)])
         assert drawn.used() == {"a1": 1, "a2": 1}
 
-    def test_members_in_two_racks_draw_the_rest_to_where_most_are(self) -> None:
+    def test_where_they_break_the_required_level_the_rest_waits(self) -> None:
         drawn = world("zone-a rack-1 : a1=8\nzone-a rack-2 : b1=8")
         running = [
             *pods("train", 1, prefix="one", on="a1"),
             *pods("train", 2, prefix="two", on="b1"),
         ]
-        drawn.run(gang(min_member=5, required="rack"), members=[*running, *pods("train", 2)])
+        drawn.run(gang(min_member=4, required="rack"), members=[*running, *pods("train", 2)])
+        assert drawn.where == {}
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+        told = drawn.outcome("train").message or ""
+        assert "zone-a/rack-1" in told and "zone-a/rack-2" in told
+        drawn.tell(PodRemoved(running[0].uid)).run()
         assert drawn.used() == {"b1": 2}
 
     def test_finished_members_draw_nobody(self) -> None:

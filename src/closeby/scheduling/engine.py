@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from closeby.applications.registry import Applications, replica_of
+from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
@@ -36,16 +36,20 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyRemoved,
     Unheard,
+    Withdrawn,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cures import ANYTHING, Stir
 from closeby.scheduling.intake.keys import item_key
 from closeby.scheduling.intake.stories import Stories, StoryEntry
+from closeby.scheduling.intake.surprises import Surprises
 from closeby.scheduling.invariants import assert_books_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.reserved import Bar, ReservedNodes
 from closeby.scheduling.outcomes import Decision, ItemKind, Outcome, Reservation
+from closeby.scheduling.placing.holdings import Holdings, weighs_otherwise
+from closeby.scheduling.placing.rechecking import Recheck
 from closeby.scheduling.placing.tools import LeastCost, Tools
 from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.rounds import Rounds
@@ -96,6 +100,10 @@ class Engine:
             bar=bar,
         )
         self._tools = tools
+        self._holdings = Holdings(self.cluster, self.books, profile.reserves)
+        self._surprises = Surprises()
+        #: Whether decisions that are being carried out still hold.
+        self.recheck = Recheck(tools, self.books, self._holdings, self._surprises)
         self._stories = Stories()
         self._stimulus = 0
         self._rounds = Rounds(
@@ -105,7 +113,7 @@ class Engine:
             self._tell,
             rests=rests,
             reserve_after=reserve_after,
-            give_back=self._give_back if contain_faults else None,
+            give_back=self._holdings.give_back if contain_faults else None,
         )
 
     # The only mutator
@@ -141,11 +149,11 @@ class Engine:
             case NetworkTopologyChanged() | NetworkTopologyRemoved() | NetworkScopeChanged():
                 self._network_event(event)
             case PriorityClassChanged() | PriorityClassRemoved():
-                self._priority_event(event)
+                self.books.priorities.take(event)
             case MeasurementsChanged() | Unheard():
                 self._outer_event(event)
-            case BindFailed():
-                self._bind_failed(event)
+            case BindFailed() | Withdrawn():
+                self._bindings_ended(event)
             case Tick():
                 self._rounds.decide(decisions, event)
 
@@ -178,7 +186,7 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
-        entries = [entry for kind in ItemKind for entry in self._stories.of(item_key(kind, key))]
+        entries = (entry for kind in ItemKind for entry in self._stories.of(item_key(kind, key)))
         return tuple(sorted(entries, key=attrgetter("stimulus")))
 
     def outcome(self, key: str) -> Outcome | None:
@@ -205,7 +213,7 @@ class Engine:
             if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
                     plugin.post_bind(pod, on)
-            was_on = self._release(pod.uid)
+            was_on = self._holdings.release(pod.uid)
             rank = self.books.rank(before)
             self.books.remove(pod.uid)
             if self.books.item_key(before) != self.books.item_key(pod):
@@ -219,14 +227,17 @@ class Engine:
             self._wait(pod)
             return
         self.books.add(pod, placed=True, rank=rank)
-        self._settle_on(pod, on)
+        self._holdings.settle_on(pod, on)
         key = self.books.item_key(pod)
         leaves = pod.terminating and before is not None and not before.terminating
+        other = was_on != on or before is None or weighs_otherwise(before, pod)
+        if other or leaves:
+            self._surprised(pod, on)
         if not self.books.waits(key):
             self._rounds.forget(key)
         elif was_on != on or leaves:
             self._rounds.consider(key)
-        if before is not None and was_on is not None and (was_on != on or _weighs_otherwise(before, pod)):
+        if before is not None and was_on is not None and other:
             self._rounds.wake(Stir.ROOM)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
@@ -248,35 +259,21 @@ class Engine:
             self.books.held[pod.uid] = refusal
         self._rounds.consider(key)
 
-    def _settle_on(self, pod: Pod, node_name: str) -> None:
-        slot = self.cluster.slot(node_name)
-        if slot is None:
-            self.books.lose(pod, node_name)
-        else:
-            self._hold(pod, slot)
-
-    def _hold(self, pod: Pod, slot: int) -> None:
-        self.cluster.place_pod(pod, slot)
-        for plugin in self.profile.reserves:
-            plugin.pod_assumed(pod, slot)
-
-    def _release(self, uid: str) -> str | None:
-        """Free what a pod holds; returns the name of its node, None if it held none."""
-        slot = self.cluster.forget_pod(uid)
-        if slot is None:
-            return self.books.found(uid)
-        for plugin in self.profile.reserves:
-            plugin.pod_forgotten(self.books.pods[uid], slot)
-        return self.cluster.names[slot]
+    def _surprised(self, pod: Pod, node_name: str = "") -> None:
+        """Others did something to a pod, and to what that node holds: decisions of before may not hold."""
+        if (slot := self.cluster.slot(node_name)) is not None:
+            self._surprises.node(slot)
+        self._surprises.gang(self.books.item_key(pod), self.books.members)
 
     def _pod_removed(self, uid: str, why: str) -> None:
         if uid not in self.books.pods:
             self.books.forget_finished(uid)
             return
-        freed = self._release(uid)
+        freed = self._holdings.release(uid)
         pod = self.books.remove(uid)
         if pod is None:
             return
+        self._surprised(pod)
         self._tell(self.books.item_key(pod), f"{pod.key} {why}")
         self._lost_a_pod(self.books.item_key(pod))
         if freed is not None:
@@ -290,9 +287,9 @@ class Engine:
 
     def _node_added(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
-        for pod in tuple(self.books.homeless.get(node.name, {}).values()):
-            self.books.found(pod.uid)
-            self._hold(pod, slot)
+        self._surprises.node(slot)
+        for pod in self._holdings.node_arrived(node.name, slot):
+            self._surprised(pod)
             if pod.group is not None:
                 self._rounds.consider(self.books.item_key(pod))
         self._rounds.wake(Stir.ROOM)
@@ -301,18 +298,21 @@ class Engine:
         slot = self.cluster.slot(name)
         if slot is None:
             return
-        for pod in self.cluster.remove_node(name):
-            for plugin in self.profile.reserves:
-                plugin.pod_forgotten(pod, slot)
-            self.books.lose(pod, name)
+        self._surprises.node(slot)
+        for pod in self._holdings.node_left(name, slot):
+            self._surprised(pod)
         self._rounds.wake(Stir.ROOM)
 
-    def _bind_failed(self, failure: BindFailed) -> None:
+    def _bindings_ended(self, failure: BindFailed | Withdrawn) -> None:
+        if isinstance(failure, Withdrawn):
+            self._withdrawn(failure)
+            return
         uid = failure.uid
         pod = self.books.pods.get(uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
-        self._release(uid)
+        self._holdings.release(uid)
+        self._surprised(pod)
         key = self.books.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
@@ -325,25 +325,31 @@ class Engine:
             self._rounds.consider(key)
         self._rounds.wake(Stir.ROOM)
 
+    def _withdrawn(self, event: Withdrawn) -> None:
+        pods = [pod for uid in event.uids if (pod := self.books.pods.get(uid)) and pod.node_name is None]
+        self._holdings.give_back(pods)
+        for key in dict.fromkeys(self.books.item_key(pod) for pod in pods):
+            self._tell(key, f"bindings withdrawn: {event.why}")
+            self._rounds.consider(key)
+        if pods:
+            self._rounds.wake(Stir.ROOM)
+
     def _group_event(self, event: GroupChanged | GroupRemoved) -> None:
         match event:
             case GroupChanged(group):
                 before = self.books.groups.get(group.key)
                 self.books.groups[group.key] = group
+                if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
+                    return
+                self._surprises.gang(group.key, self.books.members)
                 if before is None:
                     self._rounds.consider_anew(group.key)
-                elif replace(before, plan=group.plan, ranks=group.ranks) != group:
+                else:
                     self._rounds.consider(group.key)
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)
+                self._surprises.gang(key, self.books.members)
                 self._rounds.consider(key)
-
-    def _priority_event(self, event: PriorityClassChanged | PriorityClassRemoved) -> None:
-        match event:
-            case PriorityClassChanged(priority_class):
-                self.books.priorities.set_class(priority_class)
-            case PriorityClassRemoved(name):
-                self.books.priorities.remove_class(name)
 
     def _topology_event(self, event: TopologyChanged | TopologyRemoved) -> None:
         match event:
@@ -352,6 +358,7 @@ class Engine:
             case TopologyRemoved(name):
                 self.topologies.withdraw(name)
         self._tools.rooms.forget()
+        self._surprises.everything()
         self._rounds.wake(Stir.TOPOLOGY)
 
     def _app_group_event(self, event: AppGroupChanged | AppGroupRemoved) -> None:
@@ -362,6 +369,7 @@ class Engine:
                 change = partial(self.applications.withdraw, key)
         for item in self.books.regroup(key, change):
             self._lost_a_pod(item)
+        self._surprises.everything()
         self._rounds.wake(Stir.NETWORK)
 
     def _network_event(self, event: NetworkEvent) -> None:
@@ -373,6 +381,7 @@ class Engine:
             case NetworkScopeChanged(scope):
                 counted = self.applications.limit(scope)
         if counted:
+            self._surprises.everything()
             self._rounds.wake(Stir.NETWORK)
 
     def _outer_event(self, event: MeasurementsChanged | Unheard) -> None:
@@ -381,20 +390,10 @@ class Engine:
                 for plugin in self.profile.measured:
                     if plugin.name == name and plugin.take(measurements):
                         self._tools.table.forget_all()
+                        self._surprises.everything()
                         self._rounds.wake(Stir.MEASURED)
             case Unheard():
                 self._rounds.wake(ANYTHING)
 
-    def _give_back(self, pods: tuple[Pod, ...]) -> None:
-        for pod in pods:
-            if self.cluster.placement(pod.uid) is not None:
-                self._release(pod.uid)
-                self.books.add(pod, placed=False)
-
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))
-
-
-def _weighs_otherwise(before: Pod, pod: Pod) -> bool:
-    """Whether a pod that stays on its node takes other room, or other limits go with it, than before."""
-    return before.spec != pod.spec or replica_of(before) != replica_of(pod)

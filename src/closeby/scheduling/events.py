@@ -125,6 +125,18 @@ class BindFailed(Struct, frozen=True):
     unsent: bool = False
 
 
+class Withdrawn(Struct, frozen=True):
+    """Bindings of one work item are given up before they had any effect, as they would not be decided now.
+
+    The pods wait again, and are decided again together.
+    """
+
+    uids: tuple[str, ...]
+    why: str
+    #: ``namespace/name`` of the gang that they are members of.
+    gang: str | None = None
+
+
 class Unheard(Struct, frozen=True):
     """Something may have happened that nobody tells of: what waits for anything at all is looked at again."""
 
@@ -165,6 +177,7 @@ Event = (
     | PriorityClassRemoved
     | MeasurementsChanged
     | BindFailed
+    | Withdrawn
     | Unheard
     | Tick
 )

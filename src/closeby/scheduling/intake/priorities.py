@@ -18,6 +18,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.templates import pod_field
+from closeby.scheduling.events import PriorityClassChanged, PriorityClassRemoved
 
 _CLASS_FIELD: Final = "spec.priorityClassName"
 
@@ -56,13 +57,13 @@ class Priorities:
         """The class that a group names counts in these namespaces; None means all, as in the beginning."""
         self._trusted = namespaces
 
-    def set_class(self, priority_class: PriorityClass) -> None:
-        """Add or replace a priority class."""
-        self._classes[priority_class.name] = priority_class
-
-    def remove_class(self, name: str) -> None:
-        """A priority class is gone."""
-        self._classes.pop(name, None)
+    def take(self, event: PriorityClassChanged | PriorityClassRemoved) -> None:
+        """A priority class appeared, changed or is gone."""
+        match event:
+            case PriorityClassChanged(priority_class):
+                self._classes[priority_class.name] = priority_class
+            case PriorityClassRemoved(name):
+                self._classes.pop(name, None)
 
     def of(self, pod: Pod) -> int:
         """A pod's priority: the number that admission wrote, else its class (in files), else the default."""

@@ -8,6 +8,7 @@ import numpy as np
 from closeby.cluster.columns import Batch
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement, Traffic
+from closeby.scheduling.gangs.confinement import split_part
 from closeby.scheduling.gangs.order import entangled, with_preferences_required
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
@@ -27,6 +28,11 @@ from closeby.topology.tree import Tree
 
 def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:
     """Place a gang whose required members have all appeared."""
+    split = split_part(gang.parts(everyone=False), {})
+    if split is not None:  # Whatever was added, what is required would stay broken.
+        why = f"it can't be placed beside the members that already run: {split.sentence()}"
+        refusal = gang_refusal(gang.group.key, Reason.TOPOLOGY_PLACEMENT_FAILED, why)
+        return Attempt(refusal=refusal, tree=tree_of(gang.constraints))
     return _GangCycle(tools, gang).run()
 
 

@@ -7,10 +7,8 @@ was refused, are left to the ordinary cycle, which puts them beside those that a
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from closeby.objects.pods import Pod
-from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.confinement import split_part
 from closeby.scheduling.gangs.rosters import tree_of
 from closeby.scheduling.placing.tools import Attempt, Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang
@@ -34,7 +32,7 @@ def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> 
     whole = len(placed) == len(gang.group.plan)
     if placed and (whole or gang.members.total_running):
         where = {pod.uid: slot for pod, slot in placed}
-        if _confined(gang.parts(everyone=True), where) and tools.permit(state, placed) is None:
+        if split_part(gang.parts(everyone=True), where) is None and tools.permit(state, placed) is None:
             statement.commit()
             return Attempt(placed=placed, tree=state.tree)
     statement.discard()
@@ -45,21 +43,3 @@ def rest_of(waiting: Sequence[Pod], placed: Sequence[Pod]) -> tuple[Pod, ...]:
     """The members that the plan did not help."""
     found = {pod.uid for pod in placed}
     return tuple(pod for pod in waiting if pod.uid not in found)
-
-
-def _confined(part: Part, where: Mapping[str, int]) -> bool:
-    """Whether each part that must lie in one domain does, with the members that already run."""
-    levels = part.levels
-    slots = _slots(part, where)
-    if levels is not None and levels.required is not None and slots:
-        tree = levels.tree
-        positions = tree.position_of[np.asarray(slots, dtype=np.intp)]
-        if bool((positions >= tree.size).any()) or tree.tightest(positions).level < levels.required:
-            return False
-    return all(_confined(child, where) for child in part.children)
-
-
-def _slots(part: Part, where: Mapping[str, int]) -> list[int]:
-    leaves = tuple(part.leaves())
-    mine = [where[pod.uid] for leaf in leaves for pod in (*leaf.core, *leaf.extra) if pod.uid in where]
-    return [*part.all_anchors(), *mine]

@@ -1,0 +1,214 @@
+"""Asks again whether a decision holds, before it is carried out: the cluster may have changed since.
+
+What is asked is what was asked when it was decided: each pod's filters on its own node, with the pod itself
+taken away, and the gang's constraint, minimum and levels over all its members. Where nothing has happened to
+the nodes in question since, that costs a look at a version number.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import Scope
+from closeby.scheduling.gangs.confinement import split_part
+from closeby.scheduling.gangs.places import place_of
+from closeby.scheduling.gangs.rosters import constraints_of, missing, tree_of
+from closeby.scheduling.intake.books import Books, gang_key
+from closeby.scheduling.intake.surprises import Surprises
+from closeby.scheduling.outcomes import Bind, Place
+from closeby.scheduling.placing.holdings import Holdings
+from closeby.scheduling.placing.tools import Placed, Tools
+from closeby.scheduling.placing.waiting_gangs import (
+    WaitingGang,
+    gang_refusal,
+    running_members,
+    waiting_gang,
+)
+from closeby.scheduling.state import CycleState
+from closeby.topology.tree import Tree
+
+
+class Checked(Struct, frozen=True):
+    """What is known of a decision: whether it held at some version of the cluster."""
+
+    version: int
+    #: Why it does not hold; None when it does.
+    broken: Condition | None = None
+
+
+#: Nothing is known.
+NEVER: Final = Checked(-1)
+
+
+class Recheck:
+    """Answers from the present state, and leaves it as it is."""
+
+    def __init__(self, tools: Tools, books: Books, holdings: Holdings, surprises: Surprises) -> None:
+        self._tools = tools
+        self._books = books
+        self._holdings = holdings
+        self._surprises = surprises
+        #: Filters whose answer depends on more than the node itself.
+        self._blind = tuple(one for one in tools.profile.filters if one.filter_scope is Scope.PER_PLACEMENT)
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._tools.cluster
+
+    @property
+    def version(self) -> int:
+        """Of the cluster: as long as it is the same, what held holds."""
+        return self._surprises.version
+
+    def now(self) -> Checked:
+        """Of what is decided at this moment: it holds."""
+        return Checked(self.version)
+
+    def place(self, key: str) -> Place | None:
+        """Where a gang's members lie now, be it that they are not bound yet; None when that can't be told."""
+        group = self._books.groups.get(key)
+        running = running_members(self._tools, self._books, key)
+        if group is None or not running or len(running) < len(self._books.placed(key)):
+            return None
+        tree = tree_of(constraints_of(group, self._tools.topologies, self._tools.profile.close_by_default))
+        return None if tree is None else place_of(tree, running)
+
+    def still_holds(self, binds: Sequence[Bind], before: Checked, *, started: bool) -> Checked:
+        """Whether bindings of one work item could be decided so now.
+
+        ``binds``: all of which it is not known that they took effect, at each call at most those of the one
+        before. ``before``: what this function, or ``now``, answered last for this decision. ``started``: some
+        binding of the item took effect, so that its gang's minimum is no condition for the others any more.
+        """
+        version = self._surprises.version
+        if before.broken is None and before.version == version:
+            return before
+        since = NEVER.version if before.broken is not None else before.version
+        return Checked(version, self._broken(binds, since, started) if binds else None)
+
+    def _broken(self, binds: Sequence[Bind], since: int, started: bool) -> Condition | None:
+        placed: list[Placed] = []
+        for bind in binds:
+            slot, pod = self._cluster.placement(bind.pod.uid), self._books.pods.get(bind.pod.uid)
+            if slot is None or pod is None or self._cluster.names[slot] != bind.node:
+                return _broken(bind.pod, bind.node, Reason.NODE_UNSCHEDULABLE, "the node is gone")
+            placed.append((pod, slot))
+        if binds[0].pod.group is None:
+            return self._refused(CycleState(), placed, self._suspects(placed, since))
+        return self._gang_broken(gang_key(binds[0].pod), binds, placed, since, started)
+
+    def _gang_broken(
+        self, key: str, binds: Sequence[Bind], placed: Sequence[Placed], since: int, started: bool
+    ) -> Condition | None:
+        group = self._books.groups.get(key)
+        if group is None:
+            return gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist")
+        suspects = self._suspects(placed, since)
+        if not suspects and not self._gang_touched(key, since):
+            return None
+        gang = waiting_gang(self._tools, self._books, group, (), in_order=False)
+        started = started or any(pod.node_name is not None for pod, _ in gang.running)
+        broken = _constraint_broken(group, gang, started) or _elsewhere(gang, binds, placed)
+        if broken is not None:
+            return broken
+        own = {pod.uid for pod, _ in placed}
+        anchors = tuple(slot for pod, slot in gang.running if pod.uid not in own)
+        return self._refused(CycleState(group, tree_of(gang.constraints), anchors), placed, suspects)
+
+    def _gang_touched(self, key: str, since: int) -> bool:
+        """Whether something happened to the gang, or to a node that any of its members holds."""
+        at_node, placement = self._surprises.at_node, self._cluster.placement
+        slots = {placement(pod.uid) for pod in self._books.placed(key)}
+        return self._surprises.at_gang(key, since) or any(
+            slot is not None and at_node(slot, since) for slot in slots
+        )
+
+    def _suspects(self, placed: Sequence[Placed], since: int) -> Collection[str]:
+        """uids of pods to whose node something happened, or which depend on more than their node."""
+        at_node, blind = self._surprises.at_node, self._blind
+        return {
+            pod.uid
+            for pod, slot in placed
+            if at_node(slot, since) or any(plugin.concerns(pod) for plugin in blind)
+        }
+
+    def _refused(
+        self, state: CycleState, placed: Sequence[Placed], suspects: Collection[str]
+    ) -> Condition | None:
+        """What the filters say to pods that are taken off their nodes and put back one by one."""
+        if not suspects:
+            return None
+        again = [(pod, slot) for pod, slot in placed if pod.uid in suspects]
+        state.placed.extend((pod, slot) for pod, slot in placed if pod.uid not in suspects)
+        broken = self._tools.pre_filter(state, tuple(pod for pod, _ in again))
+        for pod, _ in again:
+            self._holdings.release(pod.uid)
+        try:
+            for pod, slot in again:
+                broken = broken or self._kept_off(state, pod, slot)
+                self._holdings.hold(pod, slot)
+                state.placed.append((pod, slot))
+        finally:
+            for pod, slot in again:
+                if self._cluster.placement(pod.uid) is None:  # A plugin has failed.
+                    self._holdings.hold(pod, slot)
+        return broken or self._tools.permit(state, tuple(state.placed))
+
+    def _kept_off(self, state: CycleState, pod: Pod, slot: int) -> Condition | None:
+        if self._tools.allows(state, pod, slot):
+            return None
+        refusals = self._tools.diagnosis.refusals(state, pod, np.asarray([slot], dtype=np.intp))
+        node = self._cluster.node_at(slot).name
+        if not refusals:  # Of two plugins that answer for one node alone and for all, one says no.
+            return _broken(pod, node, Reason.INSUFFICIENT_RESOURCES, "the node has no room")
+        found = refusals[0].plugin.rejection(state, pod, slot)
+        return _broken(pod, node, found.reason, found.message)
+
+
+def _constraint_broken(group: PodGroup, gang: WaitingGang, started: bool) -> Condition | None:
+    """What the gang asks for now, and its members do not meet."""
+    blocking = (one for one in (*group.conditions, *gang.constraints.conditions) if one.blocking)
+    first = next(blocking, None)
+    if first is not None:
+        return first
+    lack = None if started else missing(group, gang.members)
+    if lack is not None:
+        return gang_refusal(group.key, Reason.GANG_INCOMPLETE, lack)
+    split = split_part(gang.parts(everyone=True), {})
+    if split is None:
+        return None
+    return gang_refusal(group.key, Reason.TOPOLOGY_PLACEMENT_FAILED, split.sentence())
+
+
+def _elsewhere(gang: WaitingGang, binds: Sequence[Bind], placed: Sequence[Placed]) -> Condition | None:
+    """The domain that was chosen for the gang does not hold a node any more that a member was to go to."""
+    tree = tree_of(gang.constraints)
+    if tree is None:
+        return None
+    for bind, (pod, slot) in zip(binds, placed, strict=True):
+        path = _path(tree, slot)
+        if path[: len(bind.domain)] != bind.domain:
+            chosen = "/".join(value or "-" for value in bind.domain)
+            return _broken(
+                pod,
+                bind.node,
+                Reason.TOPOLOGY_PLACEMENT_FAILED,
+                f"the node does not lie in {chosen} any more",
+            )
+    return None
+
+
+def _path(tree: Tree, slot: int) -> tuple[str | None, ...]:
+    domain = tree.node_domain(slot)
+    return () if domain is None else tree.path(domain)
+
+
+def _broken(pod: Pod, node: str, reason: Reason, why: str) -> Condition:
+    message = f"{pod.key} can't go to {node} any more: {why}"
+    return Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
