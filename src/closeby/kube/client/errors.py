@@ -11,6 +11,8 @@ from closeby.objects.bounds import line
 UNREACHABLE: Final = "Unreachable"
 CUT: Final = "ConnectionCut"
 LATE: Final = "NoAnswerInTime"
+#: We held it back ourselves, at the last moment.
+WITHHELD: Final = "Withheld"
 #: The server can't prove who it is.
 CERTIFICATE: Final = "CertificateRefused"
 #: Nobody could be named who asks.
@@ -22,6 +24,8 @@ UNREADABLE: Final = "UnreadableAnswer"
 #: A fault of ours, be it before the request was sent or after.
 FAULT: Final = "SchedulerError"
 
+#: The server gave up, and may have begun: of all its 4xx the only one that may have had an effect.
+_TIMED_OUT: Final = 408
 #: Of the body, for messages, where the answer is no Status (a proxy's page, say).
 _SHOWN: Final = 300
 #: Bytes of a message: the server quotes what it refuses.
@@ -82,7 +86,7 @@ class ApiError(Struct, frozen=True):
         """Whether the same request may succeed later, without anybody doing anything."""
         if self.code is None:
             return self.reason != CERTIFICATE
-        return self.code == 429 or self.code >= 500
+        return self.code in (_TIMED_OUT, 429) or self.code >= 500
 
 
 class _NullableDetails(Struct, rename="camel"):
@@ -125,7 +129,7 @@ def read_error(code: int | None, body: bytes, retry_after: str | None = None) ->
         message=line(status.message or "the server gives no reason", _LONGEST),
         details=details,
         retry_after=_seconds(retry_after) or details.retry_after_seconds,
-        unsent=code == 429,
+        unsent=code is not None and 400 <= code < 500 and code != _TIMED_OUT,
     )
 
 

@@ -22,6 +22,10 @@ class Stopping:
         """The end has come."""
         self._event.set()
 
+    async def unless(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Waits for ``work``, or for the end."""
+        await unless(self._event, work)
+
     async def rest(self, seconds: float) -> bool:
         """Waits; False when the end comes meanwhile."""
         try:

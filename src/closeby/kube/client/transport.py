@@ -28,11 +28,13 @@ from closeby.kube.client.errors import (
     LATE,
     NO_CREDENTIALS,
     UNREACHABLE,
+    WITHHELD,
     ApiError,
     read_error,
 )
 from closeby.kube.client.faults import Fault
 from closeby.kube.client.sockets import Sockets
+from closeby.kube.client.withholding import Withholding
 
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -88,6 +90,8 @@ class Request(Struct, frozen=True, kw_only=True):
     retry: Retry = Retry.ANY
     #: Seconds for the answer; None leaves it to ``Limits``.
     within: float | None = None
+    #: Asked when a body is about to be written to its connection; False holds the whole request back.
+    wanted: Callable[[], bool] | None = None
 
 
 class Answer(Struct, frozen=True):
@@ -218,6 +222,9 @@ class Transport:
     async def _once(self, request: Request) -> Answer | ApiError:
         patience = self._patience if request.within is None else self._patient(request.within)
         url = self._url(request.path, request.query)
+        body: bytes | Withholding | None = request.body
+        if request.body is not None and request.wanted is not None:
+            body = Withholding(request.body, request.wanted)
         try:
             async with self._slots:
                 headers = await self._identified(request)
@@ -225,7 +232,7 @@ class Transport:
                     return headers
                 code, began = None, time.monotonic()
                 try:
-                    async with self._call(request.method, url, headers, request.body, patience) as response:
+                    async with self._call(request.method, url, headers, body, patience) as response:
                         code = response.status
                         if code >= _REFUSALS:
                             return await _refusal(response)
@@ -233,6 +240,10 @@ class Transport:
                 finally:
                     self._on_request(request.method, code, time.monotonic() - began)
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(body, Withholding) and body.withheld:
+                return ApiError(
+                    None, WITHHELD, "it was not wanted any more when it was to be sent", unsent=True
+                )
             return _broken(error)
 
     async def _identified(self, request: Request) -> CIMultiDict[str] | ApiError:
@@ -261,7 +272,7 @@ class Transport:
         method: str,
         url: URL,
         headers: CIMultiDict[str],
-        body: bytes | None,
+        body: bytes | Withholding | None,
         patience: aiohttp.ClientTimeout,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._session.request(

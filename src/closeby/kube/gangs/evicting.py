@@ -81,6 +81,8 @@ class Evictor:
     async def run(self) -> None:
         """Looks and evicts, until it is cancelled."""
         while True:
+            for key in self._progress.settled():
+                self._reporter.review(key)
             unfinished = tuple(self._progress.unfinished())
             held = {pod.uid for standing in unfinished for pod, _ in standing.held}
             self._settled &= held
@@ -107,9 +109,9 @@ class Evictor:
     def _overdue(self, key: str) -> Standing | None:
         """The gang as it stands now, if its start is to be ended; to be asked again after each ``await``."""
         standing, made = self._progress.standing(key), self._reporter.made(key)
-        if standing is None or not standing.unfinished or not made:
+        if standing is None or not standing.unfinished or standing.reduced or not made:
             return None
-        if standing.group.on_partial is not OnPartial.EVICT:
+        if standing.group.on_partial is not OnPartial.EVICT or not self._progress.informed():
             return None
         try:
             began = datetime.fromisoformat(made).timestamp()

@@ -34,6 +34,8 @@ class GangObject(Struct, frozen=True, kw_only=True):
     mirror: bool = False
     #: uids of its owners.
     owners: tuple[str, ...] = ()
+    #: The domain that its status names; empty without one.
+    domain: str = ""
 
     @property
     def reference(self) -> Reference:
@@ -73,6 +75,7 @@ class _Plan(Struct):
 class _Status(Struct):
     conditions: list[_Condition] | None = None
     plan: _Plan | None = None
+    domain: str | None = None
 
 
 class _Owner(Struct):
@@ -175,4 +178,5 @@ def _object(resource: Resource, raw: bytes) -> GangObject:
         plan_made=(status.plan and status.plan.made) or "",
         mirror=resource.group == OWN_GROUP and MIRROR_OF in (meta.labels or {}),
         owners=tuple(one.uid for one in meta.owner_references or ()),
+        domain=status.domain or "",
     )

@@ -6,7 +6,6 @@ stood for a moment, so that a gang on its way to its nodes is never called unsch
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
+from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.records import GangRecords, Record
 from closeby.kube.gangs.status import (
     PRIORITY_LIMITED,
@@ -22,8 +22,8 @@ from closeby.kube.gangs.status import (
     VALID,
     Said,
     Standing,
-    domain,
     limited,
+    path_of,
     plan,
     scheduled,
     valid,
@@ -50,6 +50,8 @@ _ABOUT_PLACEMENT: Final = frozenset({SCHEDULED, _UPSTREAM_SCHEDULED})
 #: Seconds until what could not be written is tried again, by why: the server had trouble, somebody else wrote
 #: meanwhile, or it was refused.
 _AGAIN: Final = {Verdict.RETRYABLE: 2.0, Verdict.CONFLICT: 0.2, Verdict.FATAL: 60.0}
+#: Gangs whose place is looked at in one go.
+_PLACES: Final = 100
 
 
 class _Told(Struct, frozen=True):
@@ -73,14 +75,15 @@ class GangReporter:
         events: Events,
         say: Say,
         objects: GangObjects,
-        standing_of: Callable[[str], Standing | None],
+        progress: GangProgress,
         manners: Manners,
     ) -> None:
-        """``standing_of`` says how a gang (``namespace/name``) stands now; None when there is none."""
+        """``progress`` says how gangs stand."""
         self._events = events
         self._say = say
         self._objects = objects
-        self._standing_of = standing_of
+        self._progress = progress
+        self._standing_of = progress.standing
         self._manners = manners
         #: By gang: when it is to be looked at (monotonic seconds).
         self._due: dict[str, float] = {}
@@ -89,6 +92,9 @@ class GangReporter:
         self._since: dict[str, dict[str, tuple[bool, str]]] = {}
         self._made: dict[str, str] = {}
         self._records = GangRecords(writer, objects, self._condition)
+        #: Whether gangs may lie elsewhere than was told, and those of which that is still to be looked at.
+        self._moved = False
+        self._unseen: list[str] = []
         #: One write at a time for each gang, so that the last one wins; also where it is forgotten meanwhile.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         #: Writes that are under way.
@@ -103,8 +109,13 @@ class GangReporter:
         """Members of the gang wait: told if that still holds in a moment."""
         self.review(key, self._manners.stands)
 
+    def anew(self, key: str) -> None:
+        """A new start of the gang begins now, whatever plan stands in its status."""
+        self._made[key] = rfc3339(time.time())
+
     def lost(self, key: str) -> None:
         """A member of the gang is gone: what was told of the gang may be true no more."""
+        self._progress.lost(key)
         standing = self._standing_of(key)
         objects = () if standing is None else self._objects_of(standing.group)
         told = any(not one.conditions.keys().isdisjoint(_ABOUT_PLACEMENT) for one in objects)
@@ -124,8 +135,15 @@ class GangReporter:
             return
         for found in self._objects_of(standing.group):
             told = found.conditions.get(SCHEDULED if found.ours else _UPSTREAM_SCHEDULED)
-            if found.has_conditions and (told is not None and told.status == "True") is not standing.enough:
+            ended = (
+                found.has_conditions and (told is not None and told.status == "True") is not standing.enough
+            )
+            if ended or (found.domain and found.domain != path_of(self._progress.place(key))):
                 self.review(key, self._manners.stands)
+
+    def moved(self) -> None:
+        """Nodes, their labels or topologies are others: gangs may lie elsewhere than was told."""
+        self._moved = True
 
     def forget(self, key: str) -> None:
         """The gang is gone."""
@@ -169,11 +187,24 @@ class GangReporter:
         async with asyncio.TaskGroup() as tasks:
             slots = asyncio.Semaphore(self._manners.concurrency)
             while True:
+                await asyncio.sleep(self._manners.every)
+                if not self._progress.informed():
+                    continue
+                self._look_where_they_lie()
                 now = time.monotonic()
                 for key in [key for key, due in self._due.items() if due <= now]:
                     del self._due[key]
                     tasks.create_task(self._tell(key, slots))
-                await asyncio.sleep(self._manners.every)
+
+    def _look_where_they_lie(self) -> None:
+        """A part at a time, so that nothing else has to wait."""
+        if not self._unseen and self._moved:
+            self._moved = False
+            self._unseen = [key for key, told in self._told.items() if told.figures[1]]
+        now, self._unseen = self._unseen[:_PLACES], self._unseen[_PLACES:]
+        for key in now:
+            if key in self._told and self._told[key].figures[1] != path_of(self._progress.place(key)):
+                self.review(key)
 
     async def finish(self) -> None:
         """Writes what came to its end; refusals that have not stood long are left to whoever comes next."""
@@ -213,7 +244,7 @@ class GangReporter:
     async def _write(self, key: str) -> Written:
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            standing = self._standing_of(key)
+            standing = self._progress.told(key)
             found = None if standing is None else self._objects.of(standing.group)
             if standing is None or found is None:
                 self.forget(key)
@@ -231,7 +262,7 @@ class GangReporter:
         if standing.outcome is None and not standing.held and told is None and not standing.group.plan:
             return DONE  # Nothing was decided about it.
         said = self._said(key, standing, found)
-        figures = standing.bound, domain(standing), tuple(rank_list(standing.ranks))
+        figures = standing.bound, path_of(standing.place), tuple(rank_list(standing.ranks))
         wire = plan(standing, self._made.get(key, ""))
         planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
         now = time.monotonic()

@@ -5,7 +5,7 @@ it where every member was to go, and carries the start on.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from closeby.kube.client.backoff import Backoff, Pace
@@ -13,8 +13,8 @@ from closeby.kube.client.stopping import Stopping
 from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.writing.binding import Binder
+from closeby.kube.writing.under_way import UnderWay
 from closeby.kube.writing.writer import Verdict
-from closeby.scheduling.events import BindFailed
 from closeby.scheduling.outcomes import Bind
 
 #: Between attempts to write a plan (seconds).
@@ -30,14 +30,14 @@ class Starts:
         binder: Binder,
         reporter: GangReporter,
         tasks: asyncio.TaskGroup,
-        failed: Callable[[BindFailed], None],
+        under_way: UnderWay,
     ) -> None:
-        """``failed`` is told of pods that can't be bound because no plan could be written for them."""
+        """Bindings are under way before a start is begun."""
         self._progress = progress
         self._binder = binder
         self._reporter = reporter
         self._tasks = tasks
-        self._failed = failed
+        self._under_way = under_way
         self._planning: set[asyncio.Task[None]] = set()
         self._stopping = Stopping()
 
@@ -55,7 +55,8 @@ class Starts:
         if not needs_plan:
             self._send(binds)
             return
-        self._progress.begin(key)
+        if self._progress.begin(key):
+            self._reporter.anew(key)
         task = self._tasks.create_task(self._plan(key, tuple(binds)))
         self._planning.add(task)
         task.add_done_callback(self._planning.discard)
@@ -66,6 +67,13 @@ class Starts:
         if key is not None:
             self._progress.settle(key)
             self._reporter.review(key)
+
+    def withdrawn(self, key: str, uids: Iterable[str]) -> None:
+        """Members of a gang wait again, as their bindings were given up before they took effect."""
+        for uid in uids:
+            self._progress.ended(uid)
+        self._progress.settle(key)
+        self._reporter.refused(key)
 
     async def finish(self) -> None:
         """Gives up starts that wait for their plan; nothing of those is bound."""
@@ -78,26 +86,25 @@ class Starts:
             self._binder.start(bind)
 
     async def _plan(self, key: str, binds: tuple[Bind, ...]) -> None:
-        """Writes the plan until it stands, or until the decision that it is of holds no more."""
-        decided_on = self._progress.group(key)
+        """Writes the plan until it stands, or until what was decided does not hold any more."""
         attempts = Backoff(_PACE)
         while True:
+            await self._stopping.unless(self._binder.until_informed)
+            if self._stopping.is_set or not self._under_way.hold(binds):
+                return
             written = await self._reporter.write_plan(key)
             if written.ok:
-                # What does not hold any more is found out before each binding is sent.
+                # Whether it still holds is asked again before each binding is sent.
                 self._send(binds)
                 return
             wait = attempts.next(None if written.error is None else written.error.retry_after)
-            if written.verdict in (Verdict.GONE, Verdict.FATAL):
+            refused = written.verdict in (Verdict.GONE, Verdict.FATAL)
+            if refused:
                 # Nothing is bound yet: the room is better given to others until this can be written.
                 wait = _PACE.longest
             if not await self._stopping.rest(wait):
                 return
-            if written.verdict in (Verdict.GONE, Verdict.FATAL):
-                break
-            # Somebody else may have written on it: another plan, or another wish.
-            if self._progress.group(key) != decided_on:
-                break
-        why = f"the plan of its gang could not be written: {written.error or 'the PodGroup is gone'}"
-        for bind in binds:
-            self._failed(BindFailed(bind.pod.uid, why, unsent=True))
+            if refused:
+                why = f"the plan of its gang could not be written: {written.error or 'the PodGroup is gone'}"
+                self._under_way.give_up(binds, why)
+                return

@@ -15,7 +15,7 @@ from closeby.objects.dialects.plans import PlanWire, planned_nodes
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.outcomes import Outcome
+from closeby.scheduling.outcomes import Outcome, Place
 
 SCHEDULED: Final = "Scheduled"
 VALID: Final = "Valid"
@@ -45,6 +45,10 @@ class Standing(Struct, frozen=True, kw_only=True):
     ranks: Mapping[str, int] = {}
     #: Whether its start was written down and has not come to its end.
     begun: bool = False
+    #: Whether it was complete before, and lost members since.
+    reduced: bool = False
+    #: Where the members that hold a node lie now; None when that was not asked, or is not known.
+    place: Place | None = None
 
     @property
     def present(self) -> bool:
@@ -96,7 +100,8 @@ def scheduled(standing: Standing) -> Said:
         if refusal is not None:
             message += f"; {_members(len(standing.waiting))} waiting: {refusal[1]}"
         return Said(SCHEDULED, True, PLACED, message)
-    reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", "the others have not appeared")
+    others = "the others are to be placed again" if standing.waiting else "the others have not appeared"
+    reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", others)
     if not standing.present:
         why = "no member is there"
     if bound:
@@ -128,7 +133,7 @@ def plan(standing: Standing, made: str) -> PlanWire | None:
         return None
     before = standing.group.plan
     promised = [(pod, before[pod.uid]) for pod in standing.waiting if pod.uid in before]
-    place = standing.outcome.place if standing.outcome is not None else None
+    place = standing.place
     return PlanWire(
         topology=place.topology if place is not None else None,
         level=place.level if place is not None else None,
@@ -138,9 +143,8 @@ def plan(standing: Standing, made: str) -> PlanWire | None:
     )
 
 
-def domain(standing: Standing) -> str:
+def path_of(place: Place | None) -> str:
     """Path of the tightest domain that holds the gang; empty when that is the whole cluster or not known."""
-    place = standing.outcome.place if standing.outcome is not None else None
     return "" if place is None or place.level is None else "/".join(value or "" for value in place.path)
 
 
@@ -150,7 +154,7 @@ def _conditions(standing: Standing) -> Sequence[Condition]:
 
 
 def _where(standing: Standing) -> str:
-    place = domain(standing)
+    place = path_of(standing.place)
     return f" in {place}" if place else ""
 
 

@@ -13,11 +13,13 @@ from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.gangs.starts import Starts
+from closeby.kube.scheduler.heartbeat import Heartbeat
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.binding import Binder
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.notices import Manners, Notices
+from closeby.kube.writing.under_way import Ask, UnderWay
 from closeby.kube.writing.without_group import WithoutGroup
 from closeby.kube.writing.writer import Writer
 from closeby.scheduling.engine import Engine
@@ -25,9 +27,13 @@ from closeby.scheduling.events import (
     BindFailed,
     Event,
     GroupRemoved,
+    NodeAdded,
     NodeRemoved,
     PodAdded,
     PodRemoved,
+    TopologyChanged,
+    TopologyRemoved,
+    Withdrawn,
 )
 from closeby.scheduling.outcomes import Bind, Outcome, Release, Reserve
 
@@ -44,6 +50,16 @@ class Means(Struct, frozen=True, kw_only=True):
     tasks: asyncio.TaskGroup
 
 
+class Senses(Struct, frozen=True, kw_only=True):
+    """How it is made sure that decisions are carried out by what is so now."""
+
+    heartbeat: Heartbeat
+    #: Called when there is something for the engine to hear.
+    news: Callable[[], None]
+    #: Makes the engine hear all there is at once; False when it can't be relied upon any more.
+    hear: Callable[[], bool]
+
+
 class Hands:
     """The hands of one scheduler. What became of bindings is kept until the engine is told of it."""
 
@@ -54,26 +70,25 @@ class Hands:
         objects: GangObjects,
         lead: Lead,
         meters: SchedulerMeters,
-        news: Callable[[], None],
+        senses: Senses,
     ) -> None:
-        """``news`` is called when there are failures to take."""
+        """Does nothing yet; ``run`` tells and evicts."""
         self._engine = engine
         self._lead = lead
         self._meters = meters
-        self._news = news
-        self._failures: list[BindFailed] = []
-        #: Bindings that are under way (uid -> node), and those of them whose node has gone meanwhile.
-        self._under_way: dict[str, str] = {}
-        self._uprooted: set[str] = set()
+        self._senses = senses
+        self._failures: list[BindFailed | Withdrawn] = []
+        self._under_way = UnderWay(engine.recheck, self._withdrawn)
         self._tasks = tasks = means.tasks
         writer, events, say = means.writer, means.events, means.say
-        progress = GangProgress(engine)
+        self._say = say
+        progress = GangProgress(engine, self.informed)
         self._progress = progress
-        self._notices = Notices(writer, events, say, tasks, means.manners)
+        self._notices = Notices(writer, events, say, tasks, means.manners, self.informed)
         self._without_group = WithoutGroup(writer, events, say, tasks)
-        self._reporter = GangReporter(writer, events, say, objects, progress.standing, means.manners)
+        self._reporter = GangReporter(writer, events, say, objects, progress, means.manners)
         self._binder = Binder(writer, say, tasks, self)
-        self._starts = Starts(progress, self._binder, self._reporter, tasks, self.failed)
+        self._starts = Starts(progress, self._binder, self._reporter, tasks, self._under_way)
         self._evictor = Evictor(means.transport, writer, events, say, progress, self._reporter, objects)
 
     async def run(self) -> None:
@@ -101,8 +116,8 @@ class Hands:
         """Begins what was decided about one work item, and notes what is to be told of it."""
         for assignment in outcome.assigned:
             self._notices.settled(assignment.pod.uid)
+        self._under_way.begin(binds)
         for bind in binds:
-            self._under_way[bind.pod.uid] = bind.node
             self._meters.binding(bind.pod.uid)
             if app_group_key(bind.pod) is not None:
                 known = self._engine.applications.of(bind.pod) is not None
@@ -125,20 +140,27 @@ class Hands:
 
     # What happened
 
-    def take_failures(self) -> list[BindFailed]:
+    @property
+    def pending(self) -> bool:
+        """Whether there are failures to take."""
+        return bool(self._failures)
+
+    def take_failures(self) -> list[BindFailed | Withdrawn]:
         """Bindings that did not happen, since the last call."""
         taken, self._failures = self._failures, []
         return taken
 
-    def took_in(self, events: Iterable[Event], failures: Iterable[BindFailed]) -> None:
+    def took_in(self, events: Iterable[Event], failures: Iterable[BindFailed | Withdrawn]) -> None:
         """The engine has heard of these."""
         for failure in failures:
-            self._starts.ended(failure.uid)
-        gone: set[str] = set()
+            if isinstance(failure, BindFailed):
+                self._starts.ended(failure.uid)
+            elif failure.gang is not None:
+                self._starts.withdrawn(failure.gang, failure.uids)
         for event in events:
             match event:
-                case NodeRemoved(name):
-                    gone.add(name)
+                case NodeAdded() | NodeRemoved() | TopologyChanged() | TopologyRemoved():
+                    self._reporter.moved()
                 case PodRemoved(uid):
                     self._notices.settled(uid)
                     self._without_group.forget(uid)
@@ -147,9 +169,6 @@ class Hands:
                     self._notices.settled(pod.uid)
                 case GroupRemoved(key):
                     self._reporter.forget(key)
-        if gone:
-            # What bears the name next is another machine, which nobody has judged.
-            self._uprooted.update(uid for uid, node in self._under_way.items() if node in gone)
 
     def look_again(self, bereft: Iterable[str], anew: Iterable[str]) -> None:
         """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
@@ -160,9 +179,17 @@ class Hands:
 
     # The binder asks and tells
 
-    def wants(self, bind: Bind) -> bool:
-        """Whether the pod is still to go to this node."""
-        return bind.pod.uid not in self._uprooted and self._progress.wants(bind)
+    def asks(self, bind: Bind) -> Ask:
+        """What to do about a binding, by all that was heard up to this moment."""
+        return self._under_way.asks(bind) if self._senses.hear() else Ask.LET_GO
+
+    def informed(self) -> bool:
+        """Whether the cluster need not be read again first."""
+        return self._senses.heartbeat.look()
+
+    async def until_informed(self) -> None:
+        """Returns when it was read again."""
+        await self._senses.heartbeat.until_informed()
 
     def may_bind(self) -> bool:
         """Whether nobody else can lead."""
@@ -173,21 +200,33 @@ class Hands:
         await self._notices.quiet(uid)
         await self._without_group.quiet(uid)
 
+    def missed(self, bind: Bind, *, in_doubt: bool) -> None:
+        """An attempt had no effect, or (``in_doubt``) nobody knows."""
+        self._under_way.missed(bind, in_doubt=in_doubt)
+
+    def settled(self, bind: Bind) -> None:
+        """No attempt had an effect."""
+        self._under_way.settled(bind)
+
     def bound(self, bind: Bind) -> None:
         """The pod is bound."""
         self._without_group.forget(bind.pod.uid)
-        self._over(bind.pod.uid)
+        self._under_way.over(bind, bound=True)
         self._meters.bound(bind.pod.uid)
         self._notices.bound(bind)
         self._starts.ended(bind.pod.uid)
 
-    def failed(self, failure: BindFailed) -> None:
+    def failed(self, bind: Bind, failure: BindFailed) -> None:
         """The pod is not bound; the engine is to hear of it first."""
-        self._over(failure.uid)
+        if not self._under_way.over(bind, bound=False):
+            return  # It was withdrawn, and something else may be decided about the pod by now.
         self._meters.not_bound(failure.uid, final=failure.final)
         self._failures.append(failure)
-        self._news()
+        self._senses.news()
 
-    def _over(self, uid: str) -> None:
-        self._under_way.pop(uid, None)
-        self._uprooted.discard(uid)
+    def _withdrawn(self, event: Withdrawn) -> None:
+        self._say("bindings withdrawn", gang=event.gang, pods=len(event.uids), why=event.why)
+        for uid in event.uids:
+            self._meters.not_bound(uid, final=False)
+        self._failures.append(event)
+        self._senses.news()

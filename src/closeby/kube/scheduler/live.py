@@ -22,7 +22,9 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
 from closeby.kube.scheduler.excluded import excluding
-from closeby.kube.scheduler.hands import Hands, Means
+from closeby.kube.scheduler.hands import Hands, Means, Senses
+from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
+from closeby.kube.scheduler.lines import Lines
 from closeby.kube.scheduler.losses import Losses
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
@@ -38,13 +40,13 @@ from closeby.kube.writing.notices import Manners
 from closeby.kube.writing.writer import Writer
 from closeby.objects.configuration import Configuration
 from closeby.objects.decoding.registry import OWN_GROUP
-from closeby.objects.unexpected import fields_of
+from closeby.objects.unexpected import Contained
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import gang_key
-from closeby.scheduling.outcomes import Bind, Decision, Fault, Outcome, Parked, Release, Report, Reserve
+from closeby.scheduling.outcomes import Bind, Decision, Fault, Parked, Release, Report, Reserve
 from closeby.scheduling.profile.profiles import Profile
 
 #: Who we are in Events.
@@ -59,8 +61,6 @@ STEPS: Final = 20_000
 #: What waits for room is not decided anew while that is not there, so that what is said may be that old;
 #: users are not told the same in other words more often.
 _LOOK_AT_ALL_EVERY: Final = 60.0
-#: Items of which is remembered what was said last; items that are gone are among them.
-_REMEMBERED: Final = 10_000
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -151,6 +151,12 @@ class LiveScheduler:
         self._meters.measures(self._refreshing.known)
         #: What is under way in ``run``.
         self._tasks = asyncio.TaskGroup()
+        limit = LIMIT if settings.lease is None else min(LIMIT, settings.lease.deadline)
+        self._heartbeat = Heartbeat(limit, self._stood_still)
+        #: Under way: reading the cluster again.
+        self._reading: list[asyncio.Task[None]] = []
+        #: What went wrong where the engine was to hear of something.
+        self._broken: Exception | None = None
         means = Means(
             transport=transport,
             writer=writer,
@@ -159,7 +165,8 @@ class LiveScheduler:
             say=say,
             tasks=self._tasks,
         )
-        self._hands = Hands(self.engine, means, self._objects, self._lead, self._meters, news)
+        senses = Senses(heartbeat=self._heartbeat, news=news, hear=self._hear)
+        self._hands = Hands(self.engine, means, self._objects, self._lead, self._meters, senses)
         self._unknown_costs = UnknownCosts(self.engine, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
@@ -173,10 +180,7 @@ class LiveScheduler:
         self._caught_up = False
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
-        #: By work item: what was last said about it.
-        self._said: dict[str, str] = {}
-        #: By work item: the fault in deciding about it that was told last.
-        self._faults: dict[str, str] = {}
+        self._lines = Lines(say, dry_run=settings.dry_run)
 
     @property
     def leading(self) -> bool:
@@ -196,11 +200,17 @@ class LiveScheduler:
         async with self._tasks as tasks:
             tasks.create_task(asyncio.to_thread(graph.load))
             campaign = tasks.create_task(self._lead.campaign())
-            waking = tasks.create_task(self._wake_to_lead())
-            following = tasks.create_task(self._following.run())
-            refreshing = tasks.create_task(self._refreshing.run())
-            telling = tasks.create_task(self._unknown_costs.run(self.heard))
-            looking = tasks.create_task(self._looks.run())
+            beside = [
+                tasks.create_task(one)
+                for one in (
+                    self._wake_to_lead(),
+                    self._following.run(),
+                    self._refreshing.run(),
+                    self._unknown_costs.run(self.heard),
+                    self._looks.run(),
+                    self._heartbeat.run(),
+                )
+            ]
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
                 work.append(tasks.create_task(self._hands.run()))
@@ -216,7 +226,7 @@ class LiveScheduler:
             if campaign.done():
                 lost = campaign.result()
             await self._hands.finish()
-            for other in (following, refreshing, telling, looking, stopped, campaign, waking):
+            for other in (*beside, *self._reading, stopped, campaign):
                 other.cancel()
         self._say("stopped")
         return lost
@@ -256,11 +266,14 @@ class LiveScheduler:
 
     def _round(self) -> float:
         """Takes in what came, which may go first, and decides for a turn; returns its own seconds."""
+        if self._broken is not None:
+            raise self._broken
         began = time.monotonic()
         self._more = False
         self._take_in()
         if not self._following.complete:
             return time.monotonic() - began
+        self._heartbeat.read()
         if not self.heard.is_set():
             settle()
             self.heard.set()
@@ -294,8 +307,23 @@ class LiveScheduler:
                 return True
         return True
 
+    def _hear(self) -> bool:
+        """Takes in what was heard, should there be anything, before something is sent."""
+        if self._broken is None and (self._following.pending or self._hands.pending):
+            with Contained() as hearing:
+                self._take_in()
+            self._broken = hearing.error
+            # What it means for those that wait is looked at in the next round.
+            self._following.news.set()
+        return self._broken is None
+
+    def _stood_still(self, seconds: float) -> None:
+        self._say("stood still", warning=True, seconds=f"{seconds:.1f}")
+        self._following.distrust()
+        self._reading.append(self._tasks.create_task(self._following.refresh()))
+
     def _take_in(self) -> None:
-        with collector_paused():
+        with self._heartbeat.working(), collector_paused():
             changes = self._following.take()
             anew = self._objects.take(changes)
             self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
@@ -330,7 +358,7 @@ class LiveScheduler:
             match event:
                 case PodRemoved(uid) if uid in pods and pods[uid].group is not None:
                     gone.add(gang_key(pods[uid]))
-                case PodAdded(pod) if pod.terminating and pod.group is not None:
+                case PodAdded(pod) if pod.group is not None and (pod.terminating or pod.phase == "Failed"):
                     gone.add(gang_key(pod))
         return gone
 
@@ -343,14 +371,14 @@ class LiveScheduler:
                 case Bind(binder=None):
                     binds.append(decision)
                 case Report(outcome):
-                    self._report(outcome)
+                    self._lines.outcome(outcome)
                     if not self._settings.dry_run:
                         self._hands.carry_out(outcome, binds)
                     binds = []
                 case Reserve() | Release():
                     self._reserved(decision)
                 case Fault():
-                    self._at_fault(decision)
+                    self._lines.fault(decision)
 
     def _reserved(self, change: Reserve | Release) -> None:
         """One line when nodes are kept free for a gang, and one when they are so no more."""
@@ -367,36 +395,3 @@ class LiveScheduler:
             self._meters.reserved()
         if not self._settings.dry_run:
             self._hands.reserved(change)
-
-    def _at_fault(self, fault: Fault) -> None:
-        """One line with the traceback, as long as the fault stays the same."""
-        item, told = f"{fault.kind.value}/{fault.key}", fields_of(fault.error)
-        if self._faults.get(item) == told["error"]:
-            return
-        if len(self._faults) >= _REMEMBERED:
-            self._faults.clear()
-        self._faults[item] = told["error"]
-        self._say("not decided", warning=True, item=item, **told)
-
-    def _report(self, outcome: Outcome) -> None:
-        """One line when pods of an item were placed, and one when it waits for another reason than before."""
-        item = f"{outcome.kind.value}/{outcome.key}"
-        nodes = {one.node for one in outcome.assigned}
-        if nodes:
-            self._say(
-                "would place" if self._settings.dry_run else "placed",
-                item=item,
-                pods=len(outcome.assigned),
-                nodes=len(nodes),
-                node=min(nodes) if len(nodes) == 1 else None,
-                domain=outcome.place and "/".join(value or "" for value in outcome.place.path),
-            )
-        left = outcome.leftover
-        text = left[0].message if left else None
-        if text is None:
-            self._said.pop(item, None)
-        elif self._said.get(item) != text:
-            if len(self._said) >= _REMEMBERED:
-                self._said.clear()
-            self._said[item] = text
-            self._say("waits", item=item, pods=len(left), reason=left[0].reason, why=text)

@@ -94,11 +94,19 @@ class Following:
         self.news.clear()
         return taken
 
+    @property
+    def pending(self) -> bool:
+        """Whether something came that was not taken."""
+        return bool(self._changes)
+
+    def distrust(self) -> None:
+        """Nobody may go on with what is known so far: it is incomplete until ``refresh`` has listed it."""
+        self._incomplete.update(self._followed)
+
     async def refresh(self) -> None:
         """Lists everything anew: what a watch brings may be late, or come no more. Incomplete until then."""
         followed = dict(self._followed)
-        # Before anything is awaited: nobody may go on with what is known so far.
-        self._incomplete.update(followed)
+        self.distrust()
         for _, task in followed.values():
             task.cancel()
         if followed:

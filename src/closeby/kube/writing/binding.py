@@ -1,16 +1,21 @@
 """Carries out bindings, many at once, and tries each until it is known what became of it.
 
 While the server has trouble a binding keeps its place and is tried again on the same node: it may have been
-carried out already, and a place given to somebody else meanwhile would be taken twice.
+carried out already, and a place given to somebody else meanwhile would be taken twice. Its owner is asked
+before each attempt, and may want it no more: then the pod is read, without a cache, before the place is given
+up.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import Stopping
+from closeby.kube.writing.under_way import Ask
 from closeby.kube.writing.writer import Verdict, Writer, Written
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.events import BindFailed
@@ -20,27 +25,43 @@ from closeby.scheduling.outcomes import Bind
 ATTEMPTS: Final = Pace(0.2, 10.0)
 #: Before a pod is placed anew whose binding was refused (seconds).
 REFUSALS: Final = Pace(1.0, 10.0)
+#: An answer of the owner is as good as new for so long (seconds).
+_AT_ONCE: Final = 0.05
+#: After an attempt without a clear answer, until a read of the pod tells whether it had an effect (seconds).
+_SETTLES: Final = 1.0
 #: Bindings in flight: less than the transport sends at once, so that none waits where nobody asks whether it
 #: may still be sent. Beyond 16 to 32 only the latency grows.
 CONCURRENCY: Final = 32
 
 
 class Owner(Protocol):
-    """Whose bindings these are: asked before each is sent, and told what became of it."""
+    """Whose bindings these are: asked before each attempt, and told what became of it."""
 
-    def wants(self, bind: Bind) -> bool:
-        """Whether the pod is still to go to this node."""
+    def asks(self, bind: Bind) -> Ask:
+        """What to do about it now."""
 
     def may_bind(self) -> bool:
         """Whether anything may be sent at all; once it may not it never may again."""
 
+    def informed(self) -> bool:
+        """Whether enough is known of the cluster to ask."""
+
+    async def until_informed(self) -> None:
+        """Returns when that may be so."""
+
     async def quiet(self, uid: str) -> None:
         """Returns when nothing is being written about the pod."""
+
+    def missed(self, bind: Bind, *, in_doubt: bool) -> None:
+        """An attempt had no effect, or (``in_doubt``) nobody knows."""
+
+    def settled(self, bind: Bind) -> None:
+        """The pod was read: no attempt has taken effect, and none will."""
 
     def bound(self, bind: Bind) -> None:
         """The pod is bound."""
 
-    def failed(self, failure: BindFailed) -> None:
+    def failed(self, bind: Bind, failure: BindFailed) -> None:
         """The pod is not bound."""
 
 
@@ -64,6 +85,11 @@ class Binder:
         self._on_the_way.add(task)
         task.add_done_callback(self._on_the_way.discard)
 
+    async def until_informed(self) -> None:
+        """Returns when enough is known of the cluster to send anything."""
+        while not self._owner.informed():
+            await self._owner.until_informed()
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._refusals.pop(uid, None)
@@ -85,34 +111,72 @@ class Binder:
             await self._refused(bind, Written(Verdict.FATAL, ApiError(None, FAULT, brief(binding.error))))
 
     async def _carry_out(self, bind: Bind) -> None:
-        uid = bind.pod.uid
-        await self._owner.quiet(uid)
+        await self._owner.quiet(bind.pod.uid)
         attempts = Backoff(ATTEMPTS)
+        settles_at = 0.0
         while True:
+            tried = await self._try(bind, settles_at)
+            if tried is None:
+                return
+            ask, written = tried
+            if written.verdict is not Verdict.RETRYABLE:
+                break
+            if ask is Ask.LOOK and not written.in_doubt:
+                self._owner.settled(bind)
+                continue
+            if ask is Ask.SEND:
+                self._missed(bind, written)
+                if written.in_doubt:
+                    settles_at = time.monotonic() + _SETTLES
+            after = written.error.retry_after if written.error else None
+            if not await self._stopping.rest(attempts.next(after)):
+                return
+        if written.ok:
+            self._refusals.pop(bind.pod.uid, None)
+            self._owner.bound(bind)
+            return
+        self._owner.missed(bind, in_doubt=False)
+        self._say("binding failed", warning=True, pod=bind.pod.key, node=bind.node, error=written.error)
+        await self._refused(bind, written)
+
+    async def _try(self, bind: Bind, settles_at: float) -> tuple[Ask, Written] | None:
+        """Makes an attempt, or looks what became of earlier ones; None when nothing is left to be done."""
+        while True:
+            if not self._owner.informed():
+                await self._stopping.unless(self.until_informed)
             async with self._slots:
                 # Asked now and not before: many may have waited for their turn, and the world went on.
                 if self._stopping.is_set or not self._owner.may_bind():
-                    return
-                if not self._owner.wants(bind):
-                    why = f"{bind.node} is not there for it any more"
-                    self._owner.failed(BindFailed(uid, why, unsent=True))
-                    return
-                written = await self._writer.bind(bind)
-            if written.verdict is not Verdict.RETRYABLE:
-                break
-            self._say(
-                "binding is tried again", warning=True, pod=bind.pod.key, node=bind.node, error=written.error
-            )
-            if not await self._stopping.rest(
-                attempts.next(written.error.retry_after if written.error else None)
-            ):
-                return
-        if written.ok:
-            self._refusals.pop(uid, None)
-            self._owner.bound(bind)
-            return
-        self._say("binding failed", warning=True, pod=bind.pod.key, node=bind.node, error=written.error)
-        await self._refused(bind, written)
+                    return None
+                if not self._owner.informed():
+                    continue
+                ask = self._owner.asks(bind)
+                if ask is Ask.LET_GO:
+                    return None
+                if ask is Ask.SEND:
+                    return ask, await self._writer.bind(bind, self._still_wanted(bind))
+                early = settles_at - time.monotonic()
+                if early <= 0:
+                    return ask, await self._writer.look(bind)
+            if not await self._stopping.rest(early):
+                return None
+
+    def _still_wanted(self, bind: Bind) -> Callable[[], bool]:
+        """Asked at the moment of sending; of the owner only where it took a while until then."""
+        asked = time.monotonic()
+
+        def wanted() -> bool:
+            if not self._owner.informed():
+                return False
+            return time.monotonic() < asked + _AT_ONCE or self._owner.asks(bind) is Ask.SEND
+
+        return wanted
+
+    def _missed(self, bind: Bind, written: Written) -> None:
+        self._say(
+            "binding is tried again", warning=True, pod=bind.pod.key, node=bind.node, error=written.error
+        )
+        self._owner.missed(bind, in_doubt=written.in_doubt)
 
     async def _refused(self, bind: Bind, written: Written) -> None:
         uid, gone = bind.pod.uid, written.verdict is Verdict.GONE
@@ -123,4 +187,4 @@ class Binder:
             refusals = self._refusals.setdefault(uid, Backoff(REFUSALS))
             if not await self._stopping.rest(refusals.next()):
                 return
-        self._owner.failed(BindFailed(uid, str(written.error), final=gone))
+        self._owner.failed(bind, BindFailed(uid, str(written.error), final=gone))

@@ -7,7 +7,7 @@ unschedulable; and once, as long as it stays the same.
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final
@@ -58,8 +58,16 @@ class Notices:
     """What was told about each pod, and what is still to be told."""
 
     def __init__(
-        self, writer: Writer, events: Events, say: Say, tasks: asyncio.TaskGroup, manners: Manners
+        self,
+        writer: Writer,
+        events: Events,
+        say: Say,
+        tasks: asyncio.TaskGroup,
+        manners: Manners,
+        informed: Callable[[], bool],
     ) -> None:
+        """``informed``: whether what is known of the cluster may be relied upon."""
+        self._informed = informed
         self._writer = writer
         self._events = events
         self._say = say
@@ -114,13 +122,15 @@ class Notices:
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""
         while True:
+            await asyncio.sleep(self._manners.every)
+            if not self._informed():
+                continue
             now = time.monotonic()
             due = (uid for uid in self._untold if self._due(uid, now))
             for uid in tuple(islice(due, max(1, round(self._manners.rate * self._manners.every)))):
                 del self._untold[uid]
                 task = self._tasks.create_task(self._tell(uid))
                 self._writing[uid] = task
-            await asyncio.sleep(self._manners.every)
 
     async def finish(self) -> None:
         """Waits for what is being written."""

@@ -4,22 +4,21 @@ Every method returns what became of it. A binding can't be undone and must not b
 answer came, or another binding was first, the pod is read back and the answer is what stands there.
 """
 
-import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from closeby.kube.client.errors import INVALID, UNREADABLE, ApiError
+from closeby.kube.client.errors import INVALID, LATE, UNREADABLE, ApiError
 from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
 from closeby.kube.watch.resources import EVENTS, PODS, Resource
 from closeby.objects.bounds import line
-from closeby.objects.decoding.label_keys import is_label_key
+from closeby.objects.decoding.label_keys import is_label
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import Bind
 
@@ -27,7 +26,8 @@ from closeby.scheduling.outcomes import Bind
 LONGEST_NOTE: Final = 1024
 #: Bytes of a condition's message. Kubernetes takes 32 KiB; an object has several, and there are many.
 LONGEST_MESSAGE: Final = 4096
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+#: Seconds that the server may take for a binding: as long as the answer is waited for.
+_BINDING_QUERY: Final = {"timeout": "30s"}
 #: The namespace of Events about objects without one.
 _EVENTS_OF_THE_CLUSTER: Final = "default"
 
@@ -54,6 +54,8 @@ class Written(Struct, frozen=True):
     #: ``resourceVersion`` that a patch led to, and the object's uid; empty where that is not known.
     version: str = ""
     uid: str = ""
+    #: Whether it may have been carried out all the same, or be so yet.
+    in_doubt: bool = False
 
     @property
     def ok(self) -> bool:
@@ -62,6 +64,7 @@ class Written(Struct, frozen=True):
 
 
 DONE: Final = Written(Verdict.OK)
+_NO_ANSWER: Final = ApiError(None, LATE, "no attempt got a clear answer")
 
 
 class Reference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -183,10 +186,10 @@ class Writer:
         self._controller = controller
         self._instance = instance
 
-    async def bind(self, bind: Bind) -> Written:
+    async def bind(self, bind: Bind, wanted: Callable[[], bool] | None = None) -> Written:
         """Puts the pod on its node, with its labels and annotations, in one write.
 
-        OK means that this very pod (by uid) is on this node, whoever put it there.
+        OK means that this very pod (by uid) is on this node. ``wanted`` is asked when it is about to be sent.
         """
         pod = bind.pod
         wrong = [key for key, value in bind.labels.items() if not is_label(key, value)]
@@ -204,15 +207,29 @@ class Writer:
             Request(
                 method="POST",
                 path=PODS.item(pod.namespace, pod.name, "binding"),
+                # The server does not go on with what nobody waits for any more.
+                query=_BINDING_QUERY,
                 body=_encode(body),
                 # Whoever binds asks before each attempt whether it may still be made.
                 retry=Retry.NEVER,
+                wanted=wanted,
             )
         )
         if not isinstance(answer, ApiError):
             return DONE
-        in_doubt = answer.passing and not answer.unsent
-        return await self._read_back(bind, answer) if in_doubt or answer.code == 409 else _judge(answer)
+        if answer.passing and not answer.unsent:
+            found = await self._read_back(bind, answer)
+            return replace(found, in_doubt=found.verdict is Verdict.RETRYABLE)
+        return await self._read_back(bind, answer) if answer.code == 409 else _judge(answer)
+
+    async def look(self, bind: Bind) -> Written:
+        """What became of attempts to bind that got no clear answer.
+
+        RETRYABLE means that they had no effect; or, where it is in doubt, that the pod could not be read.
+        """
+        found = await self._read_back(bind, _NO_ANSWER)
+        unread = found.verdict is Verdict.RETRYABLE and found.error is not _NO_ANSWER
+        return replace(found, in_doubt=unread)
 
     async def event(self, regarding: Reference, note: Note, now: float) -> Written:
         """Tells users what happened; ``now`` is in seconds since the epoch."""
@@ -343,11 +360,6 @@ class Writer:
         if not found.spec.node_name:
             return Written(Verdict.RETRYABLE if said.passing else Verdict.CONFLICT, said)
         return DONE if found.spec.node_name == bind.node else Written(Verdict.CONFLICT, said)
-
-
-def is_label(key: str, value: str) -> bool:
-    """Whether Kubernetes takes this as a label."""
-    return is_label_key(key) and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def micro_time(seconds: float) -> str:
