@@ -7,6 +7,7 @@ write, in the status of closeby's own kind, and what stands on pods is output an
 """
 
 import asyncio
+import json
 import signal
 from collections.abc import Awaitable
 from pathlib import Path
@@ -213,7 +214,7 @@ def test_in_a_cluster_an_invented_plan_lets_nobody_pass(control_plane: ControlPl
                 made = await it.pods()
                 plan = {"nodes": {"h0": [one["metadata"]["uid"] for one in made.values()]}}
                 forged = COSCHEDULING.path(namespace, "forged")
-                text = yaml.safe_dump(plan, default_flow_style=True)
+                text = json.dumps(plan)
                 await it.api.patch(forged, {"metadata": {"annotations": {"closeby.dev/plan": text}}})
                 await it.api.patch(forged, {"spec": {"minMember": 2}})
                 await it.declare_group("other", {"minMember": 2})
@@ -293,7 +294,7 @@ def test_in_a_cluster_a_start_that_was_killed_is_carried_on_along_the_mirror(
             made = await mirror_of(it, COSCHEDULING)
             [owner] = made["metadata"]["ownerReferences"]
             assert (owner["apiVersion"], owner["name"]) == ("scheduling.x-k8s.io/v1alpha1", "g")
-            invented = yaml.safe_dump({"nodes": {"h0": list(promised)}}, default_flow_style=True)
+            invented = json.dumps({"nodes": {"h0": list(promised)}})
             await it.api.patch(
                 COSCHEDULING.path(namespace, "g"),
                 {"metadata": {"annotations": {"closeby.dev/plan": invented}}},
