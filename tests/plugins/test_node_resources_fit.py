@@ -48,6 +48,7 @@ NODES = [
         ({"cpu": 1}, {"big": 110, "gpu": 110, "tiny": 2, "endless": 4000}),
         ({"cpu": 300}, {"big": 53, "gpu": 26, "tiny": 1, "endless": 13}),
         ({"cpu": 1000, "memory": 20 * GI}, {"big": 3, "gpu": 1, "tiny": 0, "endless": 0}),
+        ({"gpu": 2}, {"big": 0, "gpu": 4, "tiny": 0, "endless": 0}),
         ({"cpu": 1000, "gpu": 3}, {"big": 0, "gpu": 2, "tiny": 0, "endless": 0}),
         ({"example.com/unheard-of": 1}, {"big": 0, "gpu": 0, "tiny": 0, "endless": 0}),
     ],
