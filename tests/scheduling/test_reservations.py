@@ -114,6 +114,16 @@ class TestWhenAGangHasWaited:
         assert {site.where["big-0"], site.where["big-1"]} == {"a1", "a2"}
         assert site.reserved == ""
 
+    def test_other_namespaces_do_not_learn_which_gang_it_is(self) -> None:
+        site = Site().full()
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER, *ends("a1"))
+        foreign = replace(pods(None, 1, spec(gpu=2), prefix="s")[0], namespace="other", uid="other/s-0")
+        site.at(AFTER + 1, PodAdded(foreign))
+        refused = site.engine.outcome("other/s-0")
+        assert refused is not None and refused.reason is Reason.NODE_RESERVED
+        assert refused.message is not None and "big" not in refused.message
+
     def test_without_it_small_ones_pass_for_ever(self) -> None:
         site = Site(after=0.0).full()
         site.at(0.0, *job("big", 2, required="rack"))

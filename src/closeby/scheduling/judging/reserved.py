@@ -16,7 +16,7 @@ Ints = NDArray[np.intp]
 class Bar:
     """Which nodes are reserved now, and whether the item in hand has to keep off them."""
 
-    __slots__ = ("applies", "mask", "number", "text")
+    __slots__ = ("_namespace", "_since", "_text", "applies", "mask", "number")
 
     def __init__(self) -> None:
         #: True while an item is judged that must keep off. What is known of its pods is kept apart from what
@@ -26,21 +26,29 @@ class Bar:
         self.mask: Bools | None = None
         #: Changes whenever other nodes are reserved than before.
         self.number = 0
-        #: For whom and since when, such as ``reserved for gang default/train since …``.
-        self.text = ""
+        self._namespace = self._text = self._since = ""
 
-    def put(self, slots: Ints, capacity: int, text: str) -> None:
-        """Reserve these slots and no others."""
+    def put(self, slots: Ints, capacity: int, key: str, since: str) -> None:
+        """Reserve these slots and no others, for the gang of this key (``namespace/name``)."""
         self.mask = np.zeros(capacity, dtype=np.bool_)
         self.mask[slots] = True
         self.number += 1
-        self.text = text
+        self._namespace, _, _ = key.partition("/")
+        self._text, self._since = f"reserved for gang {key}", since
 
     def lift(self) -> None:
         """Reserve nothing."""
         self.mask = None
         self.number += 1
-        self.text = ""
+        self._namespace = self._text = self._since = ""
+
+    def text(self, namespace: str) -> str:
+        """For whom and since when, such as ``reserved for gang default/train since …``.
+
+        The owners of pods in other namespaces do not learn which gang that is.
+        """
+        known = self._text if namespace == self._namespace else "reserved for a gang of another namespace"
+        return f"{known} since {self._since}"
 
 
 class ReservedNodes(Filter):
@@ -70,4 +78,4 @@ class ReservedNodes(Filter):
         return free
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
-        return Rejection(Reason.NODE_RESERVED, self._bar.text)
+        return Rejection(Reason.NODE_RESERVED, self._bar.text(pod.namespace))

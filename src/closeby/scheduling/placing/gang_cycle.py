@@ -215,7 +215,9 @@ class _GangCycle:
         if not bar.applies or need is None or not rooms.lack(need, barred=True) or rooms.lack(need):
             return None
         count = 0 if bar.mask is None else int(bar.mask.sum())
-        message = f"it lacks the room on {count} node{'s' if count > 1 else ''} {bar.text}"
+        message = (
+            f"it lacks the room on {count} node{'s' if count > 1 else ''} {bar.text(self._group.namespace)}"
+        )
         return self._refusal(Reason.NODE_RESERVED, message)
 
     def _failure(self, demand: Sequence[Share]) -> Condition:

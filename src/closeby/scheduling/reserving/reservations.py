@@ -289,7 +289,7 @@ class Reservations:
 
     def _put(self, key: str, slots: Ints, shown: Reservation) -> None:
         cluster = self._tools.cluster
-        self._tools.bar.put(slots, cluster.capacity, f"reserved for gang {key} since {shown.since}")
+        self._tools.bar.put(slots, cluster.capacity, key, shown.since)
         self._tools.table.forget_barred()
         self._doubted = False
         place, priority = self._waiters[key].place, self._queue.priority(key)
