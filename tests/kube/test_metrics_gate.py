@@ -61,6 +61,16 @@ def test_a_request_without_a_token_asks_nobody() -> None:
     play(scene)
 
 
+def test_a_token_that_is_not_ascii_is_refused_and_asks_nobody() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        for raw in (b"Bearer \xff\xfe", b"Bearer good\xff", "Bearer gööd".encode()):
+            header = raw.decode("utf-8", "surrogateescape")
+            assert await gate.rule(header, "a") is UNAUTHENTICATED
+        assert not reviewer.asked
+
+    play(scene)
+
+
 def test_answers_are_kept_for_a_while() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for _ in range(3):

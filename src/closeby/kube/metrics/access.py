@@ -258,9 +258,12 @@ def _access(user: _User) -> object:
 
 
 def _token(authorization: str | None) -> str | None:
-    """The token of ``Bearer TOKEN``; None where there is none."""
+    """The token of ``Bearer TOKEN``; None where there is none.
+
+    Tokens are ASCII. Other bytes of a header come as characters that can't be encoded.
+    """
     scheme, _, token = (authorization or "").partition(" ")
-    return (token.strip() or None) if scheme.lower() == _BEARER else None
+    return (token.strip() or None) if scheme.lower() == _BEARER and token.isascii() else None
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
