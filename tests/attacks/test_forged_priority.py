@@ -55,6 +55,35 @@ def order(full: World) -> list[str]:
     return list(full.where)
 
 
+def begun(count: int, minimum: int) -> tuple[PodGroup, list[Pod]]:
+    """A start of two members that was cut off; its owner raised the minimum and added pods since."""
+    members = of(0, "forged", count)
+    plan = {members[0].uid: "a1", members[1].uid: "a2"}
+    members[0] = replace(members[0], node_name="a1", phase="Running")
+    return replace(gang("forged", minimum), plan=plan), members
+
+
+class TestAStartThatWasBegun:
+    """While it is bound, its owner asks for a level that is not there, adds pods, and takes that back."""
+
+    def test_lifts_no_pod_that_it_was_not_written_down_for(self) -> None:
+        forged, members = begun(count=15, minimum=15)
+        full = cluster().run(forged, gang("older", 15), members=[*members, *of(1000, "older", 15)])
+        assert order(full)[:15] == [f"older-{number}" for number in range(15)]
+
+    def test_lifts_none_of_a_gang_with_subgroups(self) -> None:
+        forged, members = begun(count=15, minimum=2)
+        forged = replace(forged, subgroups=(subgroup("all", 2),))
+        members = [replace(one, subgroup="all") for one in members]
+        full = cluster().run(forged, gang("older", 2), members=[*members, *of(1000, "older", 2)])
+        assert order(full)[:2] == ["older-0", "older-1"]
+
+    def test_is_completed_before_others_by_its_own_members(self) -> None:
+        forged, members = begun(count=15, minimum=2)
+        full = cluster().run(forged, gang("older", 2), members=[*members, *of(1000, "older", 2)])
+        assert order(full)[:3] == ["forged-1", "older-0", "older-1"]
+
+
 @pytest.mark.parametrize("dialect", CLASSED)
 class TestAClassThatOnlyThePodGroupNames:
     def group(self, dialect: str) -> PodGroup:

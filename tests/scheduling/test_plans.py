@@ -80,6 +80,23 @@ class TestTheStartIsCarriedOn:
         drawn.run(planned(PLAN), needy, members=[*members({"train-3": "a3"}), *pods("needy", 2)])
         assert drawn.where == {"train-0": "a1", "train-1": "a2", "train-2": "a2"}
 
+    def test_and_so_does_one_with_subgroups_whose_members_were_all_planned(self) -> None:
+        parts = [subgroup("left", 2), subgroup("right", 2)]
+        group = planned(PLAN, gang(min_member=4, required="rack", subgroups=parts))
+        halves = {"train-0": "left", "train-1": "left", "train-2": "right", "train-3": "right"}
+        begun = [replace(pod, subgroup=halves[pod.name]) for pod in members({"train-3": "a3"})]
+        needy = replace(gang("needy", min_member=2), priority=1000)
+        drawn = world("zone-a rack-1 : a1=1 a2=2 a3=1").run(group, needy, members=[*begun, *pods("needy", 2)])
+        assert drawn.where == {"train-0": "a1", "train-1": "a2", "train-2": "a2"}
+
+    def test_one_with_a_refused_binding_is_completed_in_its_ordinary_turn(self) -> None:
+        drawn = world("zone-a rack-1 : a1=1 a2=2 a3=2").run(planned(PLAN), members=members({"train-3": "a3"}))
+        drawn.tell(BindFailed("default/train-0", "the server said no"))
+        item = drawn.engine.books.item("default/train")
+        assert item is not None and not item.begun
+        drawn.run()
+        assert set(drawn.where) == {"train-0", "train-1", "train-2"}
+
 
 class TestThePlanHoldsNoMore:
     def test_with_nothing_bound_a_plan_that_does_not_fit_counts_for_nobody(self) -> None:

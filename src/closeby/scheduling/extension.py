@@ -119,7 +119,8 @@ class QueuedItem(Struct, frozen=True, kw_only=True):
     #: The pending pods that are decided next: those whose own priority is at least the item's.
     pods: tuple[Pod, ...]
     group: PodGroup | None
-    #: Whether its start was written down and has not come to its end: it goes before all that was not begun.
+    #: Whether ``pods`` are members that a start was written down for, which has not come to its end: they go
+    #: before all that was not begun.
     begun: bool = False
 
 

@@ -240,7 +240,7 @@ class Books:
             anchor=min(anchors) if anchors else None,
             pods=turn.pods,
             group=gang.group,
-            begun=bool(gang.planned),
+            begun=turn.begun,
         )
 
     def turn(self, key: str) -> Turn:
@@ -300,8 +300,8 @@ class Books:
         if members is None:
             return Gang(None, waiting, held=held)
         group = self.groups.get(key)
-        planned = () if group is None else [pod.uid for pod in waiting if pod.uid in group.plan]
-        return Gang(group, waiting, (*self.placed(key), *members.done.values()), planned, held)
+        others = (*self.placed(key), *members.done.values())
+        return Gang(group, waiting, others, self.planned(key).keys(), held)
 
 
 def gang_key(pod: Pod) -> str:

@@ -31,6 +31,8 @@ class Turn(Struct, frozen=True):
     pods: tuple[Pod, ...]
     #: Whether pods of less priority wait behind these.
     behind: bool = False
+    #: Whether these are members that a start was written down for, and no others: they go before all others.
+    begun: bool = False
 
 
 class Gang(Struct, frozen=True):
@@ -40,7 +42,8 @@ class Gang(Struct, frozen=True):
     waiting: tuple[Pod, ...]
     #: Members that hold a node, or have done their work.
     others: tuple[Pod, ...] = ()
-    #: uids of waiting members that a start which was written down still has to bind.
+    #: uids of waiting members that a start which was written down still has to bind; a member whose binding
+    #: was refused is not one of them.
     planned: Collection[str] = ()
     #: uids of waiting members that are kept out of the queue.
     held: Collection[str] = ()
@@ -90,11 +93,14 @@ class Priorities:
             least = priority
         chosen = self._from(waiting, least, gang.held)
         if gang.planned and group is not None and not group.subgroups:
-            # A start that was begun goes before all others. Only members that it needs go with it.
+            # A start that was begun is carried on by the members that it needs, and by no others.
             planned = tuple(pod for pod in waiting if pod.uid in gang.planned)
             if len(planned) + len(gang.others) >= group.min_member:
                 chosen = planned
-        return Turn(priority, chosen, behind=len(chosen) < len(waiting))
+        # The owner of the group may raise its minimum and add pods while the start is carried on. These were
+        # never decided, so the plan gives them no precedence: the gang has its ordinary place then.
+        begun = bool(chosen) and all(pod.uid in gang.planned for pod in chosen)
+        return Turn(priority, chosen, behind=len(chosen) < len(waiting), begun=begun)
 
     def limits(self, gang: Gang) -> tuple[Condition, ...]:
         """A condition where the gang's class says more than its members' priority, and does not count."""
