@@ -19,15 +19,29 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from closeby.applications.networks import live_scope
+from closeby.controllers.counting import Counting
+from closeby.controllers.networks.controller import NetworkTopologyController
 from closeby.controllers.networks.settings import Acquaintance, Settings
 from closeby.measurements.access import Access
 from closeby.measurements.addresses import Address, permitted, read_address
 from closeby.measurements.latencies import LONGEST
 from tests.cli.programs import lines_until, started
-from tests.control_plane.api import Object
+from tests.control_plane.api import Object, create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.at_work import Site, site
-from tests.controllers.networks import HOSTS, ZONE, answering, condition, controller, costs, host, spec
+from tests.controllers.networks import (
+    HOSTS,
+    QUICK,
+    ZONE,
+    answering,
+    condition,
+    controller,
+    costs,
+    hearing,
+    host,
+    spec,
+)
 from tests.measurements.serving import handled_by, serving, silent, streaming
 
 MIB = 1024 * 1024
@@ -155,8 +169,58 @@ def test_the_operators_token_is_for_his_own_path_alone() -> None:
     """The tenant names the operator's own server, whose other paths are somebody else's."""
     own = Access(token_file="/token")
     known = Acquaintance("https://mimir.example/ours", own, allowing("https://mimir.example/theirs").allowed)
-    assert known.access_to(Settings(address="https://mimir.example/ours")) == own
-    assert known.access_to(Settings(address="https://mimir.example/theirs")) == Access()
+    assert known.access_to(Settings(address="https://mimir.example/ours"), operators=True) == own
+    assert known.access_to(Settings(address="https://mimir.example/theirs"), operators=True) == Access()
+
+
+def test_the_operators_credentials_are_for_his_own_namespaces_alone() -> None:
+    """The tenant's object, which counts beside it, names the operator's own server."""
+    own = Access(token_file="/token", ca_file="/ca", cert_file="/cert", key_file="/key")
+    known = Acquaintance("https://mimir.example/ours", own)
+    named = Settings(address="https://mimir.example/ours")
+    assert known.access_to(named, operators=True) == own
+    assert known.access_to(named, operators=False) == Access(ca_file="/ca")
+    theirs = Settings(address="https://mimir.example/ours", token="theirs")
+    assert known.access_to(theirs, operators=False) == Access(ca_file="/ca", token="theirs")
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_operators_server_gets_his_token_for_his_own_objects_alone(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path, beside: bool
+) -> None:
+    """The tenant's object names it. It is asked about only where tenants' costs count, and as nobody."""
+    token = tmp_path / "token"
+    token.write_text("secret")
+
+    async def run() -> None:
+        with hearing("x-1", "y-1") as known:
+            async with site(control_plane, namespace, *HOSTS) as it:
+                operators = Site(it.api, it.transport, await create_namespace(it.api))
+                try:
+                    networks = NetworkTopologyController(
+                        it.writer,
+                        it.say,
+                        timing=QUICK,
+                        acquaintance=Acquaintance(known.address, Access(token_file=str(token))),
+                        counting=Counting(live_scope([operators.namespace], None, beside=beside)),
+                    )
+                    async with it.running(networks):
+                        await it.create("networktopologies", "theirs", spec(known.address))
+                        if beside:
+                            await it.until("networktopologies", "theirs", costs)
+                            assert set(known.tokens) == {None}
+                        else:
+                            told = await it.until("networktopologies", "theirs", failed)
+                            assert failed(told)["reason"] == "NamespaceNotCounted"
+                            assert condition(told, "Counts")["reason"] == "NamespaceNotCounted"
+                            assert not known.tokens
+                        await operators.create("networktopologies", "own", spec(known.address))
+                        await operators.until("networktopologies", "own", costs)
+                    assert set(known.tokens) == ({None, "Bearer secret"} if beside else {"Bearer secret"})
+                finally:
+                    await delete_namespace(it.api, operators.namespace)
+
+    asyncio.run(run())
 
 
 def test_nothing_is_asked_that_the_operator_does_not_allow(
@@ -299,9 +363,11 @@ def drained(process: "subprocess.Popen[str]") -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True], ids=["by default", "allowed"])
 def test_a_hundred_objects_whose_servers_answer_31_mib_leave_the_memory_bounded(
-    control_plane: ControlPlane, namespace: str, allowed: bool
+    control_plane: ControlPlane, namespace: str, tmp_path: Path, allowed: bool
 ) -> None:
     """The process itself, as an operator runs it. By default the tenant's server is not even connected to."""
+    config = tmp_path / "config.yaml"
+    config.write_text("tenantNetworkTopologies: true\n")
     hosts = [host(f"{'xyz'[number % 3]}-{number:02}") for number in range(64)]
     body = long_answer([one["metadata"]["name"] for one in hosts])
     assert 30 * MIB < len(body) < LONGEST
@@ -346,7 +412,7 @@ def test_a_hundred_objects_whose_servers_answer_31_mib_leave_the_memory_bounded(
                 arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--no-leader-elect"]
                 arguments += ["--only", "network-topologies", "--metrics-address", "127.0.0.1:0"]
                 if allowed:
-                    arguments += ["--allow-prometheus-address", address]
+                    arguments += ["--allow-prometheus-address", address, "--config", str(config)]
                 with started("controllers", *arguments) as process:
                     line = await asyncio.to_thread(lines_until, process, "serving metrics")
                     port = re.search(r"port=(\d+)", line)

@@ -1,6 +1,9 @@
 """NetworkTopologies of three zones, the controller that measures them soon, and who answers it."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
@@ -9,6 +12,7 @@ from closeby.measurements.addresses import Address
 from tests.control_plane.api import Object
 from tests.control_plane.nodes import node
 from tests.controllers.at_work import Site
+from tests.measurements.serving import handled_by
 
 #: A minute of ``freqUpdate`` lasts a second; who answers may be kept from it by a busy machine.
 QUICK = Timing(minute=1.0, retry=0.5, gathered=0.2, answer=60.0)
@@ -84,3 +88,31 @@ def answering(*links: tuple[str, str, float]) -> Any:
     ]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
     return lambda path: (200, body)
+
+
+class Hearing:
+    """A server that answers one latency, and what tokens it was shown."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.tokens: list[str | None] = []
+
+
+@contextmanager
+def hearing(origin: str, destination: str) -> Iterator[Hearing]:
+    heard = Hearing("")
+    _, body = answering((origin, destination, 5.0))("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.tokens.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with handled_by(Handler) as address:
+        heard.address = address
+        yield heard

@@ -87,11 +87,11 @@ class Faulty(Neighbours, frozen=True):
     def permitted(self, address: Address) -> Address | None:
         return address
 
-    def access_to(self, settings: Settings) -> Access:
+    def access_to(self, settings: Settings, *, operators: bool) -> Access:
         if "faulty" in settings.address:
             self.stumbles.append(time.monotonic())
             raise ZeroDivisionError("nobody thought of this")
-        return super().access_to(settings)
+        return super().access_to(settings, operators=operators)
 
 
 def test_a_server_that_never_ends_its_answer_keeps_only_those_waiting_who_ask_it(

@@ -1,9 +1,6 @@
 """The NetworkTopology controller on a real API server, with a real Prometheus where there is one."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,12 +27,13 @@ from tests.controllers.networks import (
     condition,
     controller,
     costs,
+    hearing,
     host,
     spec,
 )
 from tests.controllers.prometheus import measuring
 from tests.kube.live import eventually, unique
-from tests.measurements.serving import handled_by, serving
+from tests.measurements.serving import serving
 
 #: Seconds in which the medians of a minute (a real one) have followed, and some to spare.
 RANGE = 90.0
@@ -53,34 +51,6 @@ def unreachable(status: Object) -> bool:
 def turns(it: Site) -> list[str]:
     """What was said of whether there are latencies."""
     return [text for _, text, _ in it.heard("no latencies", "latencies again")]
-
-
-class Hearing:
-    """A server that answers one latency, and what tokens it was shown."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.tokens: list[str | None] = []
-
-
-@contextmanager
-def hearing(origin: str, destination: str) -> Iterator[Hearing]:
-    heard = Hearing("")
-    _, body = answering((origin, destination, 5.0))("")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            heard.tokens.append(self.headers.get("Authorization"))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    with handled_by(Handler) as address:
-        heard.address = address
-        yield heard
 
 
 async def nodes_there(it: Site) -> int:

@@ -57,6 +57,25 @@ def test_the_namespace_that_has_most_loses_its_largest() -> None:
     assert reason(memory, "bad/large") == ""
 
 
+def test_the_operators_namespaces_keep_theirs_however_much_they_have() -> None:
+    one = measured(100).size
+    memory = Memory(4 * one, lambda namespace: namespace == "kube-system")
+    assert memory.keep(key("kube-system/net"), measured(300)) == []
+    assert memory.keep(key("bad/nothing"), Measured("uid", Settings(), Measurement(), 0.0)) == []
+    assert memory.keep(key("bad/net"), measured(200)) == [key("bad/net")]
+    assert [reason(memory, name) for name in ("kube-system/net", "bad/nothing", "bad/net")] == [
+        "",
+        "",
+        TOO_MANY,
+    ]
+    # The operator's own are bounded too.
+    assert memory.keep(key("bad/net"), measured(50)) == []
+    assert memory.keep(key("kube-system/more"), measured(300)) == [
+        key("bad/net"),
+        key("kube-system/net"),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_the_bound_holds_whatever_comes_and_goes(seed: int) -> None:
     chance = random.Random(seed)

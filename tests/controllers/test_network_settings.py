@@ -100,15 +100,15 @@ def test_a_metric_that_prometheus_would_not_take() -> None:
 )
 def test_what_the_controller_has_is_for_one_server(address: str, ours: bool) -> None:
     mine = Access(token_file="/token", ca_file="/ca")
-    found = Acquaintance("https://p.example:9090", mine).access_to(Settings(address=address))
+    found = Acquaintance("https://p.example:9090", mine).access_to(Settings(address=address), operators=True)
     assert found == (mine if ours else Access())
 
 
 def test_a_token_of_the_object_comes_first() -> None:
     address = "https://p.example"
     acquaintance = Acquaintance(address, Access(token_file="/token", ca_file="/ca"))
-    found = acquaintance.access_to(Settings(address=address, token="theirs"))
+    found = acquaintance.access_to(Settings(address=address, token="theirs"), operators=True)
     assert found == Access(token="theirs", ca_file="/ca")
-    nobody = Acquaintance().access_to(Settings(address=address, token="theirs"))
+    nobody = Acquaintance().access_to(Settings(address=address, token="theirs"), operators=True)
     assert nobody == Access(token="theirs")
-    assert Acquaintance().access_to(Settings()) == Access()
+    assert Acquaintance().access_to(Settings(), operators=True) == Access()

@@ -38,9 +38,13 @@ class NetworkScope(Struct, frozen=True):
     #: Whether those of other namespaces count for the AppGroups beside them.
     beside: bool = False
 
+    def is_operators(self, namespace: str) -> bool:
+        """Whether the NetworkTopologies of a namespace are the operator's: they count for all AppGroups."""
+        return self.namespaces is None or namespace in self.namespaces
+
     def counts(self, network: NetworkTopology) -> Counts:
         """For whom a NetworkTopology counts."""
-        if self.namespaces is None or network.namespace in self.namespaces:
+        if self.is_operators(network.namespace):
             return Counts.EVERYWHERE
         if not self.beside:
             return Counts.NOT_HERE

@@ -93,7 +93,8 @@ class NetworkTopologyController:
     ) -> None:
         """``clock`` never goes back, ``now`` is in seconds since the epoch.
 
-        ``counting``: which costs the scheduler goes by; None: objects are not told whether theirs count.
+        ``counting``: which costs the scheduler goes by; no others are measured. None: all are, and objects
+        are not told whether theirs count.
         """
         self._say = say
         self._scope = None if counting is None else counting.scope
@@ -111,7 +112,7 @@ class NetworkTopologyController:
         self._keeper = StatusKeeper(writer, say, self.work, clock, self._timing.insistence)
         self._nodes: dict[str, Place] = {}
         self._networks: dict[Key, _Known] = {}
-        self._memory = Memory()
+        self._memory = Memory(is_operators=self._is_operators)
         #: Costs between many nodes take memory while they are calculated.
         self._calculating = asyncio.Lock()
 
@@ -159,7 +160,7 @@ class NetworkTopologyController:
                 # Read once: a spec may be long.
                 reading = read_settings(it.key, it.spec)
                 self._networks[key] = _Known(it, record, reading)
-                self._servers[key] = self._server(reading.settings)
+                self._servers[key] = self._server(key, reading.settings)
                 self.work.add(key)
 
     async def reconcile(self, key: Key) -> None:
@@ -211,30 +212,50 @@ class NetworkTopologyController:
             )
             await self.events.post(it.reference, note, self._now())
 
-    def _server(self, settings: Settings) -> Hashable:
+    def _is_operators(self, namespace: str) -> bool:
+        """Whether the objects of a namespace are the operator's."""
+        return self._scope is None or self._scope.is_operators(namespace)
+
+    def _server(self, key: Key, settings: Settings) -> Hashable:
         """Which server is asked for these settings; None: none is."""
+        asked = self._asked(key, settings)
+        return None if isinstance(asked, Failure) else asked.origin
+
+    def _asked(self, key: Key, settings: Settings) -> Address | Failure:
+        """The address that is asked for an object, or why none is."""
         address = read_address(settings.address)
-        asked = None if address is None else self._acquaintance.permitted(address)
-        return None if asked is None else asked.origin
+        if address is None:
+            return Failure("InvalidSpec", "no usable metricProvider is given")
+        asked = self._acquaintance.permitted(address)
+        if asked is None:
+            remedy = "let the operator allow it (closeby controllers --allow-prometheus-address)"
+            return Failure(
+                NOT_ALLOWED, f"{address.url} is no address that may be asked; {remedy} or name one that is"
+            )
+        # One that can't be read counts for nobody.
+        counts = self._counts.get(key, Counts.NOT_HERE)
+        if self._scope is None or self._is_operators(namespace_of(key)) or counts is Counts.BESIDE:
+            return asked
+        return Failure(
+            counts.value, f"its costs do not count, so nothing is measured; {self._scope.remedy(counts)}"
+        )
 
     async def _measure(self, key: Key, uid: str, reading: SettingsReading) -> Measured:
         """What is known of latencies, asked for if that is due."""
         settings = reading.settings
+        every = settings.frequency * self._timing.minute
+        asked = self._asked(key, settings)
+        if isinstance(asked, Failure):
+            self._memory.forget(key)
+            return Measured(uid, settings, Measurement(failure=asked), self._clock() + every)
         before = self._memory.get(key)
         if before is not None and (before.uid != uid or before.settings != settings):
             before = None
         if before is not None and self._clock() < before.due:
             return before
         known = before.measurement if before is not None else Measurement()
-        every = settings.frequency * self._timing.minute
-        address = read_address(settings.address)
-        asked = None if address is None else self._acquaintance.permitted(address)
-        if asked is not None:
-            new = await self._ask(key, asked, settings, known)
-            wait = every if new.failure is None else min(every, self._timing.retry)
-        else:
-            new = Measurement(failure=_not_asked(address))
-            wait = every
+        new = await self._ask(key, asked, settings, known)
+        wait = every if new.failure is None else min(every, self._timing.retry)
         measured = Measured(uid, settings, new, self._clock() + wait)
         if key in self._networks:
             for gone in self._memory.keep(key, measured):
@@ -246,7 +267,7 @@ class NetworkTopologyController:
             address.url,
             minutes=settings.time_range,
             metric=settings.metric,
-            access=self._acquaintance.access_to(settings),
+            access=self._acquaintance.access_to(settings, operators=self._is_operators(namespace_of(key))),
             timeout=self._timing.answer,
         )
         # Some reporters put underscores in the places of dots.
@@ -263,13 +284,6 @@ class NetworkTopologyController:
         if failed:
             self._say("latencies again", object=f"NetworkTopology/{key[1]}")
         return Measurement(latencies=answer, time=self._now())
-
-
-def _not_asked(address: Address | None) -> Failure:
-    if address is None:
-        return Failure("InvalidSpec", "no usable metricProvider is given")
-    remedy = "let the operator allow it (closeby controllers --allow-prometheus-address) or name one that is"
-    return Failure(NOT_ALLOWED, f"{address.url} is no address that may be asked; {remedy}")
 
 
 def _told(address: Address, query: str, cause: Cause) -> str:

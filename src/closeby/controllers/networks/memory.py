@@ -1,10 +1,12 @@
 """What was measured for NetworkTopologies, in bounded memory for all of them together.
 
-Whoever may write NetworkTopologies decides how many there are. Where their latencies are too many, the
-namespace that has most loses some, the largest first; the others keep theirs.
+Whoever may write NetworkTopologies decides how many there are. Where their latencies are too many, namespaces
+that are not the operator's lose some before the operator's do. Among them the namespace that has most does,
+the largest first; the others keep theirs.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -38,9 +40,12 @@ class Measured(Struct, frozen=True):
 class Memory:
     """By object."""
 
-    def __init__(self, most: int = MOST) -> None:
-        """``most`` is in bytes."""
+    def __init__(
+        self, most: int = MOST, is_operators: Callable[[str], bool] = lambda namespace: True
+    ) -> None:
+        """``most`` is in bytes; ``is_operators`` tells which namespaces lose theirs last."""
         self._most = most
+        self._is_operators = is_operators
         self._kept: dict[Key, Measured] = {}
         self._sizes: Counter[str] = Counter()
 
@@ -55,8 +60,11 @@ class Memory:
         self._sizes[namespace_of(key)] += measured.size
         gone = []
         while self._sizes.total() > self._most:
-            greatest = max(self._sizes, key=self._sizes.__getitem__)
-            theirs = [one for one in self._kept if namespace_of(one) == greatest]
+            loser = max(
+                (namespace for namespace, size in self._sizes.items() if size),
+                key=lambda namespace: (not self._is_operators(namespace), self._sizes[namespace]),
+            )
+            theirs = [one for one in self._kept if namespace_of(one) == loser]
             largest = max(theirs, key=lambda one: self._kept[one].size)
             self._let_go(largest)
             gone.append(largest)
@@ -75,7 +83,7 @@ class Memory:
         before = self._kept[key]
         why = (
             f"the latencies of all NetworkTopologies take more than {self._most // (1024 * 1024)} MiB, "
-            "and those of this namespace most of it; ask for fewer"
+            "and those of the operator's namespaces, then of namespaces with fewer, are kept; ask for fewer"
         )
         nothing = Measurement(failure=Failure(TOO_MANY, why))
         self.forget(key)

@@ -54,11 +54,16 @@ class Acquaintance(Struct, frozen=True):
         own = read_address(self.address)
         return permitted(address, (*self.allowed, *([] if own is None else [own])))
 
-    def access_to(self, settings: "Settings") -> Access:
-        """How the provider of these settings is talked to; a token of the object comes before ours."""
+    def access_to(self, settings: "Settings", *, operators: bool) -> Access:
+        """How the provider of these settings is talked to; a token of the object comes before ours.
+
+        ``operators``: the object lies in a namespace of the operator's. Our credentials are for no other.
+        """
         own, named = read_address(self.address), read_address(settings.address)
         ours = own is not None and named is not None and own.covers(named)
         access = self.access if ours else ANYBODY
+        if not operators:
+            access = Access(ca_file=access.ca_file, insecure=access.insecure)
         if not settings.token:
             return access
         return msgspec.structs.replace(access, token=settings.token, token_file="")
