@@ -22,7 +22,7 @@ from closeby.objects.reasons import Condition
 from tests.attacks.assaults import BOMBS
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.live_world import World, behind_proxy, condition, group_of, host, replica, until, until_said
+from tests.kube.live_world import World, behind_proxy, group_of, host, replica, until, until_said
 
 #: What the longest line of a log, and the longest message of a condition, may take (bytes).
 LINE, MESSAGE = 20_000, 4096
@@ -113,7 +113,7 @@ def test_bombs_on_a_real_api_server(control_plane: ControlPlane, namespace: str,
                     assert one["message"].isprintable()
             for event in (await it.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))["items"]:
                 assert event["note"].isprintable()
-            assert (await condition(it, "good"))["reason"] == "Placed"
+            await until_said(it, "good", "Placed")
 
     asyncio.run(run())
     the_log_is_sound(tmp_path)

@@ -24,7 +24,7 @@ from closeby.scheduling.events import Tick
 from closeby.scheduling.outcomes import Bind, Decision, Fault
 from tests.control_plane.api import ApiError, Object
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.live_world import condition, host, until, world
+from tests.kube.live_world import host, until, until_said, world
 from tests.kube.test_feed import APP_GROUPS, BLOCK, CLASSES, NETWORKS, OURS, node, pod, put, served
 
 GPU = "nvidia.com/gpu"
@@ -351,7 +351,7 @@ def test_what_the_api_server_lets_through(control_plane: ControlPlane, namespace
                 return sum(name.startswith("good-") for name in await it.placed()) == 4
 
             await until(placed)
-            assert (await condition(it, "good"))["reason"] == "Placed"
+            await until_said(it, "good", "Placed")
             scheduler.engine.validate_state()
             assert not [fields for _, fields in it.lines if "traceback" in fields]
             assert not [fields for _, fields in it.lines if "unexpectedly" in str(fields)]
