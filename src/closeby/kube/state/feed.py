@@ -8,6 +8,7 @@ counts as it was, because it still takes or gives what it did.
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.applications.networks import ALL_NAMESPACES, Counts, NetworkScope
 from closeby.kube.state.decoding import Decoder
@@ -43,6 +44,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyRemoved,
 )
+from closeby.topology.node_groups import QOS_ANNOTATION
 
 #: What a pod without ``spec.schedulerName`` names.
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -149,6 +151,10 @@ class Feed:
             names.drop(key, resource)
 
     def _node(self, node: Node, events: list[Event]) -> None:
+        # Agents write annotations every few seconds. A change that decisions do not depend on is no change.
+        kept = {key: value for key, value in node.annotations.items() if key == QOS_ANNOTATION}
+        if len(kept) < len(node.annotations):
+            node = replace(node, annotations=kept)
         before = self._nodes.get(node.name)
         if before == node:
             return
