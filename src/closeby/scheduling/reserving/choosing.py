@@ -44,6 +44,7 @@ class Chooser:
 
     def choose(self, gang: WaitingGang) -> Choice | None:
         """The best nodes to keep; None when the gang would not even find a place in an empty cluster."""
+        self._imagination.begin()
         minimum = gang.parts(everyone=False)
         demand = self._tools.table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         if not demand:
@@ -68,6 +69,7 @@ class Chooser:
 
     def suffices(self, gang: WaitingGang, slots: Ints) -> bool:
         """Whether the gang would still find its place on these nodes if they were empty."""
+        self._imagination.begin()
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[slots] = True
         inside[[slot for _, slot in gang.running]] = True

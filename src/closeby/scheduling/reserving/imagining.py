@@ -5,7 +5,7 @@ Nothing is changed by a question; the columns are put back bit for bit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Handle, NoArguments, Permit
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang
@@ -25,6 +26,8 @@ Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
 
+#: Steps of all rehearsals for one question (see ``closeby.scheduling.pace``): they run within one turn.
+STEPS: Final = 40_000
 _REHEARSED: Final = Condition(
     reason=Reason.NODE_RESERVED, object="", message="this was a rehearsal", blocking=True
 )
@@ -37,6 +40,12 @@ class Imagination:
         self._tools = tools
         self._books = books
         self._handle = handle
+        #: Steps that rehearsals may still take.
+        self.left = 0
+
+    def begin(self) -> None:
+        """A question begins. All its rehearsals together may take ``STEPS``."""
+        self.left = STEPS
 
     def room(self, pods: Sequence[Pod], own: Iterable[Placed]) -> list[Counts]:
         """Of pods like each of these, how many each slot could take; shape (capacity,) each.
@@ -49,14 +58,20 @@ class Imagination:
             return [table.of(pod).fits.copy() for pod in pods]
 
     def rehearse(self, gang: WaitingGang, inside: Bools) -> Ints | None:
-        """The slots on which a gang would find its place on nodes of ``inside``; None if it would not."""
+        """The slots on which a gang would find its place on nodes of ``inside``.
+
+        None if it would not, or if that is not known after the steps that were left.
+        """
         tools, probe = self._tools, _Probe(self._handle)
         profile = replace(tools.profile, permits=(probe,), post_filters=(), placement_scores=())
         with self._emptied(gang.running, inside):
             imagined = Tools(
                 tools.cluster, tools.topologies, profile, explain=False, explain_everything=False
             )
-            place_gang(imagined, gang)
+            with suppress(Outdated):
+                _in_steps(imagined.pace, self.left)
+                place_gang(imagined, gang)
+            self.left = max(0, self.left - imagined.pace.steps)
         return probe.slots
 
     @contextmanager
@@ -69,6 +84,17 @@ class Imagination:
                 stay[uid] = (books.pods[uid], slot)
         with cluster.imagined(stay.values(), inside):
             yield
+
+
+def _in_steps(pace: Pace, limit: int) -> None:
+    """End what runs at this pace after so many steps, with everything given back."""
+
+    def end() -> None:
+        for held in reversed(pace.holds):
+            held.suspend()
+        raise Outdated
+
+    pace.allow(limit, end)
 
 
 class _Probe(Permit):
