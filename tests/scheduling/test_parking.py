@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, NodeAdded, NodeRemoved, PodAdded, Tick
 from closeby.scheduling.outcomes import Bind, Outcome, Parked, Report
 from tests.scheduling.histories import History, engine
 from tests.scheduling.test_histories_of_refusals import (
@@ -92,7 +92,8 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
     one.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 3})) for i in range(8)))
     one.handle(GroupChanged(gang("mixed", 8)), *map(PodAdded, members))
     for turn in range(20):
-        decisions = one.handle(NodeAdded(node("n0", {"turn": str(turn)}, {GPU: 3})), Tick(0.0, steps=1))
+        again = NodeAdded(node("n0", {"turn": str(turn)}, {GPU: 3}))
+        decisions = one.handle(NodeRemoved("n0"), again, Tick(0.0, steps=1))
         one.validate_state()
         if not one._rounds.parking.keys:
             break

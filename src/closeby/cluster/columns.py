@@ -60,6 +60,7 @@ class Cluster:
         self.node_changes = ChangeLog()
         self._slot_of: dict[str, int] = {}
         self._free_slots: list[int] = []
+        self._removals = 0
         #: pod uid -> (pod, slot), for pods that hold capacity.
         self._placed: dict[str, tuple[Pod, int]] = {}
         self._ports: dict[int, dict[HostPort, int]] = {}
@@ -159,6 +160,11 @@ class Cluster:
         self._write(slot, node)
         return slot
 
+    @property
+    def structure(self) -> tuple[int, int]:
+        """Another value whenever nodes came, went or moved in a topology; capacity and taints don't count."""
+        return self.labels.version, self._removals
+
     def remove_node(self, name: str) -> tuple[Pod, ...]:
         """Take a node out; returns the pods that held capacity on it (they are forgotten)."""
         slot = self._slot_of.pop(name)
@@ -170,6 +176,7 @@ class Cluster:
         self.alive[slot] = False
         self.allocatable[:, slot] = 0
         self.labels.clear(slot)
+        self._removals += 1
         self._free_slots.append(slot)
         self.node_changes.add_one(slot)
         return lost

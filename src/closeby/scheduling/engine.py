@@ -370,7 +370,7 @@ class Engine:
         for item in self.books.regroup(key, change):
             self._lost_a_pod(item)
         self._surprises.everything()
-        self._rounds.wake(Stir.NETWORK)
+        self._rounds.wake_applications(key.partition("/")[0])
 
     def _network_event(self, event: NetworkEvent) -> None:
         match event:

@@ -36,7 +36,7 @@ class Pace:
         self.steps = 0
         #: What the present decision holds on the cluster, in the order in which it was taken.
         self.holds: list[Suspendable] = []
-        #: Usage changed while the present decision was parked: its result is to be checked.
+        #: Usage or nodes changed while the present decision was parked: its result is to be checked.
         self.disturbed = False
         self._allowed: float = inf
         self._park: Callable[[], None] | None = None

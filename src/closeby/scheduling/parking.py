@@ -13,6 +13,7 @@ from greenlet import getcurrent, greenlet
 from closeby.cluster.columns import Cluster
 from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.cures import NOTHING, Stir
+from closeby.scheduling.intake.keys import namespace_of
 from closeby.scheduling.pace import Outdated, Pace, Suspendable
 
 #: How often a decision about one item begins again because the cluster changed, before it is given up.
@@ -51,8 +52,8 @@ class _Parked:
         self.steps = 0
         self.holds: list[Suspendable] = []
         self.disturbed = False
-        #: Changes of usage up to which it knows the cluster; None before it was parked first.
-        self.known: int | None = None
+        #: Changes of usage and of nodes up to which it knows the cluster; None before it was parked first.
+        self.known: tuple[int, int] | None = None
         self.missed = NOTHING
 
 
@@ -65,6 +66,8 @@ class Parking(Generic[_Result]):
         self._parked: dict[str, _Parked] = {}
         #: By key: how often the decision in hand began again.
         self._restarts: dict[str, int] = {}
+        #: By key: steps of decisions that began again since the last one that came to its end.
+        self._lost: dict[str, int] = {}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -80,13 +83,19 @@ class Parking(Generic[_Result]):
         """A decision is not to go on: what it decides about has changed, or is gone."""
         parked = self._parked.pop(key, None)
         if parked is not None:
-            parked.stack.throw()
+            self._lose(key, parked)
             self._restarts.pop(key, None)
 
-    def abandon_all(self) -> None:
-        """What all decisions go by has changed: each begins again."""
+    def abandon_all(self, namespace: str | None = None) -> None:
+        """What all decisions (of one namespace) go by has changed: each begins again."""
         for key in self.keys:
-            self.abandon(key)
+            if namespace is None or namespace_of(key) == namespace:
+                self.abandon(key)
+
+    def forget(self, key: str) -> None:
+        """The item is gone, or was placed."""
+        self.abandon(key)
+        self._lost.pop(key, None)
 
     def run(
         self, key: str, decide: Callable[[], _Result], allowance: int | None, ground: Hashable
@@ -100,7 +109,7 @@ class Parking(Generic[_Result]):
             parked.stack.throw()
         if parked is None and allowance is None:
             self._pace.begin()
-            return Progress(decide(), self._pace.steps, self._pace.steps)
+            return Progress(decide(), self._pace.steps, self._total(key, self._pace.steps))
         spent = 0
         while True:
             if parked is None:
@@ -116,12 +125,22 @@ class Parking(Generic[_Result]):
                 raise ended.error
             if ended.result is not None:
                 self._restarts.pop(key, None)
-                return Progress(ended.result, spent, parked.steps, missed=parked.missed)
+                return Progress(ended.result, spent, self._total(key, parked.steps), missed=parked.missed)
+            self._lose(key, parked)
             again = self._restarts[key] = self._restarts.get(key, 0) + 1
             if again > RESTARTS:
                 del self._restarts[key]
-                return Progress(None, spent, parked.steps, missed=parked.missed)
+                return Progress(None, spent, self._total(key, 0), missed=parked.missed)
             parked = None
+
+    def _lose(self, key: str, parked: _Parked) -> None:
+        """A decision began again: what it has cost counts with the next one."""
+        self._lost[key] = self._lost.get(key, 0) + parked.steps
+        if not parked.stack.dead:
+            parked.stack.throw()
+
+    def _total(self, key: str, steps: int) -> int:
+        return steps + self._lost.pop(key, 0)
 
     def _go_on(self, parked: _Parked, allowance: int | None) -> _Ended[_Result] | None:
         """Run a decision for a while; None when it is parked then."""
@@ -129,14 +148,14 @@ class Parking(Generic[_Result]):
         if parked.stack.dead:
             return _Ended()
         if parked.known is not None:
-            parked.disturbed |= cluster.usage_changes.cursor != parked.known
+            parked.disturbed |= _changes(cluster) != parked.known
         pace.steps, pace.holds, pace.disturbed = parked.steps, parked.holds, parked.disturbed
         home = getcurrent()
 
         def park() -> None:
             for held in reversed(pace.holds):
                 held.suspend()
-            parked.known = cluster.usage_changes.cursor
+            parked.known = _changes(cluster)
             home.switch(None)
             for held in pace.holds:
                 held.resume()
@@ -146,6 +165,10 @@ class Parking(Generic[_Result]):
         pace.allow(None, None)
         parked.steps = pace.steps
         return ended
+
+
+def _changes(cluster: Cluster) -> tuple[int, int]:
+    return cluster.usage_changes.cursor, cluster.node_changes.cursor
 
 
 def _on_a_stack(decide: Callable[[], _Result]) -> Callable[[], _Ended[_Result]]:

@@ -10,7 +10,7 @@ from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
-from closeby.scheduling.intake.cures import NOTHING, Stir, cures
+from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.judging.needs import Need
@@ -60,6 +60,8 @@ class Rounds:
         self.news: dict[str, None] = {}
         #: What happened since the last tick that may help items that wait.
         self._stirred = NOTHING
+        #: Namespaces of which AppGroups changed since the last tick.
+        self._changed_applications: set[str] = set()
 
     def kept_out(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -82,10 +84,16 @@ class Rounds:
         """Something happened that may help those that wait: they are looked at again at the next tick."""
         self._stirred |= stir
         self.parking.missed(stir)
-        if stir & Stir.TOPOLOGY:
-            self.parking.abandon_all()
         if stir & ~Stir.ROOM:
+            # What a parked search has worked out, by costs for instance, holds no more.
+            if stir != ANYTHING:
+                self.parking.abandon_all()
             self.reservations.doubt()
+
+    def wake_applications(self, namespace: str) -> None:
+        """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
+        self._changed_applications.add(namespace)
+        self.parking.abandon_all(namespace)
 
     def forget(self, key: str) -> None:
         """Nothing of an item waits any more."""
@@ -113,7 +121,7 @@ class Rounds:
     def validate(self) -> None:
         """Assert every invariant of what is to be decided."""
         self.reservations.validate()
-        self.queue.validate(settled=not self._stirred)
+        self.queue.validate(settled=not self._stirred and not self._changed_applications)
         for key in self.parking.keys:
             assert self.queue.interrupted(key), f"{key} is parked but not queued to go on"
         for key in self._books.item_keys():
@@ -124,7 +132,7 @@ class Rounds:
     ) -> None:
         bar = self._tools.bar
         bar.applies = self.reservations.bars(key)
-        ground = self._tools.cluster.node_changes.cursor, bar.number if bar.applies else None
+        ground = self._tools.cluster.structure, bar.number if bar.applies else None
         done = self.parking.run(key, partial(self._decided, key), allowance, ground)
         bar.applies = False
         if done.parked:
@@ -213,6 +221,9 @@ class Rounds:
         if self._stirred:
             self.queue.stir(self._stirred, now if self._rests else None)
             self._stirred = NOTHING
+        if self._changed_applications:
+            self.queue.stir_in(self._changed_applications, Stir.NETWORK, now if self._rests else None)
+            self._changed_applications.clear()
 
     def _put(self, key: str, now: float | None = None) -> None:
         """Queue an item, at another place where its priority is another one now."""
@@ -248,5 +259,5 @@ class Rounds:
 
     def _drop(self, key: str) -> None:
         self.queue.drop(key)
-        self.parking.abandon(key)
+        self.parking.forget(key)
         self.reservations.gone(key)

@@ -5,12 +5,13 @@ drives the queue drops the item and puts it again.
 """
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from itertools import count
 from typing import Final
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
 from closeby.scheduling.intake.cures import ANYTHING, Stir
+from closeby.scheduling.intake.keys import namespace_of
 from closeby.scheduling.intake.lanes import Lanes
 from closeby.scheduling.intake.shapes import Place, Shape
 from closeby.scheduling.judging.needs import Need
@@ -122,6 +123,13 @@ class WorkQueue:
     def stir_item(self, key: str, stir: Stir, now: float | None) -> None:
         """The same for the shape of one item that waits."""
         self._stir_one(self._waiting[key], stir, now)
+
+    def stir_in(self, namespaces: Collection[str], stir: Stir, now: float | None) -> None:
+        """The same for items of these namespaces. What they lack together with others is not helped by it."""
+        own = [key for key, shape in self._waiting.items() if shape.key == key]
+        for key in own:
+            if namespace_of(key) in namespaces and key in self._waiting:
+                self._stir_one(self._waiting[key], stir, now)
 
     def rise(self, now: float) -> None:
         """Make ready what has rested long enough."""

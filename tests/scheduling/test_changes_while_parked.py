@@ -1,0 +1,137 @@
+"""What happens while a search is parked: it begins again only where what it goes by has changed.
+
+A small application of three workloads on eight nodes in eight zones, parked every few steps. A limit keeps
+two of its workloads near each other.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    Event,
+    GroupChanged,
+    NetworkTopologyChanged,
+    NodeAdded,
+    PodAdded,
+    Tick,
+    TopologyChanged,
+)
+from closeby.scheduling.outcomes import Bind, Parked
+from closeby.scheduling.reserving.imagining import STEPS
+from closeby.topology.network_costs import REGION, ZONE
+from tests.applications.networks import network
+from tests.attacks.crowds import ZONES, cluster, complete, engine, in_namespace
+from tests.scheduling.histories import engine as resting_engine
+from tests.worlds import GPU, fabric, gang, node, pods, spec, subgroup
+
+LIMIT = 30
+
+
+def application() -> list[Event]:
+    """w0 must be near w1; both talk to w2."""
+    workloads = (
+        AppWorkload(
+            name="w0",
+            dependencies=(Dependency(workload="w1", max_network_cost=LIMIT), Dependency(workload="w2")),
+        ),
+        AppWorkload(name="w1", dependencies=(Dependency(workload="w2"),)),
+        AppWorkload(name="w2"),
+    )
+    events: list[Event] = [AppGroupChanged(AppGroup(namespace="t", name="app", workloads=workloads))]
+    for number, name in enumerate(("w0", "w1", "w2")):
+        labels = {"appgroup.diktyo.x-k8s.io": "app", "appgroup.diktyo.x-k8s.io.workload": name}
+        needs = spec(gpu=1, cpu=1 + number)
+        events += (
+            PodAdded(in_namespace(one, "t")) for one in pods(None, 1, needs, prefix=name, labels=labels)
+        )
+    return events
+
+
+def dearer() -> Event:
+    """All zones are ten times as far from each other."""
+    costs = (f"z{a} z{b} {10 * (5 + 3 * (b - a))}" for b in range(ZONES) for a in range(b))
+    return NetworkTopologyChanged(network(zones="\n".join(costs)))
+
+
+def drive(one: Engine, steps: int, meanwhile: Callable[[int], list[Event]]) -> tuple[int, dict[str, str]]:
+    """Decides in turns; ``meanwhile`` happens whenever a search is parked.
+
+    Returns how often that was, and on which node each pod is.
+    """
+    parked, where = 0, {}
+    while decisions := one.handle(Tick(limit=1, steps=steps)):
+        one.validate_state()
+        where.update({bind.pod.name: bind.node for bind in decisions if isinstance(bind, Bind)})
+        if any(isinstance(decision, Parked) for decision in decisions):
+            parked += 1
+            one.handle(*meanwhile(parked))
+    return parked, where
+
+
+def rises(at: int, parked: int) -> list[Event]:
+    return [dearer()] if parked == at else []
+
+
+def scene() -> Engine:
+    one = engine()
+    one.handle(*cluster(nodes=8, taken=7), *application())
+    return one
+
+
+def test_costs_that_rise_while_a_search_is_parked_break_no_limit() -> None:
+    last, _ = drive(scene(), 10, lambda parked: [])
+    for moment in range(last - 8, last + 1):
+        one = scene()
+        _, where = drive(one, 10, partial(rises, moment))
+        assert not {"w0-0", "w1-0"} <= where.keys() or where["w0-0"] == where["w1-0"]
+
+
+def test_a_search_goes_on_while_nodes_change_what_they_offer() -> None:
+    one = scene()
+
+    def meanwhile(parked: int) -> list[Event]:
+        labels = {ZONE: "z0", REGION: "r"}
+        return [NodeAdded(node("n0", labels, {GPU: 8, "cpu": 8000 + parked % 2}))]
+
+    parked, where = drive(one, 50, meanwhile)
+    assert parked > 10 and len(where) == 3
+
+
+def test_an_application_of_another_namespace_neither_wakes_nor_restarts_anybody() -> None:
+    one = scene()
+    one.handle(*complete("huge", 2, "t"))  # Its pods fit nowhere: one GPU is left on each node.
+    parked, where = drive(one, 50, lambda parked: [AppGroupChanged(AppGroup(namespace="other", name="a"))])
+    assert parked > 10 and len(where) >= 3
+    waiting = one.waiting
+    one.handle(AppGroupChanged(AppGroup(namespace="other", name="b")))
+    assert one.handle(Tick(limit=1)) == [] and one.waiting == waiting
+
+
+def test_rehearsals_for_a_reservation_are_bounded() -> None:
+    """Nine unequal subgroups that fit into no zone, not even an empty one: to find that out takes seconds."""
+    one = resting_engine(rests=True, reserve_after=600.0)
+    one.handle(TopologyChanged(fabric("zone", "rack")))
+    for zone in range(4):
+        for number in range(32):
+            rack = f"z{zone}r{number // 4}"
+            one.handle(NodeAdded(node(f"n{zone}-{number}", {"zone": f"z{zone}", "rack": rack}, {GPU: 8})))
+    parts = [subgroup(f"s{part}", 6, required="rack") for part in range(9)]
+    members = [
+        pod
+        for part in range(9)
+        for number, need in enumerate((3, 4, 5, 3, 4, 5))
+        for pod in pods("g", 1, spec(gpu=need), subgroup=f"s{part}", prefix=f"s{part}-{number}", created=0.0)
+    ]
+    one.handle(GroupChanged(gang("g", 54, required="zone", subgroups=parts)), *map(PodAdded, members))
+    imagination = one._rounds.reservations._chooser._imagination
+    now, ended = 0.0, False
+    while now < 2000.0:
+        one.handle(Tick(now, limit=1, steps=STEPS, wall=now))
+        ended |= now > 0.0 and imagination.left == 0
+        now += 50.0
+    assert ended, "no rehearsal was cut short"
+    one.validate_state()
+    assert (one.cluster.requested == 0).all(), "a rehearsal left something behind"
