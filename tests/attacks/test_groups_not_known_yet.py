@@ -24,6 +24,7 @@ from tests.attacks.applications import (
     database,
     declare_app,
     member,
+    neighbour,
     path_of,
 )
 from tests.control_plane.api import Object
@@ -211,6 +212,48 @@ def test_many_pods_that_name_app_groups_which_nobody_makes(
             assert 0 < looks(proxy, namespace) - before < number
 
     asyncio.run(run())
+
+
+def test_a_namespace_whose_app_groups_take_long_to_list_holds_back_no_other(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """A tenant has so many AppGroups that their names never come. Pods of others go on meanwhile."""
+    hasty = read_configuration("unknownAppGroupDelay: 0s")
+
+    async def run() -> None:
+        async with (
+            behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy),
+            neighbour(it) as tenant,
+            it.scheduling(hasty, discover_every=SELDOM),
+        ):
+            released = asyncio.Event()
+
+            async def endless() -> None:
+                await released.wait()
+
+            part = f"namespaces/{tenant.namespace}/appgroups"
+            proxy.chance = lambda method, path: endless if method == "GET" and part in path else None
+            await tenant.create(member(tenant, "theirs", "web"))
+            await until_seen(proxy, part)
+            try:
+                await it.create(member(it, "web", "web"))
+                assert set(await it.bound(1)) == {"web"}
+                assert not await tenant.placed()
+            finally:
+                proxy.forgive()
+                released.set()
+            assert set(await tenant.bound(1)) == {"theirs"}
+
+    asyncio.run(run())
+
+
+async def until_seen(proxy: Proxy, part: str) -> None:
+    """Waits until there was such a request."""
+
+    async def seen() -> bool:
+        return proxy.count("GET", part) > 0
+
+    await until(seen)
 
 
 def looks(proxy: Proxy, namespace: str) -> int:

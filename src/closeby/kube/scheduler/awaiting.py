@@ -1,7 +1,9 @@
 """Keeps pods out of the queue whose AppGroup is not known yet, and looks for it on the server.
 
 One look serves all pods: what the server serves, and the names of the AppGroups in the namespaces of pods
-whose grace is over. While any pod waits there is one look a second, however many there are.
+whose grace is over. While any pod waits there is one look a second, however many there are. Each namespace is
+decided as soon as its own names are known, and asked about again when that is over: one with many AppGroups
+does not hold back the others.
 """
 
 import asyncio
@@ -25,9 +27,11 @@ from closeby.scheduling.profile.profiles import Profile
 
 #: Seconds between two looks.
 _EVERY: Final = 1.0
-#: Namespaces that are asked about at the same time, and names in one answer.
+#: Requests at the same time, and names in one answer.
 _AT_ONCE: Final = 4
 _PAGE: Final = 500
+#: Seconds in which a namespace is answered for; beyond that it is asked about anew.
+_WITHIN: Final = 30.0
 #: Only the names are wanted; specs may be long.
 _ACCEPT: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #: Whoever may not list a kind, or where it is not served, has none of it.
@@ -72,46 +76,62 @@ class GroupLooks:
         self._following = following
         self._unknown = unknown
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        #: Namespaces that are being asked about.
+        self._asking: set[str] = set()
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
-        while True:
-            await self._unknown.wanted.wait()
-            self._unknown.wanted.clear()
-            while self._unknown.waiting:
-                await self._look()
-                # Also what was heard meanwhile may be ready to go on.
-                self._following.news.set()
-                await asyncio.sleep(_EVERY)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._unknown.wanted.wait()
+                self._unknown.wanted.clear()
+                while self._unknown.waiting:
+                    await self._look(tasks)
+                    # Also what was heard meanwhile may be ready to go on.
+                    self._following.news.set()
+                    await asyncio.sleep(_EVERY)
 
-    async def _look(self) -> None:
+    async def _look(self, tasks: asyncio.TaskGroup) -> None:
         began = time.monotonic()
         served = await self._following.look_again()
         if isinstance(served, ApiError):
             return
         kinds = [one for one in served if one.kind == APP_GROUP]
-        due = sorted(self._unknown.due(began))
-        found = await asyncio.gather(*(self._in(namespace, kinds) for namespace in due))
-        there = {namespace: names for namespace, names in zip(due, found, strict=True) if names is not None}
-        self._unknown.looked(began, there)
+        for namespace in sorted(set(self._unknown.due(began)) - self._asking):
+            self._asking.add(namespace)
+            tasks.create_task(self._ask(namespace, kinds, began))
+
+    async def _ask(self, namespace: str, kinds: Iterable[Resource], began: float) -> None:
+        """Decides about the pods of one namespace, if the server answers in time."""
+        try:
+            async with asyncio.timeout(_WITHIN):
+                names = await self._in(namespace, kinds)
+        except TimeoutError:
+            return
+        finally:
+            self._asking.discard(namespace)
+        if names is not None:
+            self._unknown.looked(began, {namespace: names})
+            self._following.news.set()
 
     async def _in(self, namespace: str, kinds: Iterable[Resource]) -> frozenset[str] | None:
         """The names of all AppGroups of a namespace; None where the server does not say."""
-        async with self._slots:
-            found: set[str] = set()
-            for kind in kinds:
-                names = await self._names(kind, namespace)
-                if names is None:
-                    return None
-                found |= names
-            return frozenset(found)
+        found: set[str] = set()
+        for kind in kinds:
+            names = await self._names(kind, namespace)
+            if names is None:
+                return None
+            found |= names
+        return frozenset(found)
 
     async def _names(self, kind: Resource, namespace: str) -> set[str] | None:
         found: set[str] = set()
         query = {"limit": str(_PAGE)}
         while True:
             request = Request(path=kind.collection(namespace), query=query, headers={"Accept": _ACCEPT})
-            body = await self._transport.send(request)
+            # For each page anew, so that namespaces take turns.
+            async with self._slots:
+                body = await self._transport.send(request)
             if isinstance(body, ApiError):
                 return found if body.code in _NONE else None
             try:
