@@ -85,13 +85,16 @@ class UnderWay:
         return Ask.LET_GO
 
     def hold(self, binds: Sequence[Bind]) -> bool:
-        """Whether bindings of a gang, none of which was sent yet, still hold; else they are withdrawn."""
+        """Whether bindings of a gang, none of which was sent yet, still hold; else they are withdrawn.
+
+        Where another binding of the gang is on its way, they are withdrawn as soon as that has ended.
+        """
         bindings = [self._of(bind) for bind in binds]
         items = {id(one.item): one.item for one in bindings if one is not None}
         for item in items.values():
             if not self._holds(item):
                 self._withdraw(item)
-        return all(one is not None and self._by_uid.get(one.bind.pod.uid) is one for one in bindings)
+        return all(one is not None and not one.item.broken for one in bindings)
 
     def missed(self, bind: Bind, *, in_doubt: bool) -> None:
         """An attempt had no effect, or (``in_doubt``) nobody knows."""
