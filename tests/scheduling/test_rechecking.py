@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from closeby.objects.applications import AppGroup
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    AppGroupChanged,
+    AppGroupRemoved,
     BindFailed,
     Event,
     GroupChanged,
@@ -23,6 +26,7 @@ from closeby.scheduling.events import (
     TopologyRemoved,
     Withdrawn,
 )
+from closeby.scheduling.intake.surprises import Surprises
 from closeby.scheduling.outcomes import Bind
 from closeby.scheduling.placing.rechecking import NEVER, Checked
 from tests.scheduling.histories import History, engine
@@ -214,6 +218,48 @@ class TestAGang:
         assert found is not None and "subgroup" in found.message
 
 
+class TestWhatDoesNotConcernAGang:
+    """Others make news as often as they like; it must not cost a look at each member of every gang."""
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            *on("b1"),
+            NodeRemoved("b2"),
+            AppGroupChanged(AppGroup(namespace="other", name="app", workloads=())),
+            AppGroupRemoved("other/app"),
+        ],
+    )
+    def test_no_member_is_looked_at(self, event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
+        drawn = a_gang()
+        assert drawn.broken(*on("b2")) is None  # From here on it is known which nodes are its own.
+        drawn.engine.handle(event)
+        with monkeypatch.context() as patch:
+            patch.setattr(drawn.engine.cluster, "placement", None)
+            checked = drawn.engine.recheck.still_holds(drawn.binds, drawn.checked, started=False)
+        assert (checked.version, checked.broken) == (drawn.engine.recheck.version, None)
+        assert drawn.reason(*on("a1")) is Reason.INSUFFICIENT_RESOURCES
+
+    def test_members_that_are_all_gone_are_missed(self) -> None:
+        drawn = a_gang()
+        assert drawn.broken(*on("b2")) is None
+        assert drawn.broken(*(PodRemoved(bind.pod.uid) for bind in drawn.binds)) is not None
+
+    def test_an_app_group_of_its_own_namespace_concerns_it(self) -> None:
+        surprises, since = Surprises(), 0
+        surprises.namespace("default")
+        assert surprises.at_gang("default/train", since)
+        assert not surprises.at_gang("other/train", since)
+
+    def test_what_is_kept_is_bounded_and_nothing_is_missed(self) -> None:
+        surprises = Surprises()
+        surprises.gang("default/first")
+        for index in range(10_000):
+            surprises.gang(f"default/{index}")
+        assert surprises.at_gang("default/first", 0)
+        assert not surprises.at_gang("default/first", 1)
+
+
 class TestWithdrawing:
     def test_a_gang_is_decided_again_as_a_whole(self) -> None:
         drawn = a_gang()
@@ -264,8 +310,30 @@ def test_what_is_decided_holds_at_that_moment(seed: int) -> None:
         history.bound(decisions)
         for binds in _by_item(made, [one for one in decisions if isinstance(one, Bind)]):
             found = made.recheck.still_holds(binds, NEVER, started=False)
-            assert found == Checked(made.recheck.now().version), (seed, binds)
+            assert (found.version, found.broken) == (made.recheck.now().version, None), (seed, binds)
         made.validate_state()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_answer_that_is_kept_is_the_one_that_a_full_check_gives(seed: int) -> None:
+    """A gang is asked about after every step, by what was known of it before and by nothing."""
+    history, made = History(seed), engine()
+    made.handle(*history.beginning())
+    kept: dict[str, tuple[list[Bind], Checked]] = {}
+    for _ in range(60):
+        made.handle(*history.step())
+        for key, (binds, before) in list(kept.items()):
+            now = made.recheck.still_holds(binds, before, started=False)
+            full = made.recheck.still_holds(binds, NEVER, started=False)
+            assert (now.broken is None) == (full.broken is None), (seed, key, now, full)
+            kept[key] = binds, now
+            if now.broken is not None:
+                del kept[key]
+        decisions = made.handle(Tick(history.now))
+        history.bound(decisions)
+        for binds in _by_item(made, [one for one in decisions if isinstance(one, Bind)]):
+            if binds[0].pod.group is not None:
+                kept[made.books.item_key(binds[0].pod)] = binds, made.recheck.now()
 
 
 def _by_item(made: Engine, binds: Sequence[Bind]) -> list[list[Bind]]:

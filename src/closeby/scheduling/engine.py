@@ -41,7 +41,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cures import ANYTHING, Stir
-from closeby.scheduling.intake.keys import item_key
+from closeby.scheduling.intake.keys import item_key, namespace_of
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.intake.surprises import Surprises
 from closeby.scheduling.invariants import assert_books_and_cluster_agree
@@ -263,7 +263,7 @@ class Engine:
         """Others did something to a pod, and to what that node holds: decisions of before may not hold."""
         if (slot := self.cluster.slot(node_name)) is not None:
             self._surprises.node(slot)
-        self._surprises.gang(self.books.item_key(pod), self.books.members)
+        self._surprises.gang(self.books.item_key(pod))
 
     def _pod_removed(self, uid: str, why: str) -> None:
         if uid not in self.books.pods:
@@ -341,14 +341,14 @@ class Engine:
                 self.books.groups[group.key] = group
                 if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
                     return
-                self._surprises.gang(group.key, self.books.members)
+                self._surprises.gang(group.key)
                 if before is None:
                     self._rounds.consider_anew(group.key)
                 else:
                     self._rounds.consider(group.key)
             case GroupRemoved(key):
                 self.books.groups.pop(key, None)
-                self._surprises.gang(key, self.books.members)
+                self._surprises.gang(key)
                 self._rounds.consider(key)
 
     def _topology_event(self, event: TopologyChanged | TopologyRemoved) -> None:
@@ -369,8 +369,9 @@ class Engine:
                 change = partial(self.applications.withdraw, key)
         for item in self.books.regroup(key, change):
             self._lost_a_pod(item)
-        self._surprises.everything()
-        self._rounds.wake_applications(key.partition("/")[0])
+        namespace = namespace_of(key)
+        self._surprises.namespace(namespace)
+        self._rounds.wake_applications(namespace)
 
     def _network_event(self, event: NetworkEvent) -> None:
         match event:

@@ -9,6 +9,8 @@ what the others may do depends on it.
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 
+from msgspec.structs import replace
+
 from closeby.scheduling.events import Withdrawn
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Bind
@@ -69,6 +71,7 @@ class UnderWay:
             else:
                 # What was decided earlier about this gang was checked earlier, and that counts for all of it.
                 item = self._gangs.setdefault(gang_key(bind.pod), _Item(checked))
+                item.checked = replace(item.checked, slots=None)  # It has one node more.
             item.bindings[bind.pod.uid] = self._by_uid[bind.pod.uid] = _Binding(bind, item)
 
     def asks(self, bind: Bind) -> Ask:

@@ -2,14 +2,15 @@
 
 What is asked is what was asked when it was decided: each pod's filters on its own node, with the pod itself
 taken away, and the gang's constraint, minimum and levels over all its members. Where nothing has happened to
-the nodes in question since, that costs a look at a version number.
+the nodes in question since, that costs a look at a version number, and at the nodes to which something did.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
@@ -40,6 +41,8 @@ class Checked(Struct, frozen=True):
     version: int
     #: Why it does not hold; None when it does.
     broken: Condition | None = None
+    #: Of a gang: the slots of all nodes that it depends on. None where it depends on more, or nobody looked.
+    slots: frozenset[int] | None = None
 
 
 #: Nothing is known.
@@ -90,7 +93,33 @@ class Recheck:
         if before.broken is None and before.version == version:
             return before
         since = NEVER.version if before.broken is not None else before.version
-        return Checked(version, self._broken(binds, since, started) if binds else None)
+        if not binds:
+            return Checked(version)
+        if self._untouched(gang_key(binds[0].pod), before):
+            return replace(before, version=version)
+        broken = self._broken(binds, since, started)
+        return Checked(version, broken, None if broken is not None else self._slots(binds))
+
+    def _untouched(self, key: str, before: Checked) -> bool:
+        """Whether nothing happened to a gang, nor to its nodes; this takes no look at each member."""
+        slots, since = before.slots, before.version
+        if slots is None or self._surprises.at_gang(key, since):
+            return False
+        return slots.isdisjoint(self._surprises.slots(since))
+
+    def _slots(self, binds: Sequence[Bind]) -> frozenset[int] | None:
+        """All that a gang's decision depends on, if that is its nodes alone."""
+        if binds[0].pod.group is None:
+            return None
+        pods = self._books.pods
+        if any(plugin.concerns(pods[bind.pod.uid]) for plugin in self._blind for bind in binds):
+            return None
+        # A pod whose labels were changed meanwhile may be no member any more.
+        return self._slots_of((*self._books.placed(gang_key(binds[0].pod)), *(bind.pod for bind in binds)))
+
+    def _slots_of(self, pods: Iterable[Pod]) -> frozenset[int]:
+        found = (self._cluster.placement(pod.uid) for pod in pods)
+        return frozenset(slot for slot in found if slot is not None)
 
     def _broken(self, binds: Sequence[Bind], since: int, started: bool) -> Condition | None:
         placed: list[Placed] = []
@@ -123,19 +152,19 @@ class Recheck:
 
     def _gang_touched(self, key: str, since: int) -> bool:
         """Whether something happened to the gang, or to a node that any of its members holds."""
-        at_node, placement = self._surprises.at_node, self._cluster.placement
-        slots = {placement(pod.uid) for pod in self._books.placed(key)}
-        return self._surprises.at_gang(key, since) or any(
-            slot is not None and at_node(slot, since) for slot in slots
-        )
+        surprises = self._surprises
+        if surprises.at_gang(key, since):
+            return True
+        return not self._slots_of(self._books.placed(key)).isdisjoint(surprises.slots(since))
 
     def _suspects(self, placed: Sequence[Placed], since: int) -> Collection[str]:
         """uids of pods to whose node something happened, or which depend on more than their node."""
         at_node, blind = self._surprises.at_node, self._blind
+        around = self._surprises.at_namespace(placed[0][0].namespace, since)
         return {
             pod.uid
             for pod, slot in placed
-            if at_node(slot, since) or any(plugin.concerns(pod) for plugin in blind)
+            if around or at_node(slot, since) or any(plugin.concerns(pod) for plugin in blind)
         }
 
     def _refused(
