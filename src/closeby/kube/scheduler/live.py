@@ -154,7 +154,7 @@ class LiveScheduler:
         limit = LIMIT if settings.lease is None else min(LIMIT, settings.lease.deadline)
         self._heartbeat = Heartbeat(limit, self._stood_still)
         #: Under way: reading the cluster again.
-        self._reading: list[asyncio.Task[None]] = []
+        self._reading: set[asyncio.Task[None]] = set()
         #: What went wrong where the engine was to hear of something.
         self._broken: Exception | None = None
         means = Means(
@@ -320,7 +320,9 @@ class LiveScheduler:
     def _stood_still(self, seconds: float) -> None:
         self._say("stood still", warning=True, seconds=f"{seconds:.1f}")
         self._following.distrust()
-        self._reading.append(self._tasks.create_task(self._following.refresh()))
+        reading = self._tasks.create_task(self._following.refresh())
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
 
     def _take_in(self) -> None:
         with self._heartbeat.working(), collector_paused():
