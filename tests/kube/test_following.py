@@ -2,9 +2,12 @@
 
 import asyncio
 
+from closeby.kube.client.backoff import Pace
 from closeby.kube.state.following import Following
+from closeby.kube.watch.reflector import Watching
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.live import direct
+from tests.kube.faulty_proxy import Refuse
+from tests.kube.live import direct, through_proxy
 from tests.kube.live_world import until
 
 
@@ -35,6 +38,40 @@ def test_what_is_listed_anew_is_not_relied_on_from_the_first_moment(control_plan
             assert not following.complete
             await until(complete)
             assert sorted(map(str, listed)) == kinds
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(run())
+
+
+def test_a_kind_that_the_server_fails_to_list_again_stops_nobody(control_plane: ControlPlane) -> None:
+    """Its objects are kept as they were; nodes, pods and PodGroups must be listed again whatever happens."""
+    said: list[tuple[str, object]] = []
+
+    def say(message: str, /, *, warning: bool = False, **fields: object) -> None:
+        said.append((message, fields.get("kind")))
+
+    async def run() -> None:
+        async with through_proxy(control_plane.access()) as (proxy, transport):
+            following = Following(transport, say, watching=Watching(pace=Pace(0.02, 0.2)))
+            assert await following.look() is None
+            running = asyncio.create_task(following.run())
+
+            async def complete() -> bool:
+                return following.complete
+
+            await until(complete)
+            said.clear()
+            proxy.inject("GET", "/priorityclasses", Refuse(500), times=10_000)
+            for needed in ("/nodes", "/pods"):
+                proxy.inject("GET", needed, Refuse(500), times=30)
+            await following.refresh()
+            assert not following.complete
+            await until(complete)
+            listed = {kind for message, kind in said if message == "listed"}
+            assert {"Node", "Pod"} <= listed and "PriorityClass" not in listed
+            assert ("not heard", "Node") in said
+            assert [kind for message, kind in said if message == "kept as last listed"] == ["PriorityClass"]
             running.cancel()
             await asyncio.wait([running])
 

@@ -16,6 +16,8 @@ from closeby.kube.watch.resources import NODES, PODS, WATCHED, Arrived, Discover
 #: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
 _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
 _FORBIDDEN: Final = 403
+#: Kinds without whose present objects nothing may be decided.
+_INDISPENSABLE: Final = frozenset({NODES.kind, PODS.kind, "PodGroup", "CompositePodGroup"})
 FOLLOWED: Final = tuple(one for one in WATCHED if one.kind not in _ADMISSION)
 
 
@@ -43,6 +45,8 @@ class Following:
         self._incomplete: set[Resource] = set()
         #: Of all kinds that are followed, those that were never listed.
         self._unlisted: set[Resource] = set()
+        #: Those that are to be listed again, and whose new list has not begun.
+        self._distrusted: set[Resource] = set()
         self._changes: list[tuple[Resource, Change]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._followed: dict[Resource, tuple[Reflector, asyncio.Task[None]]] = {}
@@ -100,8 +104,12 @@ class Following:
         return bool(self._changes)
 
     def distrust(self) -> None:
-        """Nobody may go on with what is known so far: it is incomplete until ``refresh`` has listed it."""
+        """Nobody may go on with what is known so far: it is incomplete until ``refresh`` has listed it.
+
+        A kind that a decision can do without keeps its objects where the server fails to list it again.
+        """
         self._incomplete.update(self._followed)
+        self._distrusted.update(self._followed)
 
     async def refresh(self) -> None:
         """Lists everything anew: what a watch brings may be late, or come no more. Incomplete until then."""
@@ -143,6 +151,7 @@ class Following:
 
     def _restart(self, reflector: Reflector) -> None:
         if self._tasks is not None:
+            self._distrusted.discard(reflector.resource)
             task = self._tasks.create_task(self._follow(reflector))
             self._followed[reflector.resource] = reflector, task
 
@@ -154,7 +163,14 @@ class Following:
         self._say("kind left", kind=resource.kind, api=resource.group)
         self._incomplete.discard(resource)
         self._unlisted.discard(resource)
+        self._distrusted.discard(resource)
         self._add(resource, reflector.forget())
+
+    def _can_do_without(self, resource: Resource, error: ApiError) -> bool:
+        """Whether its objects as last listed may be used, as the server has failed to list them again."""
+        known = resource not in self._unlisted and resource not in self._distrusted
+        failed = error.code is not None and error.code >= 500
+        return known and failed and resource.kind not in _INDISPENSABLE
 
     async def _follow(self, reflector: Reflector) -> None:
         resource = reflector.resource
@@ -177,6 +193,9 @@ class Following:
                     self._say(
                         "not heard", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
                     )
+                    if resource in self._incomplete and self._can_do_without(resource, error):
+                        self._incomplete.discard(resource)
+                        self._say("kept as last listed", warning=True, kind=resource.kind, api=resource.group)
                 case Resumed():
                     self._say("heard again", kind=resource.kind)
                 case _:
