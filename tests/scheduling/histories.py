@@ -298,7 +298,7 @@ class History:
                 events.append(PodAdded(pod))
                 continue
             final = dice.random() < 0.4
-            events.append(BindFailed(uid, "no", final=final, unsent=dice.random() < 0.5))
+            events.append(BindFailed(uid, "no", final=final))
             del self.where[uid]
             if final:
                 del self.pods[uid]

@@ -319,8 +319,7 @@ class Engine:
             self.books.remove(uid)
             self._lost_a_pod(key)
         else:
-            if not failure.unsent:
-                self.books.strayed.add(uid)
+            self.books.strayed.add(uid)
             self.books.add(pod, placed=False)
             self._rounds.consider(key)
         self._rounds.wake(Stir.ROOM)

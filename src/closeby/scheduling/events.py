@@ -114,15 +114,11 @@ class MeasurementsChanged(Struct, frozen=True, eq=False):
 
 
 class BindFailed(Struct, frozen=True):
-    """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will.
-
-    ``unsent``: it was not even tried, so nothing speaks against the node.
-    """
+    """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will."""
 
     uid: str
     why: str
     final: bool = False
-    unsent: bool = False
 
 
 class Withdrawn(Struct, frozen=True):
