@@ -344,6 +344,14 @@ def test_the_process_stands_still_while_every_node_is_filled(
             process.send_signal(signal.SIGSTOP)
             stopped = time.monotonic()
             rivals = await fill(it, NAMES)
+
+            async def refused() -> bool:
+                """Whether all that was sent before the standstill has met the fault."""
+                before = proxy.count("POST", "/binding")
+                await asyncio.sleep(0.3)
+                return proxy.count("POST", "/binding") == before
+
+            await until(refused)
             proxy.forgive()
             # Not waiting for something to happen, but making a standstill of this length.
             await asyncio.sleep(max(0.0, 5.0 - (time.monotonic() - stopped)))
