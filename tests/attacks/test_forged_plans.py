@@ -31,6 +31,7 @@ from tests.kube.live import unique
 from tests.kube.live_dialects import COSCHEDULING, mirror_of, nodes_by_uid, planned, served
 from tests.kube.live_dialects import gang as foreign_gang
 from tests.kube.live_world import World, behind_proxy, condition, group_of, host, replica, until, world
+from tests.kube.priority_classes import priority_class
 from tests.kube.test_feed import gone, put
 from tests.objects.manifest_text import read_good
 from tests.worlds import gang, pods, spec
@@ -206,25 +207,19 @@ def test_in_a_cluster_an_invented_plan_lets_nobody_pass(control_plane: ControlPl
         async with (
             world(control_plane, namespace, host("h0", gpus=2)) as it,
             served(it.api, COSCHEDULING),
+            priority_class(it, 1000) as name,
         ):
-            classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", unique("class")
-            await it.api.create(classes, {"metadata": {"name": name}, "value": 1000})
-            try:
-                await foreign_gang(it, COSCHEDULING, "forged", 2)
-                made = await it.pods()
-                plan = {"nodes": {"h0": [one["metadata"]["uid"] for one in made.values()]}}
-                forged = COSCHEDULING.path(namespace, "forged")
-                text = json.dumps(plan)
-                await it.api.patch(forged, {"metadata": {"annotations": {"closeby.dev/plan": text}}})
-                await it.api.patch(forged, {"spec": {"minMember": 2}})
-                await it.declare_group("other", {"minMember": 2})
-                await it.create(
-                    *(it.pod(f"other-{i}", gang="other", priorityClassName=name) for i in range(2))
-                )
-                async with it.scheduling():
-                    assert set(await it.bound(2)) == {"other-0", "other-1"}
-            finally:
-                await it.api.delete(f"{classes}/{name}")
+            await foreign_gang(it, COSCHEDULING, "forged", 2)
+            made = await it.pods()
+            plan = {"nodes": {"h0": [one["metadata"]["uid"] for one in made.values()]}}
+            forged = COSCHEDULING.path(namespace, "forged")
+            text = json.dumps(plan)
+            await it.api.patch(forged, {"metadata": {"annotations": {"closeby.dev/plan": text}}})
+            await it.api.patch(forged, {"spec": {"minMember": 2}})
+            await it.declare_group("other", {"minMember": 2})
+            await it.create(*(it.pod(f"other-{i}", gang="other", priorityClassName=name) for i in range(2)))
+            async with it.scheduling():
+                assert set(await it.bound(2)) == {"other-0", "other-1"}
 
     asyncio.run(run())
 

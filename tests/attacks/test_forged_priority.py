@@ -26,9 +26,9 @@ from closeby.scheduling.intake.priorities import sufficient
 from tests.applications.calls import app
 from tests.attacks.dialects import CLASSED, DIALECTS, dialect_of
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.live import unique
 from tests.kube.live_world import World as LiveWorld
 from tests.kube.live_world import condition, host, until_said, world
+from tests.kube.priority_classes import priority_class
 from tests.objects.manifest_text import read_good
 from tests.worlds import GPU, World, fabric, gang, node, pods, spec, subgroup
 
@@ -233,18 +233,13 @@ async def full_room(control_plane: ControlPlane, namespace: str) -> AsyncIterato
     """Room for one gang of two. One of priority 1000 has waited for it, then came one whose PodGroup names
     system-node-critical, and whose pods have priority 0.
     """
-    async with world(control_plane, namespace, host("h0", gpus=2)) as it:
-        name, classes = unique("class"), "/apis/scheduling.k8s.io/v1/priorityclasses"
-        await it.api.create(classes, {"metadata": {"name": name}, "value": 1000})
-        try:
-            await it.declare_group("older", {"minMember": 2})
-            older = [it.pod(f"older-{i}", gang="older", priorityClassName=name) for i in range(2)]
-            await it.create(*older)
-            await it.declare_group("forged", {"minMember": 2, "priorityClassName": CRITICAL.name})
-            await it.create(*(it.pod(f"forged-{i}", gang="forged") for i in range(2)))
-            yield it
-        finally:
-            await it.api.delete(f"{classes}/{name}")
+    async with world(control_plane, namespace, host("h0", gpus=2)) as it, priority_class(it, 1000) as name:
+        await it.declare_group("older", {"minMember": 2})
+        older = [it.pod(f"older-{i}", gang="older", priorityClassName=name) for i in range(2)]
+        await it.create(*older)
+        await it.declare_group("forged", {"minMember": 2, "priorityClassName": CRITICAL.name})
+        await it.create(*(it.pod(f"forged-{i}", gang="forged") for i in range(2)))
+        yield it
 
 
 def test_in_a_cluster_an_older_gang_of_priority_1000_goes_before(

@@ -17,13 +17,11 @@ from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Proxy, Refuse
-from tests.kube.live import unique
 from tests.kube.live_world import World, condition, group_of, host, planned, until, until_heard, until_said
+from tests.kube.priority_classes import priority_class
 from tests.kube.troubled import held_back, hold, trouble
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-
-PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 class Scene:
@@ -154,14 +152,11 @@ def test_the_priority_class_of_a_gang_that_waits(control_plane: ControlPlane, na
 
     async def run() -> None:
         async with scene(control_plane, namespace) as they:
-            it, name = they.it, unique("class")
-            await it.api.create(PRIORITIES, {"metadata": {"name": name}, "value": 1000})
-            try:
+            it = they.it
+            async with priority_class(it, 1000) as name:
                 await it.create_group("g", 9, required="rack")
                 await it.create(*(it.pod(f"g-{i}", gang="g", priorityClassName=name) for i in range(9)))
                 await until_said(it, "g", "TopologyPlacementFailed")
-            finally:
-                await it.api.delete(f"{PRIORITIES}/{name}")
             await they.others_go_on("meanwhile")
             # Room comes: a rack of three nodes.
             async with joined(it.api, [host("r0-2", "r0", 4)]):
