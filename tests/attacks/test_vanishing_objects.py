@@ -164,6 +164,13 @@ def test_the_priority_class_of_a_gang_that_waits(control_plane: ControlPlane, na
                 await until_said(it, "g", "Placed")
                 await it.delete(*(f"g-{i}" for i in range(9)))
 
+                async def forgotten() -> bool:
+                    """While members go, those that are left have a plan. It goes with the last one."""
+                    said = await condition(it, "g")
+                    return said["reason"] == "GangIncomplete" and not planned(await group_of(it, "g"))
+
+                await until(forgotten)
+
     asyncio.run(run())
 
 
