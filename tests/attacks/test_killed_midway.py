@@ -16,8 +16,16 @@ from tests.attacks.programs import Program
 from tests.attacks.programs import running as program
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Proxy, Refuse
-from tests.kube.live import unique
-from tests.kube.live_world import World, behind_proxy, group_of, host, planned, until, until_said
+from tests.kube.live_world import (
+    World,
+    behind_proxy,
+    group_of,
+    host,
+    kubeconfig_to,
+    planned,
+    until,
+    until_said,
+)
 from tests.kube.test_live_evictions import an_owner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -26,20 +34,25 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 @asynccontextmanager
 async def scheduler(it: World, proxy: Proxy, folder: Path, *arguments: str) -> AsyncIterator[Program]:
     """Behind the proxy, as a process of its own."""
-    kubeconfig = folder / f"{unique('kubeconfig')}.yaml"
-    kubeconfig.write_text(
-        f"""
-current-context: c
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: "{proxy.url}"}}}}]
-users: [{{name: u, user: {{token: "{proxy.access.token or ""}"}}}}]
-"""
-    )
+    kubeconfig = kubeconfig_to(proxy, folder)
     whole = ("--scheduler-name", it.name, "--no-leader-elect", "--metrics-address", "off", *arguments)
     async with program(folder, "scheduler", kubeconfig, *whole) as started:
         yield started
         assert started.process.poll() is None
     assert "Traceback" not in started.said() and "traceback=" not in started.said()
+
+
+def killed_before(proxy: Proxy, step: str, one: Program) -> asyncio.Event:
+    """The process is killed before the server hears of this step; set once it is gone."""
+    killed = asyncio.Event()
+
+    async def kill() -> None:
+        one.process.kill()
+        await asyncio.to_thread(one.process.wait)
+        killed.set()
+
+    proxy.before(*STEPS[step], kill)
+    return killed
 
 
 async def overdue(it: World, proxy: Proxy, members: int = 3) -> dict[str, str]:
@@ -77,16 +90,9 @@ def test_killed_while_a_start_is_given_up(
             bystander = it.pod("bystander")
             bystander["metadata"]["ownerReferences"] = await an_owner(it)
             await it.create(bystander)
-            killed = asyncio.Event()
             async with kept(it, proxy, tmp_path) as first:
                 await it.bound(1)
-
-                async def kill() -> None:
-                    first.process.kill()
-                    await asyncio.to_thread(first.process.wait)
-                    killed.set()
-
-                proxy.before(*STEPS[step], kill)
+                killed = killed_before(proxy, step, first)
                 uids = await overdue(it, proxy)
                 await asyncio.wait_for(killed.wait(), 120)
             async with scheduler(it, proxy, tmp_path):
@@ -113,15 +119,8 @@ def test_a_gang_that_became_complete_meanwhile(
 
     async def run() -> None:
         async with behind_proxy(control_plane, namespace, host("n")) as (it, proxy):
-            killed = asyncio.Event()
             async with kept(it, proxy, tmp_path) as first:
-
-                async def kill() -> None:
-                    first.process.kill()
-                    await asyncio.to_thread(first.process.wait)
-                    killed.set()
-
-                proxy.before(*STEPS[step], kill)
+                killed = killed_before(proxy, step, first)
                 uids = await overdue(it, proxy)
                 await asyncio.wait_for(killed.wait(), 120)
             proxy.forgive()

@@ -301,11 +301,8 @@ async def behind_proxy(
         yield World(seen.api, transport, namespace, topology=seen.topology), proxy
 
 
-@asynccontextmanager
-async def replica(
-    it: World, proxy: Proxy, folder: Path, *arguments: str
-) -> AsyncIterator["subprocess.Popen[bytes]"]:
-    """`closeby scheduler` as a process of its own, which is killed in the end."""
+def kubeconfig_to(proxy: Proxy, folder: Path) -> Path:
+    """A file for programs that are to talk to the server through the proxy."""
     kubeconfig = folder / f"{unique('kubeconfig')}.yaml"
     kubeconfig.write_text(
         f"""
@@ -315,6 +312,15 @@ clusters: [{{name: c, cluster: {{server: "{proxy.url}"}}}}]
 users: [{{name: u, user: {{token: "{proxy.access.token or ""}"}}}}]
 """
     )
+    return kubeconfig
+
+
+@asynccontextmanager
+async def replica(
+    it: World, proxy: Proxy, folder: Path, *arguments: str
+) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    """`closeby scheduler` as a process of its own, which is killed in the end."""
+    kubeconfig = kubeconfig_to(proxy, folder)
     command = [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(kubeconfig)]
     command += ["--scheduler-name", it.name, "--lease-namespace", it.namespace, *arguments]
     with (folder / f"{unique('log')}.txt").open("wb") as log:
