@@ -90,7 +90,7 @@ class Engine:
             profile = replace(profile, filters=(*profile.filters, ReservedNodes(bar, handle)))
         self.profile = profile
         self.books.priorities.trust(profile.trust_group_priority)
-        tools = Tools(
+        self._tools = tools = Tools(
             self.cluster,
             self.topologies,
             self.profile,
@@ -99,12 +99,11 @@ class Engine:
             least_cost=least_cost,
             bar=bar,
         )
-        self._tools = tools
         self._holdings = Holdings(self.cluster, self.books, profile.reserves)
         self._surprises = Surprises()
         #: Whether decisions that are being carried out still hold.
         self.recheck = Recheck(tools, self.books, self._holdings, self._surprises)
-        self._stories = Stories()
+        self.stories = Stories(self.books.remembers)
         self._stimulus = 0
         self._rounds = Rounds(
             tools,
@@ -186,7 +185,7 @@ class Engine:
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
-        entries = (entry for kind in ItemKind for entry in self._stories.of(item_key(kind, key)))
+        entries = (entry for kind in ItemKind for entry in self.stories.of(item_key(kind, key)))
         return tuple(sorted(entries, key=attrgetter("stimulus")))
 
     def outcome(self, key: str) -> Outcome | None:
@@ -396,4 +395,4 @@ class Engine:
                 self._rounds.wake(ANYTHING)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
-        self._stories.tell(key, StoryEntry(self._stimulus, what, outcome))
+        self.stories.tell(key, StoryEntry(self._stimulus, what, outcome))

@@ -52,6 +52,8 @@ from closeby.scheduling.profile.profiles import Profile
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
 DEFAULT_NAME: Final = "closeby"
+#: Stories that the engine keeps of items of which nothing waits: they hold on to pods that may be gone.
+_STORIES: Final = 1_000
 #: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
 _TURN: Final = 0.05
 #: Steps of one decision after which it is parked (see ``closeby.scheduling.pace``): some 20 ms of work, so
@@ -126,11 +128,9 @@ class LiveScheduler:
             configured = awaiting(profile_for(checked, handle), unknown, handle)
             return excluding(configured, settings.excluded_namespaces, handle)
 
-        self.engine = Engine(
-            profile,
-            reserve_after=configuration.reserve_after,
-            contain_faults=True,
-        )
+        reserve_after = configuration.reserve_after
+        self.engine = Engine(profile, reserve_after=reserve_after, contain_faults=True)
+        self.engine.stories.limit = _STORIES
         self.engine.handle(NetworkScopeChanged(networks))
         self._meters.shows(self.engine)
         self._settings = settings

@@ -200,6 +200,10 @@ class Books:
         waiting = members is not None and bool(members.waiting)
         return waiting or key in self.waiting_pods or key in self.waiting_apps
 
+    def remembers(self, key: str) -> bool:
+        """Whether a work item waits, or is a gang with members."""
+        return key in self.members or key in self.waiting_pods or key in self.waiting_apps
+
     def rank(self, pod: Pod) -> int | None:
         """The rank that a pod was given."""
         if pod.group is None:
