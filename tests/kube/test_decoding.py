@@ -140,3 +140,64 @@ def test_an_object_that_a_reader_stumbles_over_is_told_of(monkeypatch: pytest.Mo
     assert isinstance(told, Condition)
     assert (told.object, told.reason, told.blocking) == ("Pod/a/odd", Reason.UNSUPPORTED, True)
     assert "a fault of closeby: KeyError: 'nobody thought of this' (test_decoding.py:" in told.message
+
+
+APP_GROUPS = Resource(
+    group="scheduling.sigs.k8s.io", version="v1alpha1", kind="AppGroup", plural="appgroups", namespaced=True
+)
+
+
+def application(
+    workloads: int, *, uid: str = "1", label: str = "x", namespace: str = "a", status: object = None
+) -> Upserted:
+    names = [f"w{i}" for i in range(workloads)]
+    calls = [{"name": name, "maxNetworkCost": 1} for name in names]
+    pods = [{"name": name, "dependencies": calls[i + 1 :]} for i, name in enumerate(names)]
+    meta = {"name": "app", "namespace": namespace, "uid": uid, "labels": {"l": label}}
+    return change({"metadata": meta, "spec": {"Pods": pods}, "status": status or {}})
+
+
+def record_of(decoder: Decoder, change: Upserted) -> Record | None:
+    read = decoder.read(APP_GROUPS, change)
+    assert isinstance(read, Decoded)
+    return read.record
+
+
+def test_a_large_app_group_is_not_read_again_when_only_its_status_changed() -> None:
+    decoder = Decoder()
+    first = record_of(decoder, application(60))
+    assert record_of(decoder, application(60, status={"runningPods": 3})) is first
+    # One in another namespace is another object.
+    assert record_of(decoder, application(60, namespace="b")) != first
+    assert record_of(decoder, application(60)) is first
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [application(61), application(60, uid="2"), application(60, label="y")],
+    ids=["its spec", "its uid", "a label"],
+)
+def test_a_large_app_group_is_read_again_when_anything_else_changed(changed: Upserted) -> None:
+    decoder = Decoder()
+    first = record_of(decoder, application(60))
+    again = record_of(decoder, changed)
+    assert again is not first
+    assert again == record_of(Decoder(), changed)
+
+
+def test_a_large_app_group_that_could_not_be_read_is_read_again() -> None:
+    decoder = Decoder()
+    good = application(60)
+    broken = replace(good, raw=good.raw.replace(b'"Pods": [', b'"Pods": [7,'))
+    assert isinstance(decoder.read(APP_GROUPS, broken), Condition)
+    assert record_of(decoder, good) is not None
+    assert isinstance(decoder.read(APP_GROUPS, broken), Condition)
+    assert record_of(decoder, good) is not None
+
+
+def test_only_so_many_large_app_groups_are_remembered() -> None:
+    decoder = Decoder()
+    first = record_of(decoder, application(60))
+    for i in range(64):
+        record_of(decoder, application(60, namespace=f"n{i}"))
+    assert record_of(decoder, application(60)) is not first

@@ -1,5 +1,7 @@
 """Reads a live object with the readers of manifests, so that both become the very same records."""
 
+from collections import OrderedDict
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -16,6 +18,29 @@ from closeby.objects.unexpected import Contained, brief
 
 #: Objects after which the pool of equal specs is begun anew, so that specs nobody has any more are let go.
 _POOLED: Final = 200_000
+#: Objects of at least so many bytes are read again only when more than their status changed, and of how many
+#: that is known. Reading a megabyte takes some 200 ms.
+_LARGE: Final = 16 << 10
+_LARGE_KEPT: Final = 64
+#: Kinds of which no reader reads the status. (The costs of a NetworkTopology are in its status.)
+_BY_SPEC: Final = frozenset({"AppGroup"})
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    """What may be read of ``metadata``."""
+
+    uid: str = ""
+    labels: msgspec.Raw = msgspec.Raw()
+    annotations: msgspec.Raw = msgspec.Raw()
+    creation_timestamp: msgspec.Raw = msgspec.Raw()
+
+
+class _Object(Struct, frozen=True):
+    metadata: _Meta
+    spec: msgspec.Raw = msgspec.Raw()
+
+
+_parts: Final = msgspec.json.Decoder(_Object).decode
 
 
 class Decoded(Struct, frozen=True):
@@ -35,15 +60,39 @@ class Decoder:
         self._together = together
         self._pool = Reading().pool
         self._read = 0
+        #: By kind and name of large objects: a digest of what was read, and what came of it.
+        self._large: OrderedDict[tuple[Resource, str], tuple[bytes, Decoded]] = OrderedDict()
 
     def read(self, resource: Resource, change: Upserted) -> Decoded | Condition:
         """The record, or what is wrong with the object."""
         with Contained() as reading:
+            if resource.kind in _BY_SPEC and len(change.raw) >= _LARGE and self._together is None:
+                return self._read_large(resource, change)
             return self._read_it(resource, change)
         # One object that a reader stumbles over must not keep closeby from all the others.
         why = "" if reading.error is None else brief(reading.error)
         message = f"reading it failed unexpectedly, which is a fault of closeby: {why}"
         return _problem(resource, change, (), message, Reason.UNSUPPORTED)
+
+    def _read_large(self, resource: Resource, change: Upserted) -> Decoded | Condition:
+        """The same, unless nothing but the status differs from what was read last."""
+        try:
+            found = _parts(change.raw)
+        except msgspec.DecodeError:
+            return self._read_it(resource, change)
+        meta, digest = found.metadata, sha256(found.spec)
+        digest.update(b"\0".join((meta.uid.encode(), meta.labels, meta.annotations, meta.creation_timestamp)))
+        key, now = (resource, change.key), digest.digest()
+        before = self._large.pop(key, None)
+        if before is not None and before[0] == now:
+            self._large[key] = before
+            return before[1]
+        read = self._read_it(resource, change)
+        if isinstance(read, Decoded):
+            self._large[key] = now, read
+            if len(self._large) > _LARGE_KEPT:
+                self._large.popitem(last=False)
+        return read
 
     def _read_it(self, resource: Resource, change: Upserted) -> Decoded | Condition:
         entry = READERS.get((resource.group, resource.kind))
