@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+import yaml
 
 from closeby.controllers.applications.controller import AppGroupController
 from closeby.controllers.running import News
@@ -340,5 +341,41 @@ def test_users_of_an_object_made_anew_in_the_middle_are_told_what_is_wrong_with_
                 await keeper.reconcile((kind, f"{namespace}/a1"))
             assert len(set(uids)) == 2
             assert {one["regarding"]["uid"] for one in await told(it)} == set(uids)
+
+    asyncio.run(run())
+
+
+def test_the_status_of_a_large_app_group_is_written_less_often(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Each write makes the API server and all that watch handle the whole object."""
+    names = [f"w{i}" for i in range(120)]
+    pods = [
+        {"name": name, "dependencies": [{"name": other, "type": "Pod"} for other in names[i + 1 :]]}
+        for i, name in enumerate(names)
+    ]
+
+    async def run() -> None:
+        async with site(control_plane, namespace, node("w1")) as it, it.running(controller(it)):
+            await it.create("appgroups", "small", CHAIN)
+            await it.create("appgroups", "large", yaml.safe_dump({"spec": {"numMembers": 120, "Pods": pods}}))
+            for name in ("small", "large"):
+                await it.until("appgroups", name, order)
+            large = await it.api.get(it.path("appgroups", "large"))
+            size = len(msgspec.json.encode(large))
+            assert size > 150_000
+            written = time.monotonic()
+            versions: dict[str, set[str]] = {"small": set(), "large": set()}
+            for i in range(4):
+                for name, role in (("small", "P1"), ("large", "w1")):
+                    await it.pod(f"{name}-{i}", name, role, "w1")
+                await it.until("appgroups", "small", running(i + 1))
+                for name, seen in versions.items():
+                    seen.add(await it.version("appgroups", name))
+            took = time.monotonic() - written
+            assert len(versions["small"]) == 4
+            assert len(versions["large"]) <= 1 + took / (size * 1e-5)
+            # In the end it says what is so.
+            await it.until("appgroups", "large", running(4))
 
     asyncio.run(run())

@@ -3,12 +3,14 @@
 Two things must never happen: a write that causes itself, and two writers that overwrite each other as fast as
 they can. So nothing is written that stands there already, a write of conditions holds only for the version
 that was looked at, and the very same values are written again only after a pause that gets longer each time.
+A large object is written less often than a small one, since the API server, etcd and all that watch it handle
+the whole object with each write.
 """
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +28,9 @@ from closeby.objects.reasons import Condition
 Key = tuple[Resource, str]
 #: Between two writes of the very same values (seconds).
 INSISTENCE: Final = Pace(first=1.0, longest=600.0)
+
+#: Seconds between two writes of one object for each byte of it: 10 s for a megabyte, 10 ms for a kilobyte.
+_PAUSE_PER_BYTE: Final = 1e-5
 
 #: The condition that says whether the spec makes sense.
 VALID: Final = "Valid"
@@ -83,6 +88,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     key: str
     uid: str
     version: str
+    #: Bytes of the whole object.
+    size: int = 0
     #: Counts the changes of the spec; None where it counts those of the status too.
     generation: int | None
     spec: Mapping[str, object]
@@ -128,6 +135,7 @@ def seen(resource: Resource, change: Upserted) -> Seen:
         key=change.key,
         uid=change.uid,
         version=change.version,
+        size=len(change.raw),
         generation=wire.metadata.generation if resource.status else None,
         spec=Fields(bytes(wire.spec)),
         status=Fields(bytes(wire.status)),
@@ -155,6 +163,17 @@ def validity(problems: Sequence[Condition], generation: int | None) -> StatusCon
     )
 
 
+class _Write(NamedTuple):
+    """The last write of an object's status; times by the keeper's clock."""
+
+    #: A digest of what was written.
+    meant: bytes
+    backoff: Backoff
+    #: When the very same may be written again, and when anything else.
+    same_at: float
+    other_at: float
+
+
 class StatusKeeper:
     """Writes statuses, and tells ``work`` which objects have to be looked at again."""
 
@@ -168,8 +187,7 @@ class StatusKeeper:
         self._clock = clock
         self._pace = pace
         self._chance = random.Random()
-        #: A digest of what was written last, how often that very thing, and when it may be again.
-        self._written: dict[Key, tuple[bytes, Backoff, float]] = {}
+        self._written: dict[Key, _Write] = {}
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
@@ -184,19 +202,22 @@ class StatusKeeper:
             return
         # Without the times that are made up while comparing.
         meant = sha256(msgspec.json.encode((it.uid, wanted.fields, wanted.conditions))).digest()
-        before, backoff, since = self._written.get(key) or (b"", Backoff(self._pace, self._chance), 0.0)
-        if before != meant:
-            backoff = Backoff(self._pace, self._chance)
-        elif self._clock() < since:
-            self._work.add(key, after=since - self._clock())
+        last = self._written.get(key)
+        same = last is not None and last.meant == meant
+        if last is not None and (wait := (last.same_at if same else last.other_at) - self._clock()) > 0:
+            self._work.add(key, after=wait)
             return
+        backoff = last.backoff if last is not None and same else Backoff(self._pace, self._chance)
         namespace, _, name = it.key.rpartition("/")
         # A list is replaced as a whole, with what others said in it; single fields are ours alone.
         version = it.version if "conditions" in changes else None
         written = await self._writer.status(it.resource, namespace, name, changes, version)
         match written.verdict:
             case Verdict.OK | Verdict.FATAL:
-                self._written[key] = meant, backoff, self._clock() + backoff.next()
+                rests = it.size * _PAUSE_PER_BYTE
+                self._written[key] = _Write(
+                    meant, backoff, self._clock() + max(backoff.next(), rests), self._clock() + rests
+                )
                 self._work.done(key)
             case Verdict.CONFLICT | Verdict.RETRYABLE:
                 self._work.failed(key, written.error.retry_after if written.error else None)
@@ -206,7 +227,7 @@ class StatusKeeper:
             self._say(
                 "status refused", warning=True, kind=it.resource.kind, object=it.key, error=written.error
             )
-            self._work.add(key, after=self._written[key][2] - self._clock())
+            self._work.add(key, after=self._written[key].same_at - self._clock())
 
 
 def _merged(before: object, wanted: Wanted, now: float) -> list[object]:
