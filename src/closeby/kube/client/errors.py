@@ -82,6 +82,11 @@ class ApiError(Struct, frozen=True):
         return any(cause.reason == "ResourceVersionTooLarge" for cause in self.details.causes)
 
     @property
+    def namespace_ends(self) -> bool:
+        """Whether nothing can be created because the namespace is being deleted."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.details.causes)
+
+    @property
     def passing(self) -> bool:
         """Whether the same request may succeed later, without anybody doing anything."""
         if self.code is None:

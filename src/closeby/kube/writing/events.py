@@ -18,6 +18,7 @@ class Events:
         if not self.wanted:
             return
         written = await self._writer.event(about, note, now)
-        # Where its namespace is gone there is nobody to tell.
-        if not written.ok and written.verdict is not Verdict.GONE:
-            self._say("event not written", warning=True, object=about, event=note.reason, error=written.error)
+        # In a namespace that is deleted nobody reads Events.
+        if written.error is None or written.verdict is Verdict.GONE or written.error.namespace_ends:
+            return
+        self._say("event not written", warning=True, object=about, event=note.reason, error=written.error)

@@ -7,9 +7,9 @@ unschedulable; and once, as long as it stays the same.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Final
 
 from msgspec import Struct
@@ -42,8 +42,8 @@ class Manners(Struct, frozen=True, kw_only=True):
     #: How often is looked what is due.
     every: float = 0.25
     #: Requests in flight, and refusals told in a second, so that bindings are not held up.
-    concurrency: int = 8
-    rate: float = 100.0
+    concurrency: int = 4
+    rate: float = 25.0
 
 
 class _Refusal(Struct, frozen=True):
@@ -126,8 +126,8 @@ class Notices:
             if not self._informed():
                 continue
             now = time.monotonic()
-            due = (uid for uid in self._untold if self._due(uid, now))
-            for uid in tuple(islice(due, max(1, round(self._manners.rate * self._manners.every)))):
+            due = [self._standing[uid].pod for uid in self._untold if self._due(uid, now)]
+            for uid in tuple(islice(_by_turns(due), max(1, round(self._manners.rate * self._manners.every)))):
                 del self._untold[uid]
                 task = self._tasks.create_task(self._tell(uid))
                 self._writing[uid] = task
@@ -195,6 +195,15 @@ class Notices:
             yield
         if telling.error is not None:
             self._say("users not told", warning=True, pod=pod.key, **fields_of(telling.error))
+
+
+def _by_turns(pods: Iterable[Pod]) -> Iterator[str]:
+    """Uids of pods, of each namespace one after the other, so that none has to wait for all of another's."""
+    namespaces: dict[str, list[str]] = {}
+    for pod in pods:
+        namespaces.setdefault(pod.namespace, []).append(pod.uid)
+    for turn in zip_longest(*namespaces.values()):
+        yield from (uid for uid in turn if uid is not None)
 
 
 def _reference(pod: Pod) -> Reference:
