@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from closeby.objects.dialects.keys import TASK_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 from tests.attacks.applications import KEP, MIDDLE_IS_NEAR, create_network, member
-from tests.control_plane.api import ApiError, Object, create_namespace, delete_namespace
+from tests.control_plane.api import Api, ApiError, Object, create_namespace, delete_namespace
 from tests.kube.live_world import World
 
 #: A quarter of a megabyte is what the annotations of an object may have.
@@ -47,6 +47,20 @@ async def under(good: World, assault: Assault | None) -> AsyncIterator[None]:
         async for _ in steps:
             pass
         await delete_namespace(good.api, namespace)
+        await _gone(good.api, namespace)
+
+
+async def _gone(api: Api, namespace: str) -> None:
+    """Waits until the namespace and its objects are gone: deleting them is work for the API server too."""
+    async with asyncio.timeout(120.0):
+        while True:
+            try:
+                await api.get(f"/api/v1/namespaces/{namespace}")
+            except ApiError as error:
+                if error.status == 404:
+                    return
+                raise
+            await asyncio.sleep(0.2)
 
 
 async def hostile_owners(it: World) -> AsyncIterator[None]:
@@ -172,6 +186,15 @@ async def pod_flood(it: World) -> AsyncIterator[None]:
     await asyncio.gather(flooding, return_exceptions=True)
 
 
+async def flood_for_another(it: World) -> AsyncIterator[None]:
+    """The same pods, for a scheduler that does not exist: what the flood costs the API server."""
+    it.name = "somebody-else"
+    async for _ in pod_flood(it):
+        yield
+
+
+#: What attacks others than closeby, to compare with.
+CONTROLS: Final[dict[str, Assault]] = {"the same, for another scheduler": flood_for_another}
 ASSAULTS: Final[dict[str, Assault]] = {
     "hostile owners": hostile_owners,
     "hostile metrics addresses": hostile_metrics,
