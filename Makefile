@@ -49,11 +49,12 @@ benchlive: $(PROJECT)  ## Measure bindings on a real API server, beside kube-sch
 cluster: $(PROJECT)  ## Start a real control plane with made-up nodes to try things on, until Ctrl-C
 	@$(BIN)/python -m tests.control_plane
 
-lint: $(PROJECT)  ## Check the format, the code, the types and the layers
+lint: $(PROJECT)  ## Check the format, the code, the types, the layers and the prose
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.prose
 
 format: $(PROJECT)  ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format

@@ -15,6 +15,8 @@ from tests.cli.calling import closeby, report
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explain.md").read_text()
+#: Without line breaks, so that a number and its unit stand together.
+PROSE = " ".join(PAGE.split())
 
 
 def test_the_command_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,11 +34,11 @@ def test_it_prints_the_table_that_the_page_shows(monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_names_every_kind_and_every_bound() -> None:
-    assert [kind for kind in Kind if f"`{kind}`" not in PAGE] == []
-    assert f"{DECISIONS:,} decisions" in PAGE
-    assert f"{MOVES_A_DECISION:,} moves" in PAGE
-    assert f"all together {TOGETHER:,}," in PAGE
-    assert f"ends of {ending.JOBS} jobs" in PAGE
-    assert f"first {anew.JOBS} jobs" in PAGE
-    assert PAGE.count(f"{ITEMS} ") == 3
-    assert EXPECTED_END in PAGE
+    assert [kind for kind in Kind if f"`{kind}`" not in PROSE] == []
+    assert f"{DECISIONS:,} decisions" in PROSE
+    assert f"{MOVES_A_DECISION:,} moves" in PROSE
+    assert f"all together {TOGETHER:,}," in PROSE
+    assert f"ends of {ending.JOBS} jobs" in PROSE
+    assert f"first {anew.JOBS} jobs" in PROSE
+    assert PROSE.count(f"{ITEMS} ") == 3
+    assert EXPECTED_END in PROSE
