@@ -3,7 +3,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.plugins.priority_sort import PrioritySort
+from closeby.plugins.queue_sorts import PrioritySort
 from closeby.scheduling.extension import NoArguments, QueuedItem
 from tests.plugins.asking import handle_of
 

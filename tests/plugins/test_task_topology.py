@@ -14,8 +14,9 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.task_topology import TaskTopology, TaskTopologyArguments
-from closeby.scheduling.extension import Traffic, Undo
+from closeby.scheduling.extension import Undo
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import Traffic
 from tests.applications.roles import job, task, tasks
 from tests.plugins.asking import handle_of, place, scores
 from tests.worlds import HOSTNAME, World, fabric, node, spec, world

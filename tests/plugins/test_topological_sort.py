@@ -10,12 +10,16 @@ from msgspec.structs import replace
 
 from closeby.objects.configuration import PluginEntry
 from closeby.objects.pods import Pod
+from closeby.plugins.queue_sorts import QOSSort
 from closeby.scheduling.events import AppGroupChanged, NodeAdded, PodAdded, Tick
-from closeby.scheduling.orders import by_service
+from closeby.scheduling.extension import NoArguments
 from closeby.scheduling.outcomes import Bind
 from tests.applications.calls import ONLINE_BOUTIQUE, app
 from tests.applications.networks import replicas
+from tests.plugins.asking import handle_of
 from tests.worlds import GPU, World, node, pods, spec, world
+
+SORT = QOSSort(NoArguments(), handle_of([]))
 
 #: The KEP's order of the Online Boutique (KahnSort).
 BOUTIQUE = "p1-0 p10-0 p9-0 p8-0 p7-0 p6-0 p5-0 p4-0 p3-0 p2-0"
@@ -149,8 +153,8 @@ def test_taking_one_item_at_a_time_follows_the_keys(crowd: list[Pod]) -> None:
     taken = []
     for _ in crowd:
         items = [item for item in map(books.item, books.item_keys()) if item is not None]
-        assert len({by_service(item) for item in items}) == len(items)
-        first = min(items, key=by_service, default=None)
+        assert len({SORT.sort_key(item) for item in items}) == len(items)
+        first = min(items, key=SORT.sort_key, default=None)
         bound = [one.pod.name for one in drawn.engine.handle(Tick(limit=1)) if isinstance(one, Bind)]
         assert sorted(bound) == sorted(pod.name for pod in (() if first is None else first.pods))
         taken += bound

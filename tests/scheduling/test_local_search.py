@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.moving.layout import Layout, talk_cost
 from closeby.scheduling.moving.local_search import improve
 from closeby.scheduling.moving.sites import Sites
+from closeby.scheduling.traffic import Traffic
 
 
 @st.composite

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.moving.neighbourhood import Neighbourhood
 from closeby.scheduling.moving.sites import Sites
+from closeby.scheduling.traffic import Traffic
 from tests.scheduling.test_local_search import laid_out, layouts
 
 

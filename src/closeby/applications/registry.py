@@ -1,6 +1,6 @@
 """The applications and networks of a cluster as last heard of, and to which of them a pod belongs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -104,6 +104,17 @@ def replica_of(pod: Pod) -> tuple[str, str] | None:
     """The AppGroup (``namespace/name``) and the workload that a pod names; None when it names no AppGroup."""
     key = app_group_key(pod)
     return None if key is None else (key, workload_name(pod))
+
+
+def placed_replicas(placed: Iterable[tuple[Pod, int]]) -> dict[str, dict[str, dict[int, int]]]:
+    """The replicas on each slot, by AppGroup and workload: key -> workload -> slot -> number."""
+    found: dict[str, dict[str, dict[int, int]]] = {}
+    for pod, slot in placed:
+        replica = replica_of(pod)
+        if replica is not None:
+            slots = found.setdefault(replica[0], {}).setdefault(replica[1], {})
+            slots[slot] = slots.get(slot, 0) + 1
+    return found
 
 
 class Applications:

@@ -12,7 +12,6 @@ from closeby.objects.configuration import Configuration
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -24,6 +23,7 @@ from closeby.scheduling.events import (
     PodRemoved,
     Tick,
 )
+from closeby.scheduling.extension import NormalizeScore
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import Bind
 from closeby.scheduling.state import CycleState
@@ -50,10 +50,10 @@ def scoring(sizes: Sequence[int] = (100, 1_000, 10_000)) -> Iterator[Figure]:
         engine.handle(AppGroupChanged(_app_group(names, calls)))
         draw = random.Random(1)
         engine.handle(*(PodAdded(_pod(name, 0, f"node-{draw.randrange(count)}")) for name in names))
-        plugin = next(one for one in engine.profile.plugins if isinstance(one, NetworkMinCost))
+        plugin = next(one for one in engine.profile.dependency_costs if isinstance(one, NormalizeScore))
         nodes, pod = Nodes(engine.cluster), _pod("P1", 1)
 
-        def score(plugin: NetworkMinCost = plugin, nodes: Nodes = nodes, pod: Pod = pod) -> int:
+        def score(plugin: NormalizeScore = plugin, nodes: Nodes = nodes, pod: Pod = pod) -> int:
             state = CycleState()
             plugin.normalize(state, pod, plugin.score(state, pod, nodes))
             return 0

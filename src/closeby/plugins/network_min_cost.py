@@ -22,19 +22,10 @@ from closeby.objects.bounds import some
 from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import (
-    Filter,
-    Handle,
-    NormalizeScore,
-    Rejection,
-    Reserve,
-    Scope,
-    Traffic,
-    TrafficCost,
-    Undo,
-)
+from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Rejection, Reserve, Scope, Undo
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import DependencyCost, Traffic
 from closeby.topology.network_costs import ALGORITHMS
 
 Scores = NDArray[np.float64]
@@ -70,8 +61,8 @@ class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, r
         return NetworkWish(self.network_topology_name, self.weights_name, self.topology_algorithm)
 
 
-class NetworkMinCost(Filter, NormalizeScore, Reserve, TrafficCost):
-    """Scores by cost, filters by ``maxNetworkCost``, and says what talk among unplaced pods would cost."""
+class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
+    """Scores by cost, filters by ``maxNetworkCost``, and offers the cost of traffic to others."""
 
     name: ClassVar[str] = "NetworkMinCost"
     Arguments = NetworkMinCostArguments

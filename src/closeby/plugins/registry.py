@@ -11,22 +11,21 @@ from closeby.plugins.baselines.single_level_required import SingleLevelRequired
 from closeby.plugins.baselines.slurm_tree import SlurmTree
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.domain_binpack import DomainBinpack
-from closeby.plugins.network_min_cost import NetworkMinCost
+from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.plugins.node_name import NodeName
 from closeby.plugins.node_ports import NodePorts
 from closeby.plugins.node_resources_fit import NodeResourcesFit
 from closeby.plugins.node_unschedulable import NodeUnschedulable
-from closeby.plugins.priority_sort import PrioritySort
-from closeby.plugins.qos_sort import QOSSort
+from closeby.plugins.queue_sorts import PrioritySort, QOSSort, TopologicalSort
 from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.plugins.task_topology import TaskTopology
-from closeby.plugins.topological_sort import TopologicalSort
 from closeby.plugins.topology import TopologyPlacement
 from closeby.scheduling.extension import Handle, Plugin
 from closeby.scheduling.profile.profiles import Profile, build_profile
+from closeby.scheduling.traffic import DependencyCost
 
 #: Taking part by default, in the order in which they are asked: cheap filters first.
 DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
@@ -73,3 +72,13 @@ def profile_for(configuration: Configuration, handle: Handle) -> Profile:
         ConfigurationError: with every mistake found.
     """
     return build_profile(configuration, BUILT_IN, handle, [plugin.name for plugin in DEFAULT_PLUGINS])
+
+
+def dependency_cost(profile: Profile) -> DependencyCost:
+    """What judges the traffic of applications: the first plugin of the profile that offers its cost.
+
+    Where none does, traffic has its cost all the same: that of NetworkMinCost with its default arguments.
+    That plugin takes no part in decisions, and has noted no pod.
+    """
+    offered = profile.dependency_costs
+    return offered[0] if offered else NetworkMinCost(NetworkMinCostArguments(), profile.queue_sort.handle)

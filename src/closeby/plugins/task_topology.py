@@ -19,21 +19,10 @@ from closeby.objects.configuration import GREATEST_WEIGHT
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
-from closeby.scheduling.extension import (
-    Counts,
-    Handle,
-    Ints,
-    MemberSort,
-    Reserve,
-    Scope,
-    Score,
-    Scores,
-    Traffic,
-    TrafficCost,
-    Undo,
-)
+from closeby.scheduling.extension import Counts, Handle, Ints, MemberSort, Reserve, Scope, Score, Scores, Undo
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import Traffic, TrafficCost
 from closeby.topology.edge_costs import EdgeCosts, edge_costs
 from closeby.topology.tree import Tree
 

@@ -288,41 +288,6 @@ class PlacementScore(Plugin):
         raise NotImplementedError
 
 
-class Traffic(Struct, frozen=True, kw_only=True, eq=False):
-    """What it costs that pods which talk lie where they lie, by kind of pod and by location of node.
-
-    Two pods on one node cost nothing. With P pods of K kinds and L locations.
-    """
-
-    #: Kind of each pod, shape (P,).
-    kinds: Ints
-    #: Location of each slot, shape (capacity,). Nodes of one location are as far from all others.
-    locations: Ints
-    #: Cost between different nodes, by location; shape (L, L), symmetric, finite.
-    between: Scores
-    #: How much two kinds say to each other; shape (K, K), symmetric.
-    weights: Scores
-    #: Greatest cost allowed between pods of two kinds; shape (K, K), symmetric, inf without a limit.
-    limits: Scores
-    #: Where the cost is not known, so that it exceeds every limit; shape (L, L).
-    unknown: Bools
-    #: Cost of a pod of each kind on each slot because of pods placed before; shape (K, capacity).
-    #: inf where a limit forbids the slot.
-    standing: Scores
-
-
-class TrafficCost(Plugin):
-    """Knows what talk between pods costs, so that they can be placed as a whole."""
-
-    def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
-        """The costs among pods that have no node yet; None when they don't talk."""
-        raise NotImplementedError
-
-    def forbids_moves(self, state: CycleState) -> bool:
-        """Whether pods must stay where scores put them: moves that save talk would undo what they weighed."""
-        return False
-
-
 class PreScore(Plugin):
     """Looks at a pod once, before it is scored."""
 

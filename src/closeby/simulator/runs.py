@@ -9,14 +9,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
+from closeby.applications.registry import placed_replicas
 from closeby.applications.talk import EdgeCost
 from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
 from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
-from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
-from closeby.plugins.registry import profile_for
+from closeby.plugins.registry import dependency_cost, profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     GroupChanged,
@@ -241,15 +241,12 @@ def _still_waiting(before: Outcome, after: Outcome) -> Outcome:
 
 
 def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
-    plugins = engine.profile.plugins
-    if not plugins or not len(engine.applications):
+    if not len(engine.applications):
         return {}
-    plugin = next((one for one in plugins if isinstance(one, NetworkMinCost)), None)
-    if plugin is None:  # Talk has its cost also where nobody minded it.
-        plugin = NetworkMinCost(NetworkMinCostArguments(), plugins[0].handle)
-        for pod, slot in engine.cluster.placed_pods():
-            plugin.pod_assumed(pod, slot)
-    found = {one.key: plugin.edges(one) for one in engine.applications if one.group.usable}
+    costs = dependency_cost(engine.profile)
+    placed = placed_replicas(engine.cluster.placed_pods())
+    usable = [one for one in engine.applications if one.group.usable]
+    found = {one.key: costs.edges(one, placed.get(one.key, {})) for one in usable}
     return {key: edges for key, edges in found.items() if edges is not None}
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from closeby.applications.registry import Applications
 from closeby.kube.client.saying import Say
-from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupRemoved, Event, NetworkEvent
+from closeby.scheduling.traffic import DependencyCost
 
 #: Objects come and go together: their changes are gathered for so long (seconds).
 _GATHERED: Final = 1.0
@@ -19,7 +19,7 @@ class UnknownCosts:
 
     def __init__(self, engine: Engine, say: Say) -> None:
         self._applications: Applications = engine.applications
-        self._plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
+        self._plugin = next(iter(engine.profile.dependency_costs), None)
         self._say = say
         self._changed = asyncio.Event()
         #: By key: the sentence that was told last.
@@ -39,7 +39,7 @@ class UnknownCosts:
             self._changed.clear()
             self._tell(self._plugin)
 
-    def _tell(self, plugin: NetworkMinCost) -> None:
+    def _tell(self, plugin: DependencyCost) -> None:
         told: dict[str, str] = {}
         for application in self._applications:
             for problem in plugin.unknown_costs(application):

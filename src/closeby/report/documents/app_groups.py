@@ -11,7 +11,6 @@ from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.quality.talk import talk_measures
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.quality import told
@@ -164,9 +163,8 @@ def _unknown_costs(run: Run, application: Application) -> Iterator[Condition]:
     """On a cluster not every NetworkTopology counts; in files each does."""
     if run.engine.applications.scope.namespaces is None:
         return
-    for plugin in run.engine.profile.plugins:
-        if isinstance(plugin, NetworkMinCost):
-            yield from plugin.unknown_costs(application)
+    for plugin in run.engine.profile.dependency_costs:
+        yield from plugin.unknown_costs(application)
 
 
 def _gap(cost: float, optimum: float) -> float | None:

@@ -14,11 +14,12 @@ from closeby.applications.registry import workload_name
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Filter, Rejection, Scope, Traffic
+from closeby.scheduling.extension import Filter, Rejection, Scope
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.pace import Pace
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import Traffic
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.moving.sites import Sites
+from closeby.scheduling.traffic import Traffic
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.moving.layout import Layout, Snapshot
 from closeby.scheduling.moving.neighbourhood import AT_ONCE_UP_TO, Neighbourhood
 from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.pace import UNPACED, Pace
+from closeby.scheduling.traffic import Traffic
 
 #: Moves and swaps that may be evaluated, and at least so many rounds over all of them; more where the layout
 #: is so small that all are evaluated at once, which takes a fortieth of the time for each.

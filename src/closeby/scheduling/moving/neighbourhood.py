@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.moving.layout import Layout
 from closeby.scheduling.moving.sites import Sites
+from closeby.scheduling.traffic import Traffic
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

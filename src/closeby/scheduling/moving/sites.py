@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.pace import UNPACED, Pace
+from closeby.scheduling.traffic import Traffic
 from closeby.topology.tree import Tree
 
 Bools = NDArray[np.bool_]

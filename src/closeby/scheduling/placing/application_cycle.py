@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Traffic
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.judging.outlook import look_ahead
 from closeby.scheduling.moving.layout import talk_cost
@@ -16,6 +15,7 @@ from closeby.scheduling.moving.sites import Sites, sites_of
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import Traffic
 
 
 def place_application(tools: Tools, key: str, pods: tuple[Pod, ...]) -> Attempt:

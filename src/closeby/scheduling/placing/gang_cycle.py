@@ -7,7 +7,7 @@ import numpy as np
 
 from closeby.cluster.columns import Batch
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Candidate, Placement, Traffic
+from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs.confinement import split_part
 from closeby.scheduling.gangs.order import entangled, with_preferences_required
 from closeby.scheduling.gangs.parts import NodeSet, Part
@@ -23,6 +23,7 @@ from closeby.scheduling.placing.together import Bools, move_together, used_domai
 from closeby.scheduling.placing.tools import Attempt, Left, Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang, gang_refusal
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import Traffic
 from closeby.topology.tree import Tree
 
 

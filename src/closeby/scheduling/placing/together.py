@@ -7,13 +7,14 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Candidate, Traffic
+from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet
 from closeby.scheduling.moving.local_search import improve
 from closeby.scheduling.moving.sites import sites_of
 from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools
+from closeby.scheduling.traffic import Traffic
 from closeby.topology.tree import Domain
 
 Bools = NDArray[np.bool_]

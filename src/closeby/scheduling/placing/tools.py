@@ -9,7 +9,7 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import MemberSort, Traffic
+from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.needs import Need, Rooms
@@ -22,6 +22,7 @@ from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.profile.profiles import Profile
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import Traffic
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 

@@ -31,11 +31,11 @@ from closeby.scheduling.extension import (
     QueueSort,
     Reserve,
     Score,
-    TrafficCost,
 )
 from closeby.scheduling.measuring import Measured
 from closeby.scheduling.profile.arguments import decode_arguments, line_about
 from closeby.scheduling.profile.lookup import PluginLookupError, plugin_named
+from closeby.scheduling.traffic import DependencyCost, TrafficCost
 
 #: All that a plugin can take part in.
 POINTS = (
@@ -75,6 +75,7 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     generators: tuple[PlacementGenerate, ...] = ()
     placement_scores: tuple[PlacementScore, ...] = ()
     traffic_costs: tuple[TrafficCost, ...] = ()
+    dependency_costs: tuple[DependencyCost, ...] = ()
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
     pre_binds: tuple[PreBind, ...] = ()
@@ -229,6 +230,7 @@ def _grouped(made: Sequence[tuple[Plugin, PluginEntry | None]]) -> Profile:
         generators=_at(PlacementGenerate, plugins),
         placement_scores=_at(PlacementScore, plugins),
         traffic_costs=_at(TrafficCost, plugins),
+        dependency_costs=_at(DependencyCost, plugins),
         reserves=_at(Reserve, plugins),
         permits=_at(Permit, plugins),
         pre_binds=_at(PreBind, plugins),

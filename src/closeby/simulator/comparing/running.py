@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.quality.talk import TalkMeasures
 from closeby.simulator.comparing.figures import Figure, figures_of, figures_of_applications
 from closeby.simulator.comparing.talking import judged_talk, talk_over_time
@@ -69,8 +68,7 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
         A policy that is told other costs, or none, is not to be judged by those.
         """
         for policy in self.policies:
-            kinds = engine_of(self.cluster, policy).profile.plugins
-            if any(isinstance(kind, NetworkMinCost) for kind in kinds):
+            if engine_of(self.cluster, policy).profile.dependency_costs:
                 return policy
         return Policy()
 

@@ -6,7 +6,7 @@ from itertools import count
 from closeby.applications.registry import Application
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.pods import Pod, PodSpec
-from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
+from closeby.plugins.registry import dependency_cost
 from closeby.quality.talk import TalkMeasures, talk_measures
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupRemoved, Event, PodAdded, PodRemoved
@@ -56,17 +56,14 @@ class Judge:
     """Says what talk costs, and how close pods lie, by the network of one engine."""
 
     def __init__(self, engine: Engine) -> None:
-        """By the costs that the engine's NetworkMinCost goes by, else those that it would by default."""
-        plugins = engine.profile.plugins
+        """By the costs that the engine goes by, else those of the defaults."""
         self._labels = engine.cluster.labels
-        self._plugin = next((one for one in plugins if isinstance(one, NetworkMinCost)), None)
-        if self._plugin is None and plugins:
-            self._plugin = NetworkMinCost(NetworkMinCostArguments(), plugins[0].handle)
+        self._costs = dependency_cost(engine.profile)
 
     def talk(self, application: Application, graph: CallGraph, slots: Sequence[int]) -> TalkMeasures:
         """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
         replicas = _replicas(graph, slots)
-        costs = None if self._plugin is None else self._plugin.edges(application, replicas)
+        costs = self._costs.edges(application, replicas)
         return talk_measures(application.edges, replicas, self._labels, costs)
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
-from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.report.counterfactuals.applications.answers import Answers
 from closeby.report.counterfactuals.questions import Question, joined
 from closeby.report.counterfactuals.records import Counterfactual, Kind
@@ -115,9 +114,8 @@ def _allowing(group: AppGroup, edges: Collection[Edge], limit: int | None) -> Ap
 
 def _costs(question: Question, above: int) -> list[int]:
     """The costs between two nodes that are known and above a limit, in whole numbers."""
-    plugins = question.trials.engine.profile.plugins
-    known_to = (one for one in plugins if isinstance(one, NetworkMinCost))
-    answers = (plugin.traffic(CycleState(), question.waiting) for plugin in known_to)
+    offered = question.trials.engine.profile.dependency_costs
+    answers = (plugin.traffic(CycleState(), question.waiting) for plugin in offered)
     traffic = next((one for one in answers if one is not None), None)
     if traffic is None:
         return []

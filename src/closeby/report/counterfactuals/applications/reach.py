@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod, PodSpec
-from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.report.counterfactuals.questions import Question
 from closeby.report.counterfactuals.rooms import Rooms, lasting
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import DependencyCost
 
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
@@ -75,7 +75,7 @@ class Reach:
             here = lasting(self._question, pod)
             possible |= here
             for plugin in engine.profile.filters:
-                if self._limits and isinstance(plugin, NetworkMinCost) and plugin.concerns(pod):
+                if self._limits and isinstance(plugin, DependencyCost) and plugin.concerns(pod):
                     here = here & plugin.filter(CycleState(), pod, nodes)
             allowed |= here
         asked = replace(self._question, waiting=tuple(pods))

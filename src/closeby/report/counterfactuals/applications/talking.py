@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from closeby.applications.registry import Application, app_group_key, application
-from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
+from closeby.plugins.registry import dependency_cost
 from closeby.report.counterfactuals.records import TalkEntry
 from closeby.simulator.trials import Change, Result, Trials
 
@@ -34,11 +34,7 @@ class Talk:
     def __init__(self, trials: Trials, asked: Application) -> None:
         self._trials = trials
         self._application = asked
-        engine = trials.engine
-        self._plugin = next((one for one in engine.profile.plugins if isinstance(one, NetworkMinCost)), None)
-        if self._plugin is None and engine.profile.plugins:
-            # Talk has its cost also where nobody minds it.
-            self._plugin = NetworkMinCost(NetworkMinCostArguments(), engine.profile.plugins[0].handle)
+        self._costs = dependency_cost(trials.engine.profile)
         #: All pods of the application, whether they wait or not.
         self.pods = tuple(pod for pod in trials.pods if app_group_key(pod) == asked.key)
 
@@ -71,7 +67,7 @@ class Talk:
             if workload is not None and slot is not None:
                 on = replicas.setdefault(workload, {})
                 on[slot] = on.get(slot, 0) + 1
-        edges = None if self._plugin is None or not asked.edges else self._plugin.edges(asked, replicas)
+        edges = self._costs.edges(asked, replicas) if asked.edges else None
         if edges is None:
             return None
         return Cost(sum(edge.cost for edge in edges), sum(edge.over for edge in edges))
