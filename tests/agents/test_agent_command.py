@@ -310,4 +310,4 @@ def test_help_names_all_that_is_needed() -> None:
         "--round",
     ):
         assert option in shown
-    assert "For trials" in shown
+    assert "For testing" in shown

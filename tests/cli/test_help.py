@@ -60,7 +60,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert {name for name, texts in said.items() if len(texts) > 1} == DIFFER
 
 
-def test_every_option_is_told_in_a_sentence() -> None:
+def test_every_option_has_a_sentence() -> None:
     for name, option in options():
         sentence = re.sub(r"  \[default: .*\]$", "", option.help or "")
         assert re.match(r"[A-Z`]|iperf3", sentence), name
@@ -81,18 +81,18 @@ def test_lines_that_are_not_wrapped_are_short(path: tuple[str, ...]) -> None:
     assert max(map(len, examples), default=0) <= WIDTH
 
 
-def test_names_that_help_tells_are_there() -> None:
+def test_names_in_help_exist() -> None:
     shown = " ".join(closeby("simulate", "--help").stdout.split())
-    told = re.search(r"where -f names none: ([a-z, ]+)\.", shown)
-    assert told is not None
-    assert set(re.split(r", | or ", told[1])) == set(SHAPES)
-    told = re.search(r"made-up workload, such as ([a-z, ]+);", shown)
-    assert told is not None
-    assert set(re.split(r", | or ", told[1])) <= set(WORKLOADS)
+    clusters = re.search(r"synthetic cluster .*?: ([a-z, ]+)\.", shown)
+    assert clusters is not None
+    assert set(re.split(r", | or ", clusters[1])) == set(SHAPES)
+    workloads = re.search(r"synthetic workload, such as ([a-z, ]+);", shown)
+    assert workloads is not None
+    assert set(re.split(r", | or ", workloads[1])) <= set(WORKLOADS)
     assert closeby("simulate", "--workload", "nope").stderr.count("seren") == 1
 
 
-def test_which_options_are_for_runs_over_time_is_told_and_true() -> None:
+def test_help_lists_the_options_for_runs_over_time_correctly() -> None:
     command = COMMANDS["simulate",]
     names = [max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)]
     later = names[names.index("--workload") + 2 :]

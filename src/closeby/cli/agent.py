@@ -21,61 +21,63 @@ _PORT = click.IntRange(1, 65_535)
     "--node-name",
     metavar="NAME",
     envvar="NODE_NAME",
-    help="The node that this is, as the cluster calls it.  [default: $NODE_NAME, else the host's name]",
+    help="Name of this node in the cluster.  [default: $NODE_NAME, else the host name]",
 )
 @click.option(
     "--listen",
     metavar="HOST:PORT",
     default=":9471",
     show_default=True,
-    help="Where peers are answered; :PORT for all addresses.",
+    help="Address to listen on for peers; :PORT for all addresses.",
 )
 @click.option(
     "--peers",
     "peers_path",
     metavar="FILE",
     type=_FILE,
-    help="Peers as a YAML file lists them, followed as it changes.  [default: as the cluster has them]",
+    help="YAML file that lists the peers, reloaded when it changes.  [default: the cluster's agents]",
 )
 @click.option(
     "--service",
     metavar="NAME",
     default="closeby-agent",
     show_default=True,
-    help="The Service whose ready pods are the peers.",
+    help="The Service whose ready endpoints are the peers.",
 )
 @click.option(
     "--namespace",
     metavar="NAMESPACE",
-    help="Where that Service is.  [default: the context's or the pod's namespace]",
+    help="Namespace of that Service.  [default: the context's or the pod's namespace]",
 )
 @click.option(
     "--token-file",
     metavar="FILE",
     type=_FILE,
-    help="The token that all agents share, else $CLOSEBY_AGENT_TOKEN; of several lines the first is shown to "
-    "peers, and all are taken.",
+    help="File with the token that all agents share. If it has several lines, the first is sent to peers and "
+    "all are accepted.  [default: $CLOSEBY_AGENT_TOKEN]",
 )
 @click.option(
     "--tls-cert", metavar="FILE", type=_FILE, help="This agent's certificate (PEM), for mutual TLS."
 )
-@click.option("--tls-key", metavar="FILE", type=_FILE, help="The key of that certificate (PEM).")
-@click.option("--tls-ca", metavar="FILE", type=_FILE, help="The authority of all agents' certificates.")
+@click.option("--tls-key", metavar="FILE", type=_FILE, help="Private key of that certificate (PEM).")
+@click.option("--tls-ca", metavar="FILE", type=_FILE, help="Certificate authority of all agents (PEM).")
 @click.option(
     "--tls-peer-name",
     metavar="NAME",
     default="closeby-agent",
     show_default=True,
-    help="DNS name that every agent's certificate must have.",
+    help="DNS name that every agent's certificate must contain.",
 )
-@click.option("--insecure", is_flag=True, help="Talk to anybody: without token and TLS nothing else will do.")
+@click.option(
+    "--insecure", is_flag=True, help="Allow unauthenticated peers (required without a token or TLS)."
+)
 @click.option(
     "--probe",
     type=click.Choice(("tcp", "qperf", "netperf")),
     default="tcp",
     show_default=True,
-    help="What measures latencies: the agents themselves, or a program (which knows no token and no TLS, and "
-    "so needs --insecure).",
+    help="How to measure latencies: by the agents themselves (tcp), or by a program, which supports neither "
+    "tokens nor TLS and so needs --insecure.",
 )
 @click.option(
     "--program-port",
@@ -83,13 +85,13 @@ _PORT = click.IntRange(1, 65_535)
     type=_PORT,
     default=9473,
     show_default=True,
-    help="Where that program's server listens, on all nodes.",
+    help="Port of that program's server, on all nodes.",
 )
 @click.option(
     "--iperf3/--no-iperf3",
     default=False,
     show_default=True,
-    help="Measure bandwidth too, to one peer a round (needs --insecure).",
+    help="Also measure bandwidth, to one peer per round (needs --insecure).",
 )
 @click.option(
     "--iperf3-port",
@@ -97,7 +99,7 @@ _PORT = click.IntRange(1, 65_535)
     type=_PORT,
     default=9474,
     show_default=True,
-    help="The port of iperf3's server, on all nodes.",
+    help="Port of iperf3's server, on all nodes.",
 )
 @click.option(
     "--iperf3-bytes",
@@ -105,7 +107,7 @@ _PORT = click.IntRange(1, 65_535)
     type=click.IntRange(1, 10**11),
     default=10_000_000,
     show_default=True,
-    help="What it sends each time.",
+    help="Bytes that it sends per measurement.",
 )
 @click.option(
     "--round",
@@ -114,13 +116,13 @@ _PORT = click.IntRange(1, 65_535)
     type=click.FloatRange(0.1, 86_400),
     default=20.0,
     show_default=True,
-    help="How long a round lasts, alike on all nodes.",
+    help="Length of a round; must be the same on all nodes.",
 )
 @click.option(
     "--max-age",
     metavar="SECONDS",
     type=_AMOUNT,
-    help="Latencies older than this are told no more.  [default: twice --round, 120 at least]",
+    help="Stop reporting latencies older than this.  [default: twice --round, at least 120]",
 )
 @click.option(
     "--trips",
@@ -128,7 +130,7 @@ _PORT = click.IntRange(1, 65_535)
     type=click.IntRange(1, 900),
     default=50,
     show_default=True,
-    help="Questions timed in a probe.",
+    help="Number of round trips timed per probe.",
 )
 @click.option(
     "--timeout",
@@ -136,7 +138,7 @@ _PORT = click.IntRange(1, 65_535)
     type=click.FloatRange(0, 9, min_open=True),
     default=2.0,
     show_default=True,
-    help="How long one probe may take.",
+    help="Deadline for one probe.",
 )
 @click.option(
     "--most-zones",
@@ -144,7 +146,7 @@ _PORT = click.IntRange(1, 65_535)
     type=_COUNT,
     default=16,
     show_default=True,
-    help="Other zones that this node asks in one round, alike on all nodes.",
+    help="Number of other zones to probe in one round; must be the same on all nodes.",
 )
 @click.option(
     "--probes-per-second",
@@ -152,7 +154,7 @@ _PORT = click.IntRange(1, 65_535)
     type=click.FloatRange(min=0.001),
     default=5.0,
     show_default=True,
-    help="Probes that are begun, at most.",
+    help="Rate limit for starting probes.",
 )
 @click.option(
     "--bytes-per-second",
@@ -160,7 +162,7 @@ _PORT = click.IntRange(1, 65_535)
     type=click.FloatRange(min=1000),
     default=1_000_000.0,
     show_default=True,
-    help="What they and iperf3 send and receive, at most.",
+    help="Rate limit for the traffic of probes and iperf3, sent and received.",
 )
 @click.option(
     "--connections",
@@ -168,40 +170,44 @@ _PORT = click.IntRange(1, 65_535)
     type=_COUNT,
     default=32,
     show_default=True,
-    help="Peers that are answered at the same time.",
+    help="Maximum number of peers served at the same time.",
 )
 @click.option(
     "--advertise/--no-advertise",
     default=None,
-    help="Write network.aware.com/bandwidth into the node's status.  [default: unless --peers is given]",
+    help="Write network.aware.com/bandwidth to the node's status.  [default: on unless --peers is given]",
 )
 @click.option(
-    "--interface", metavar="NAME", help="Whose speed is advertised.  [default: the default route's]"
+    "--interface",
+    metavar="NAME",
+    help="Interface whose speed is advertised.  [default: that of the default route]",
 )
-@click.option("--bandwidth", metavar="QUANTITY", help="What is advertised instead, in bits/s, such as 10G.")
+@click.option(
+    "--bandwidth", metavar="QUANTITY", help="Bandwidth to advertise instead, in bits/s, such as 10G."
+)
 @click.option(
     "--delay",
     "delays",
     metavar="ZONE=MS",
     multiple=True,
-    help="For trials: peers in this zone seem to answer so many milliseconds later. May be repeated.",
+    help="For testing: add this many milliseconds to latencies of peers in this zone. May be repeated.",
 )
 @click.option(
     "--delays",
     "delays_path",
     metavar="FILE",
     type=_FILE,
-    help="For trials: delays as a YAML file maps zones to them, read again with every round.",
+    help="For testing: YAML file that maps zones to such delays, reloaded every round.",
 )
 @serves
 @logs
 def command(*, say: "Say", **options: object) -> None:
-    """Measure latencies to the other nodes of a cluster, until SIGTERM or Ctrl-C.
+    """Measure latencies to the other nodes of a cluster until SIGTERM or Ctrl-C.
 
-    Runs on every node. Asks a few peers each round, so that all pairs of zones are covered by about as many
-    probes as there are nodes, and tells on /metrics what came of it. Peers must show the same token, or a
-    certificate of the same authority. Advertises this node's bandwidth as the resource
-    network.aware.com/bandwidth, if the speed of its interface is known.
+    Runs on every node. Each round, every agent probes a few peers, so that about one probe per node covers
+    all pairs of zones; /metrics exposes the results. Peers must present the same token, or a certificate of
+    the same authority. Advertises this node's bandwidth as the resource network.aware.com/bandwidth, if the
+    speed of its interface is known.
 
     \b
     Example:

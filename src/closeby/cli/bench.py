@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     "--only",
     metavar="NAME",
     multiple=True,
-    help="Run this benchmark and no other; an unknown name lists them all. May be repeated.",
+    help="Run only this benchmark; an unknown name lists all of them. May be repeated.",
 )
 @click.option(
     "--json",

@@ -34,8 +34,8 @@ SEEDS = 10
     metavar="FILE|NAME",
     multiple=True,
     required=True,
-    help="Configuration of the scheduler, or the name of one that comes with closeby, such as closeby or "
-    "slurm-tree; a file of that name wins. Give at least two: the others are compared with the first.",
+    help="Scheduler configuration: a file or the name of a built-in one, such as closeby or slurm-tree; a "
+    "file of that name takes precedence. Give at least two: the others are compared with the first.",
 )
 @WORKLOAD_OPTION
 @TRACE_OPTION
@@ -43,7 +43,8 @@ SEEDS = 10
     "--seeds",
     type=click.IntRange(1, 10_000),
     metavar="NUMBER",
-    help=f"Make so many workloads, with the seeds 1, 2, ...; a trace has none.  [default: {SEEDS}]",
+    help="Number of workloads, generated with the seeds 1, 2, ...; does not apply to a trace.  [default: "
+    f"{SEEDS}]",
 )
 @jobs_option("each", f"{COMPARED_JOBS}; {COMPARED_APPLICATIONS} for applications")
 @LOAD_OPTION
@@ -54,7 +55,7 @@ SEEDS = 10
     "paths",
     metavar="PATH",
     multiple=True,
-    help=f"{MANIFESTS_HELP} They hold the cluster to run on.",
+    help=f"{MANIFESTS_HELP} They describe the cluster to run on.",
 )
 @CLUSTER_OPTION
 @keeps_going
@@ -63,7 +64,7 @@ SEEDS = 10
     "--processes",
     type=click.IntRange(1, 1024),
     metavar="NUMBER",
-    help="How many runs go on at the same time.  [default: one for each core]",
+    help="Number of runs in parallel.  [default: one per core]",
 )
 @output_option
 @draws_distributions
@@ -87,10 +88,10 @@ def command(
     output: str,
     pictures: Pictures,
 ) -> None:
-    """Run the same jobs under several configurations and say how surely they differ.
+    """Run the same jobs under several configurations and test whether the results differ.
 
-    Each seed makes one workload, which all configurations get. Differences from the first one are paired by
-    seed, with a 95 % confidence interval.
+    Each seed generates one workload, which every configuration runs. Differences from the first configuration
+    are paired by seed and come with a 95 % confidence interval.
 
     \b
     Examples:

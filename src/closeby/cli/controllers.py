@@ -28,7 +28,7 @@ NETWORK_TOPOLOGIES = "network-topologies"
 NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 
 
-@click.command(name="controllers", short_help="Make PodGroups of workloads, and keep statuses true.")
+@click.command(name="controllers", short_help="Create PodGroups for workloads, and keep statuses up to date.")
 @connects
 @configured
 @click.option(
@@ -36,14 +36,14 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
     metavar="NAME",
     type=click.Choice(NAMES),
     multiple=True,
-    help=f"Run this controller and no other: {', '.join(NAMES)}. May be repeated.",
+    help=f"Run only this controller: {', '.join(NAMES)}. May be repeated.",
 )
 @click.option(
     "--scheduler-name",
     metavar="NAME",
     default="closeby",
     show_default=True,
-    help="The pod-grouper groups pods whose spec.schedulerName is this.",
+    help="The pod-grouper groups only pods whose spec.schedulerName is NAME.",
 )
 @knows_prometheus
 @elects(CONTROLLER)
@@ -51,7 +51,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 @serves
 @logs
 @click.option(
-    "--dry-run", is_flag=True, help="Let the server check all that would be written, but keep nothing."
+    "--dry-run", is_flag=True, help="Send all writes as server-side dry runs; nothing is persisted."
 )
 def command(
     *,
@@ -68,12 +68,12 @@ def command(
     say: "Say",
     dry_run: bool,
 ) -> None:
-    """Run closeby's controllers on a live cluster, until SIGTERM or Ctrl-C.
+    """Run closeby's controllers on a live cluster until SIGTERM or Ctrl-C.
 
-    pod-grouper makes a PodGroup of each workload that asks for a gang (by annotations such as
-    kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and
-    network-topologies keep the status of AppGroups and NetworkTopologies. Ends with exit code 1 if another
-    replica took the lead over, so that it is started anew; a dry run keeps nothing and needs no lead.
+    pod-grouper creates a PodGroup for each workload that asks for a gang (by annotations such as
+    kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and network-topologies
+    maintain the status of AppGroups and NetworkTopologies. Exits with code 1 when it loses leadership to
+    another replica, so that it is restarted. A dry run persists nothing and does not need leadership.
 
     \b
     Example:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command(name="demo")
 @output_option
 def command(*, output: str) -> None:
-    """Place gangs on a made-up GPU cluster and say why. Needs no input."""
+    """Place gangs on a synthetic GPU cluster and explain why. Requires no input."""
     from closeby.cli.output import emit
     from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.demo import CONFIGURATION, WHY_HERE, WHY_NOT, demo_manifests

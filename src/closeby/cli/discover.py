@@ -32,9 +32,9 @@ class _Sources(click.Group):
         return command if isinstance(command, click.Command) else None
 
 
-@click.group(name="discover", cls=_Sources, short_help="Find out where nodes lie in the network.")
+@click.group(name="discover", cls=_Sources, short_help="Discover where nodes are in the network.")
 def command() -> None:
-    """Find out where nodes lie in the network, as other tools know it, and label them so.
+    """Read the network topology that other tools know, and label nodes with it.
 
     \b
     Examples:

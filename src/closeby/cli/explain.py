@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-@click.command(name="explain", short_help="Say why something waits, or why it lies where it lies.")
+@click.command(name="explain", short_help="Explain why something waits, or why it was placed where it is.")
 @click.argument("subject", metavar="POD|PODGROUP|APPGROUP")
 @reads_cluster_or_manifests
 @output_option
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     "-n",
     "--namespace",
     metavar="NAME",
-    help="Where to look for NAME.  [default: everywhere; of equal names in a cluster, that in the context's "
-    "namespace]",
+    help="Namespace of NAME.  [default: all; if several match in a cluster, the context's namespace]",
 )
 def command(*, subject: str, sources: Sources, output: str, namespace: str | None) -> None:
-    """Say why a pod, gang or application waits and what would have to be different, or why it lies where it
-    lies, and what an application's talk costs.
+    """Explain why a pod, gang or application waits and what would have to change, or why it was placed where
+    it is, and what an application's traffic costs.
 
-    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. In the live cluster, or in
-    manifests (-f). What waits in a cluster is decided as the scheduler would now, and nothing is written.
+    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. Reads the live cluster, or
+    manifests with -f. For what waits in a cluster, it decides what the scheduler would decide now, and writes
+    nothing.
 
     \b
     Examples:

@@ -15,8 +15,8 @@ MANIFESTS_HELP = "A file or folder of manifests (YAML or JSON), or - for standar
 
 
 POD_GROUPER_HELP = (
-    "Pods that a workload owns wait until the pod-grouper (`closeby controllers`) has said to which "
-    "gang they belong."
+    "Hold pods that a workload owns until the pod-grouper (`closeby controllers`) has assigned them to a "
+    "gang or ruled one out."
 )
 
 
@@ -53,8 +53,8 @@ def configured(command: Command) -> Command:
         "--config",
         "config_path",
         metavar="FILE|NAME",
-        help="Configuration of the scheduler: its plugins and their arguments. Or the name of one that comes "
-        "with closeby, such as closeby or slurm-tree; a file of that name wins.",
+        help="Scheduler configuration: plugins and their arguments. Either a file or the name of a built-in "
+        "configuration, such as closeby or slurm-tree; a file of that name takes precedence.",
     )(command)
 
 
@@ -63,10 +63,11 @@ def connects(command: Command) -> Command:
     kubeconfig = click.option(
         "--kubeconfig",
         metavar="FILE",
-        help="How to reach the cluster; else KUBECONFIG, ~/.kube/config, or the cluster around this pod.",
+        help="Kubeconfig file.  [default: $KUBECONFIG, else ~/.kube/config, else the service account of this "
+        "pod]",
     )
     context = click.option(
-        "--context", metavar="NAME", help="The context of the kubeconfig file, else its current one."
+        "--context", metavar="NAME", help="Context of the kubeconfig file.  [default: its current context]"
     )
     return kubeconfig(context(command))
 
@@ -88,7 +89,7 @@ def elects(default_name: str) -> Callable[[Command], Command]:
             "--leader-elect/--no-leader-elect",
             default=True,
             show_default=True,
-            help="Of several replicas only the one that holds the Lease writes; the others stand by.",
+            help="Of several replicas, only the holder of the Lease writes; the others stand by.",
         )
         @click.option(
             "--lease-name", metavar="NAME", default=default_name, show_default=True, help="Name of the Lease."
@@ -96,7 +97,7 @@ def elects(default_name: str) -> Callable[[Command], Command]:
         @click.option(
             "--lease-namespace",
             metavar="NAMESPACE",
-            help="Where the Lease is.  [default: the context's or the pod's namespace]",
+            help="Namespace of the Lease.  [default: the context's or the pod's namespace]",
         )
         @wraps(command)
         def with_election(
@@ -115,26 +116,26 @@ def serves(command: Command) -> Command:
     @click.option(
         "--metrics-address",
         metavar="HOST:PORT",
-        help="Where /metrics, /healthz, /livez and /readyz are served; :PORT for all addresses, "
-        "off for nowhere.  [default: 127.0.0.1:10251, if it is free]",
+        help="Address that serves /metrics, /healthz, /livez and /readyz: HOST:PORT, :PORT for all "
+        "addresses, or off.  [default: 127.0.0.1:10251, if it is free]",
     )
     @click.option(
         "--metrics-secure",
         is_flag=True,
-        help="Serve them over TLS, and /metrics only to whom the API server lets get it, by bearer token.",
+        help="Serve over TLS, and serve /metrics only to bearer tokens that the API server authorizes.",
     )
     @click.option(
         "--metrics-tls-cert",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="Certificate of --metrics-secure (PEM), read again when it changes.  [default: made at the "
-        "start, signed by itself]",
+        help="Certificate for --metrics-secure (PEM), reloaded when it changes.  [default: a self-signed "
+        "one, created at startup]",
     )
     @click.option(
         "--metrics-tls-key",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="The key of that certificate (PEM).",
+        help="Private key of that certificate (PEM).",
     )
     @wraps(command)
     def with_metrics(
@@ -161,7 +162,7 @@ def excludes(command: Command) -> Command:
         multiple=True,
         default=("kube-system",),
         show_default=True,
-        help="Leave pods of this namespace alone, whatever they ask for. May be repeated; '' for none.",
+        help="Ignore the pods of this namespace. May be repeated; '' excludes no namespace.",
     )
     @wraps(command)
     def with_exclusion(*, excluded: tuple[str, ...], **options: object) -> None:
@@ -178,7 +179,7 @@ def logs(command: Command) -> Command:
         type=click.Choice(("text", "json")),
         default="text",
         show_default=True,
-        help="Form of the lines on standard error.",
+        help="Format of the log lines on standard error.",
     )
     @wraps(command)
     def with_log(*, log_format: str, **options: object) -> None:
@@ -232,14 +233,14 @@ def reads_cluster_or_manifests(command: Command) -> Command:
     @click.option(
         "--scheduler-name",
         metavar="NAME",
-        help="Decide only pending pods whose spec.schedulerName is this.  [default: all in files; in a "
-        "cluster the configuration's, else closeby]",
+        help="Schedule only pending pods whose spec.schedulerName is NAME.  [default: all in files; in a "
+        "cluster the configuration's name, else closeby]",
     )
     @click.option(
         "--pod-grouper/--no-pod-grouper",
         default=None,
-        help=f"{POD_GROUPER_HELP} Of a live cluster only.  [default: if it has spoken of any pod of the "
-        "scheduler]",
+        help=f"{POD_GROUPER_HELP} Live cluster only.  [default: on if the pod-grouper has marked any pod of "
+        "the scheduler]",
     )
     @keeps_going
     @wraps(command)
@@ -267,7 +268,7 @@ def reads_cluster_or_manifests(command: Command) -> Command:
 def keeps_going(command: Command) -> Command:
     """``--keep-going``, which the command gets as ``keep_going``."""
     return click.option(
-        "--keep-going", is_flag=True, help="Leave documents or kinds out that can't be read, and report them."
+        "--keep-going", is_flag=True, help="Skip documents or kinds that can't be read, and report them."
     )(command)
 
 
@@ -279,5 +280,5 @@ def output_option(command: Command) -> Command:
         type=click.Choice(OUTPUTS),
         default="table",
         show_default=True,
-        help="Form of the output.",
+        help="Output format.",
     )(command)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @click.option(
     "--scheduler-name",
     metavar="NAME",
-    help="Schedule only pods whose spec.schedulerName is this.  [default: the configuration's, else closeby]",
+    help="Schedule only pods whose spec.schedulerName is NAME.  [default: the configuration's name, else "
+    "closeby]",
 )
 @click.option(
     "--pod-grouper/--no-pod-grouper",
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @excludes
 @serves
 @logs
-@click.option("--dry-run", is_flag=True, help="Decide and say what would be done, but write nothing.")
+@click.option("--dry-run", is_flag=True, help="Log what would be done, but write nothing.")
 @click.option(
     "--events/--no-events", default=True, show_default=True, help="Write Events about pods and gangs."
 )
@@ -59,10 +60,10 @@ def command(
     metrics: Metrics,
     say: "Say",
 ) -> None:
-    """Schedule the pods of a live cluster that name this scheduler, until SIGTERM or Ctrl-C.
+    """Schedule the pods of a live cluster that name this scheduler. Runs until SIGTERM or Ctrl-C.
 
-    Runs beside the cluster's own scheduler. Ends with exit code 1 if another replica took the lead over, so
-    that it is started anew; a dry run writes nothing and needs no lead.
+    Runs next to the cluster's own scheduler. Exits with code 1 when it loses leadership to another replica,
+    so that it is restarted. A dry run writes nothing and does not need leadership.
 
     \b
     Example:

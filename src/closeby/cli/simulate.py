@@ -24,25 +24,25 @@ STILL_PENDING = 3
     type=click.Choice(["some", "all"]),
     is_flag=False,
     flag_value="some",
-    help="Add candidates, scores and refusals: with some, which need not be said, of all nodes up to 200, "
-    "else of the best 20; with all of all nodes.",
+    help="Add candidates, scores and rejections. some (the default without a value) covers all nodes of "
+    "clusters of up to 200, else the best 20; all covers every node.",
 )
 @click.option(
     "--optimum",
     is_flag=True,
-    help="Add the best possible: the talk of applications of up to 12 pods on 16 nodes, by a solver, and how "
-    "close gangs of up to 64 equal pods could lie.",
+    help="Add the optimum: the lowest network cost for applications of up to 12 pods on 16 nodes, found by a "
+    "solver, and the closest possible placement for gangs of up to 64 equal pods.",
 )
 @click.option(
     "--quality",
     is_flag=True,
-    help="Add to the table how close what was placed lies, with all measures and the constants of the model.",
+    help="Add placement quality to the table: all measures, and the constants of the model.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 3 when something stayed pending.")
+@click.option("--strict", is_flag=True, help="Exit with code 3 if anything stays pending.")
 @click.option(
     "--scheduler-name",
     metavar="NAME",
-    help="Schedule only pending pods whose spec.schedulerName is this.  [default: all]",
+    help="Schedule only pending pods whose spec.schedulerName is NAME.  [default: all]",
 )
 @draws
 @runs_over_time
@@ -58,14 +58,14 @@ def command(
     over_time: OverTime,
     pictures: Pictures,
 ) -> None:
-    """Schedule the pods of manifests and say what went where, and why; or run a workload over time.
+    """Schedule the pods of manifests and report what went where, and why; or simulate a workload over time.
 
-    Pods with a node run there already; all others are scheduled, until nothing changes. With --workload or
-    --trace jobs come, wait, run and end in virtual time, on the nodes of the manifests or on a made-up
-    cluster, and pods that wait are left aside.
+    Pods that have a node count as running there. All others are scheduled until nothing changes. With
+    --workload or --trace, jobs arrive, wait, run and end in virtual time, on the nodes of the manifests or on
+    a synthetic cluster; pending pods of the manifests are ignored.
 
-    Options from --workload on, and --plot-at, are for runs over time; --explain, --optimum and
-    --scheduler-name are for the pods of manifests.
+    The options from --workload on, and --plot-at, apply to simulations over time. --explain, --optimum and
+    --scheduler-name apply to the pods of manifests.
 
     \b
     Examples:

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 @click.command(name="topology", short_help="Show what is free, what is used and who runs where.")
 @reads_cluster_or_manifests
 @output_option
-@click.option("--topology", "name", metavar="NAME", help="Only this topology.")
-@click.option("--level", metavar="LEVEL", help="Only the domains of this level (label, alias or short name).")
+@click.option("--topology", "name", metavar="NAME", help="Show only this topology.")
+@click.option(
+    "--level", metavar="LEVEL", help="Show only the domains of this level (label, alias or short name)."
+)
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
     metavar="NUMBER",
-    help="Levels below the whole cluster to show; single nodes are left out of tables unless they are few.",
+    help="Number of levels to show below the whole cluster. Tables omit single nodes unless there are few.",
 )
-@click.option("--after", is_flag=True, help="Schedule the pending pods first and show the state after that.")
+@click.option("--after", is_flag=True, help="Schedule the pending pods first and show the resulting state.")
 def command(
     *,
     sources: Sources,
@@ -36,7 +38,7 @@ def command(
 ) -> None:
     """Show the topology trees: what is free, what is used and who runs where.
 
-    Of the live cluster, or of manifests (-f).
+    Reads the live cluster, or manifests with -f.
 
     \b
     Examples:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 DIFFERENT = 3
 
 
-@click.command(name="diff", short_help="What differs between two of them.")
+@click.command(name="diff", short_help="Compare two descriptions of a network.")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option(
     "--from",
     "kind",
     metavar="KIND",
-    help="What both files are: findings (what -o json prints), the name of a source, or labels:PRESET.  "
-    "[default: by their contents]",
+    help="Type of both files: findings (the output of -o json), the name of a source, or labels:PRESET.  "
+    "[default: detected from their contents]",
 )
 @click.option("--labels", "keys", metavar="KEY,KEY", callback=label_keys, help="Label keys, closest first.")
 @click.option(
@@ -34,15 +34,15 @@ DIFFERENT = 3
     type=click.Choice(OUTPUTS),
     default="table",
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
-@click.option("--exit-code", is_flag=True, help=f"Exit with {DIFFERENT} when there is a difference.")
+@click.option("--exit-code", is_flag=True, help=f"Exit with code {DIFFERENT} if there is a difference.")
 def command(
     *, before: str, after: str, kind: str | None, keys: tuple[str, ...] | None, output: str, exit_code: bool
 ) -> None:
-    """Tell what moved, appeared or vanished from A to B, and which links were lost or are slower.
+    """Report what moved, appeared or disappeared between A and B, and which links were lost or became slower.
 
-    A and B are files that `closeby discover … -o json` printed, or that a source of it reads.
+    A and B are outputs of `closeby discover … -o json`, or files that one of its sources reads.
 
     \b
     Examples:

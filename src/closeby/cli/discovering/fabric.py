@@ -31,31 +31,31 @@ def _ports(
     return tuple(found)
 
 
-@click.command(name="ibnetdiscover", short_help="An InfiniBand fabric, from what ibnetdiscover prints.")
+@click.command(name="ibnetdiscover", short_help="An InfiniBand fabric, from ibnetdiscover's output.")
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option(
     "--map",
     "map_path",
     metavar="FILE",
-    help='Names of adapters and switches, in lines such as: 0x2c5eab0300b87b40 "node-1"',
+    help='Names of adapters and switches, one per line, such as: 0x2c5eab0300b87b40 "node-1"',
 )
 @click.option(
     "--adapters",
     metavar="PATTERN",
-    help="Only adapters count that have such a word in their description, as mlx5_[0-7].",
+    help="Use only adapters whose description contains a word of this pattern, such as mlx5_[0-7].",
 )
 @click.option(
     "--plane",
     metavar="SWITCH",
-    help="Where planes group the same hosts differently, that of this switch counts.  [default: the one with "
-    "most hosts, then with most domains]",
+    help="If planes group the same hosts differently, use the plane of this switch.  [default: the plane "
+    "with the most hosts, then with the most domains]",
 )
 @click.option(
     "--program",
     metavar="PATH",
     default="ibnetdiscover",
     show_default=True,
-    help="What is run where no file is given.",
+    help="Program to run if no file is given.",
 )
 @click.option(
     "--port",
@@ -63,8 +63,8 @@ def _ports(
     metavar="ADAPTER[:PORT]",
     multiple=True,
     callback=_ports,
-    help="Where that starts from, as mlx5_0:1. May be repeated, for a scan of each plane.  "
-    "[default: the first port that is up]",
+    help="Port at which the scan starts, such as mlx5_0:1. May be repeated, to scan each plane.  [default: "
+    "the first port that is up]",
 )
 @click.option(
     "--timeout",
@@ -72,7 +72,7 @@ def _ports(
     type=click.FloatRange(min=1),
     default=120,
     show_default=True,
-    help="How long each scan may take.",
+    help="Deadline for each scan.",
 )
 @discovers
 def command(
@@ -86,10 +86,11 @@ def command(
     timeout: float,
     chosen: Chosen,
 ) -> None:
-    """Find out where nodes lie in an InfiniBand fabric.
+    """Discover where nodes are in an InfiniBand fabric.
 
-    From what `ibnetdiscover` or `ibnetdiscover -p` prints: files, - for standard input, or without a file by
-    running it here. A scan sees one plane; give one of each, or a --port in each, and they are joined.
+    Reads the output of `ibnetdiscover` or `ibnetdiscover -p` from files, or from standard input with -.
+    Without a file it runs ibnetdiscover on this host. A scan covers one plane: give one file or one --port
+    per plane, and the planes are merged.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ _NAMES = click.option(
     "--node-names",
     "names_path",
     metavar="FILE",
-    help="The nodes' names in Kubernetes, in lines such as: i-0123456789abcdef0 node-1",
+    help="Kubernetes names of the nodes, one per line, such as: i-0123456789abcdef0 node-1",
 )
 
 
@@ -28,12 +28,13 @@ _NAMES = click.option(
 @click.option(
     "--topology",
     metavar="NAME",
-    help="Which one of a topology.yaml.  [default: the cluster's default, else the first tree or blocks]",
+    help="Which topology of a topology.yaml to use.  [default: the cluster's default, else the first tree or "
+    "block topology]",
 )
 @discovers
 def slurm(*, file: str, topology: str | None, chosen: Chosen) -> None:
-    """Find out where nodes lie from Slurm's topology.conf (tree or block plugin), or from a topology.yaml if
-    FILE ends so; - is standard input.
+    """Read where nodes are from Slurm's topology.conf (tree or block plugin), or from a topology.yaml if FILE
+    ends in .yaml; - reads standard input.
 
     \b
     Examples:
@@ -50,9 +51,9 @@ def slurm(*, file: str, topology: str | None, chosen: Chosen) -> None:
 @_NAMES
 @discovers
 def topograph(*, file: str, names_path: str | None, chosen: Chosen) -> None:
-    """Find out where nodes lie from what Topograph's graph engine prints, or from a model for its simulators.
+    """Read where nodes are from the output of Topograph's graph engine, or from a model for its simulators.
 
-    The first is JSON, the second YAML; - is standard input.
+    The first is JSON, the second YAML; - reads standard input.
     """
     from closeby.discovery.topograph import read_topograph
 
@@ -72,30 +73,31 @@ def _cloud(name: str, short_help: str, text: str) -> click.Command:
 
 aws = _cloud(
     "aws",
-    "What `aws ec2 describe-instance-topology` prints.",
-    "Find out where nodes lie from what `aws ec2 describe-instance-topology --output json` prints.",
+    "Output of `aws ec2 describe-instance-topology`.",
+    "Read where nodes are from the output of `aws ec2 describe-instance-topology --output json`.",
 )
 gcp = _cloud(
     "gcp",
-    "What `gcloud compute instances list` prints.",
-    "Find out where nodes lie from what `gcloud compute instances list --format=json` prints.",
+    "Output of `gcloud compute instances list`.",
+    "Read where nodes are from the output of `gcloud compute instances list --format=json`.",
 )
 oci = _cloud(
     "oci",
-    "What `oci compute compute-host list` prints.",
-    "Find out where nodes lie from what `oci compute compute-host list --all` prints.",
+    "Output of `oci compute compute-host list`.",
+    "Read where nodes are from the output of `oci compute compute-host list --all`.",
 )
 
 
-@click.command(name="nvidia-smi", short_help="NVLink partitions, from what nvidia-smi prints.")
+@click.command(name="nvidia-smi", short_help="NVLink partitions, from nvidia-smi's output.")
 @_FILE
-@click.option("--host", metavar="NAME", help="The host that the lines are from, if they do not say.")
+@click.option("--host", metavar="NAME", help="The host of the lines, if they don't name one.")
 @_NAMES
 @discovers
 def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: Chosen) -> None:
-    """Find out which nodes share an NVLink partition.
+    """Discover which nodes share an NVLink partition.
 
-    FILE holds lines such as `node-1: 81b2…, 3`, which pdsh gathers; or those of one host, named with --host.
+    FILE holds lines such as `node-1: 81b2…, 3`, as pdsh collects them, or the lines of one host that --host
+    names.
 
     \b
     Example:
@@ -110,7 +112,7 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
     _publish(file, names_path, read, chosen)
 
 
-@click.command(name="labels", short_help="The labels that nodes carry already.")
+@click.command(name="labels", short_help="Labels that the nodes already have.")
 @click.option(
     "-f",
     "--filename",
@@ -123,15 +125,20 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
 @click.option(
     "--preset",
     metavar="NAME",
-    help="Family of labels; list tells all of them.  [default: network-labels]",
+    help="Family of labels; list shows all families.  [default: network-labels]",
 )
-@click.option("--key", "own", metavar="KEY,KEY", help="Labels of no known family, closest first.")
+@click.option(
+    "--key",
+    "own",
+    metavar="KEY,KEY",
+    help="Label keys of a family that closeby does not know, closest first.",
+)
 @discovers
 def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chosen: Chosen) -> None:
-    """Find out where nodes lie from labels of one family, of the nodes of the live cluster or of manifests.
+    """Read where nodes are from one family of labels, on the nodes of the live cluster or of manifests.
 
-    Families are never mixed, since some use one word for different things. Labels keep their keys; with
-    --labels they are written under others.
+    Families are never mixed, since some use the same word for different things. Labels keep their keys unless
+    --labels gives others.
 
     \b
     Examples:

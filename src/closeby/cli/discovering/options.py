@@ -65,7 +65,7 @@ def discovers(command: Command) -> Command:
         type=click.Choice(FORMS),
         default="table",
         show_default=True,
-        help="Form of the output; topology is a Topology object, labels a partial Node per node, slurm and "
+        help="Output format: topology is a Topology object, labels a partial Node per node, slurm and "
         "slurm-block a topology.conf, slurm-yaml a topology.yaml, topograph its graph in JSON.",
     )
     @click.option(
@@ -79,17 +79,21 @@ def discovers(command: Command) -> Command:
     @click.option(
         "--qos/--no-qos",
         default=None,
-        help="With -o labels and --apply: also the annotation network.qos.kubernetes.io/switches, with the "
-        "uplinks of each switch and their bandwidth.  [default: where uplinks are known and nobody else "
+        help="With -o labels or --apply: also write the annotation network.qos.kubernetes.io/switches, with "
+        "the uplinks of each switch and their bandwidth.  [default: if uplinks are known and no other tool "
         "wrote one]",
     )
     @click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster.")
-    @click.option("--dry-run", is_flag=True, help="With --apply: let the server check it, but keep nothing.")
+    @click.option(
+        "--dry-run",
+        is_flag=True,
+        help="With --apply: send the requests as server-side dry runs; nothing is persisted.",
+    )
     @click.option(
         "--watch",
         metavar="SECONDS",
         type=click.FloatRange(min=1),
-        help="With --apply: again and again, with so many seconds between.",
+        help="With --apply: repeat, with this many seconds between rounds.",
     )
     @click.option(
         "--misses",
@@ -97,12 +101,13 @@ def discovers(command: Command) -> Command:
         type=click.IntRange(min=1),
         default=Rules().misses,
         show_default=True,
-        help="With --apply: a node loses our labels when it was not found so many times in a row.",
+        help="With --apply: remove closeby's labels from a node after it was missing in this many "
+        "consecutive rounds.",
     )
     @click.option(
         "--overwrite",
         is_flag=True,
-        help="With --apply: take over labels that somebody else wrote and which say something else.",
+        help="With --apply: overwrite labels of another writer that have different values.",
     )
     @connects
     @wraps(command)

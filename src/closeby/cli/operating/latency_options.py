@@ -24,44 +24,48 @@ def knows_prometheus(command: Command) -> Command:
         "--prometheus-address",
         metavar="URL",
         default="",
-        help="The Prometheus that the options below are for. NetworkTopologies may name it.",
+        help="The Prometheus that the options below configure. NetworkTopologies may refer to it.",
     )
     @click.option(
         "--allow-prometheus-address",
         "allowed",
         metavar="URL",
         multiple=True,
-        help="Another Prometheus that NetworkTopologies may name, as scheme://host[:port][/prefix]. May be "
-        "repeated; no other address is asked.",
+        help="Another Prometheus that NetworkTopologies may refer to, as scheme://host[:port][/prefix]. May "
+        "be repeated; no other address is queried.",
     )
     @click.option(
         "--prometheus-token-file",
         metavar="FILE",
         type=_FILE,
         default="",
-        help="Holds a bearer token; read anew for each request.",
+        help="File with a bearer token, reloaded for each request.",
     )
     @click.option(
-        "--prometheus-ca-file", metavar="FILE", type=_FILE, default="", help="Authorities to trust, in PEM."
+        "--prometheus-ca-file",
+        metavar="FILE",
+        type=_FILE,
+        default="",
+        help="Certificate authorities to trust (PEM).",
     )
     @click.option(
         "--prometheus-cert-file",
         metavar="FILE",
         type=_FILE,
         default="",
-        help="Certificate to show, in PEM; the key may stand in the same file.",
+        help="Client certificate (PEM); the file may also contain the key.",
     )
     @click.option(
         "--prometheus-key-file",
         metavar="FILE",
         type=_FILE,
         default="",
-        help="That certificate's key, in PEM.",
+        help="Private key of the client certificate (PEM).",
     )
     @click.option(
         "--prometheus-insecure-skip-verify",
         is_flag=True,
-        help="Take any server for the right one: for tests alone.",
+        help="Do not verify the server's certificate. For tests only.",
     )
     @click.option(
         "--costs-max-age",
@@ -70,7 +74,8 @@ def knows_prometheus(command: Command) -> Command:
         type=click.FloatRange(min=0, min_open=True, max=24 * 365),
         default=24.0,
         show_default=True,
-        help="Costs of a NetworkTopology that are older are dropped, if no latencies can be had.",
+        help="Drop the costs of a NetworkTopology when they are older than this and no latencies are "
+        "available.",
     )
     @wraps(command)
     def with_prometheus(

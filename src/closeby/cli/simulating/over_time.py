@@ -107,28 +107,28 @@ class LoadRange(click.FloatRange):
 WORKLOAD_OPTION = click.option(
     "--workload",
     metavar="NAME",
-    help="Run the jobs of a made-up workload, such as seren, philly or microservices; an unknown name lists "
-    "them all.",
+    help="Simulate the jobs of a synthetic workload, such as seren, philly or microservices; an unknown name "
+    "lists all of them.",
 )
 TRACE_OPTION = click.option(
-    "--trace", metavar="FILE", help="Run the jobs of a CSV file, or - for standard input."
+    "--trace", metavar="FILE", help="Simulate the jobs of a CSV file, or - for standard input."
 )
 LOAD_OPTION = click.option(
     "--load",
     type=LoadRange(),
     metavar="NUMBER",
-    help="GPU-time that the workload asks for over GPU-time there is; of applications it is time of cores.  "
+    help="Offered load: requested GPU time divided by available GPU time; for applications, core time.  "
     f"[default: {LOAD}]",
 )
 FROM_EMPTY_OPTION = click.option(
     "--from-empty",
     is_flag=True,
-    help="Begin with an empty cluster, which takes days to fill up, not with jobs that run already.",
+    help="Start with an empty cluster, which takes days to fill up, instead of one with running jobs.",
 )
 CLUSTER_OPTION = click.option(
     "--cluster",
     metavar="NAME",
-    help="The made-up cluster to run on, where -f names none: lingjun, small, superpod, zones or racks.  "
+    help="The synthetic cluster to run on if -f gives none: lingjun, small, superpod, zones or racks.  "
     f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
 )
 
@@ -147,24 +147,26 @@ def says_where(command: Command) -> Command:
     """The options of whatever runs jobs over time: what they ask for, where, and how close."""
     options = (
         click.option(
-            "--resource", metavar="NAME", help="The device that jobs ask for.  [default: nvidia.com/gpu]"
+            "--resource",
+            metavar="NAME",
+            help="The device resource that jobs request.  [default: nvidia.com/gpu]",
         ),
         click.option(
             "--topology",
             metavar="NAME",
-            help="The topology in which places are measured and levels are required, if there are several.",
+            help="The topology for measures and for --required and --preferred, if there are several.",
         ),
         click.option(
             "--required",
             metavar="LEVEL",
-            help="Each job of several pods must lie in one domain of this level (label, alias or short "
-            "name), such as leaf.",
+            help="Place each job of several pods within one domain of this level (label, alias or short "
+            "name), such as leaf, or not at all.",
         ),
         click.option(
             "--preferred",
             metavar="LEVEL",
-            help="Each job of several pods should lie in one domain of this level (label, alias or short "
-            "name), if it can.",
+            help="Place each job of several pods within one domain of this level (label, alias or short "
+            "name) if possible.",
         ),
     )
     return _with(options, command)
@@ -186,20 +188,22 @@ def runs_over_time(command: Command) -> Command:
             "--seed",
             type=click.IntRange(0),
             metavar="NUMBER",
-            help=f"Seed of the workload; equal seeds give equal jobs.  [default: {SEED}]",
+            help=f"Seed of the workload; the same seed gives the same jobs.  [default: {SEED}]",
         ),
         LOAD_OPTION,
         FROM_EMPTY_OPTION,
-        click.option("--write-trace", metavar="FILE", help="Write the jobs to a CSV file, for --trace."),
+        click.option(
+            "--write-trace", metavar="FILE", help="Write the jobs to a CSV file that --trace can read."
+        ),
         CLUSTER_OPTION,
     )
     extent = (
         click.option(
             "--until",
             type=Seconds(),
-            help="Stop after so much virtual time, such as 36h or 2d, or 7200 for seconds.",
+            help="Stop after this much virtual time, such as 36h, 2d, or 7200 for seconds.",
         ),
-        click.option("--full", is_flag=True, help="Add every job and every sample to JSON and YAML."),
+        click.option("--full", is_flag=True, help="Include every job and every sample in JSON and YAML."),
     )
     return _with(jobs, says_where(_with(extent, with_over_time)))
 

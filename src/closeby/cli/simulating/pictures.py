@@ -190,8 +190,8 @@ def draws(command: Command) -> Command:
         "--plot-at",
         "at",
         type=Seconds(),
-        help="The moment of a run over time that --plot's maps show, such as 36h or 2d, or 7200 for "
-        "seconds; past its end they show the end.  [default: the busiest]",
+        help="The point in simulated time that the maps of --plot show, such as 36h, 2d, or 7200 for "
+        "seconds. Past the end of the run they show the end.  [default: the busiest point]",
     )
     @_HTML
     @wraps(command)
@@ -217,11 +217,11 @@ _PLOT = click.option(
     "--plot",
     "folder",
     metavar="DIR",
-    help="Write pictures into this folder, as SVG and PNG; files of the same names are overwritten.",
+    help="Write plots to this directory, as SVG and PNG; files of the same names are overwritten.",
 )
 _HTML = click.option(
     "--html",
     "page",
     metavar="FILE",
-    help="Write the report and its pictures to one HTML file, which needs no network.",
+    help="Write the report and its plots to one self-contained HTML file.",
 )
