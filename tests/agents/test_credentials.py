@@ -62,11 +62,11 @@ def test_a_token_file_that_gets_unusable_changes_nothing(tmp_path: Path) -> None
         assert credentials.keys() == (OLD.encode(),)
     path.unlink()
     assert credentials.keys() == (OLD.encode(),)
-    assert len(lines.said("new credentials can't be used")) == 4
+    assert len(lines.said("the new credentials are unusable, so the old ones stay")) == 4
     assert OLD not in str(lines.lines)
     path.write_text(NEW)
     assert credentials.keys() == (NEW.encode(),)
-    assert len(lines.said("credentials were read anew")) == 1
+    assert len(lines.said("credentials reloaded")) == 1
 
 
 @pytest.mark.parametrize(

@@ -178,9 +178,9 @@ def test_a_server_whose_port_is_taken_is_tried_less_and_less_often() -> None:
     with socket.create_server(("", 0)) as taken:
         one = Companion("iperf3", int(taken.getsockname()[1]), lines.say)
         assert one.open() is None
-        soon(lambda: len(lines.said("a server ended")) >= 2)
+        soon(lambda: len(lines.said("server exited")) >= 2)
         one.close()
-    assert [line["retry_seconds"] for line in lines.said("a server ended")][:2] == [2, 4]
+    assert [line["retry_seconds"] for line in lines.said("server exited")][:2] == [2, 4]
 
 
 def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,9 +194,9 @@ def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.M
     lines = Lines()
     one = Companion("iperf3", 1, lines.say)
     assert one.open() is None
-    soon(lambda: lines.said("a server ended"))
+    soon(lambda: lines.said("server exited"))
     one.close()
-    assert "Exec format error" in str(lines.said("a server ended")[0]["error"])
+    assert "Exec format error" in str(lines.said("server exited")[0]["error"])
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:

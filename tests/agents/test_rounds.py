@@ -103,7 +103,7 @@ def test_a_fault_of_ours_with_one_peer_leaves_the_others_alone() -> None:
     assert "a fault of closeby: KeyError: 'nobody thought of this' (test_rounds.py:" in str(line["error"])
     world.odd.clear()
     world.round(2)
-    assert [one["peer"] for one in world.lines.said("latency again")] == [odd]
+    assert [one["peer"] for one in world.lines.said("latency recovered")] == [odd]
 
 
 def test_a_mean_is_told_without_percentiles() -> None:
@@ -144,7 +144,7 @@ def test_a_peer_that_fails_is_said_once_and_so_is_its_return() -> None:
         world.answers["a-1"] = Trouble("Unreachable", "no route") if failing else ANSWER
         world.round(0)
     assert [one["peer"] for one in world.lines.said("no latency")] == ["a-1", "a-1"]
-    assert len(world.lines.said("latency again")) == 1
+    assert len(world.lines.said("latency recovered")) == 1
 
 
 def test_while_peers_are_not_known_nobody_is_asked() -> None:
@@ -152,7 +152,7 @@ def test_while_peers_are_not_known_nobody_is_asked() -> None:
     world.round(0)
     world.peers = Trouble("PeersUnknown", "not told yet")
     assert world.round(1) == world.round(2) == []
-    assert len(world.lines.said("peers are not known")) == 1
+    assert len(world.lines.said("peers unknown")) == 1
     # What was measured stands until it is too old.
     assert world.told().all("netperf_p50_latency_microseconds") != {}
 
@@ -160,7 +160,7 @@ def test_while_peers_are_not_known_nobody_is_asked() -> None:
 def test_a_node_that_is_not_among_the_peers_says_so() -> None:
     world = World("b-0", "b-1")
     assert world.round(0) == []
-    (said,) = world.lines.said("peers are not known")
+    (said,) = world.lines.said("peers unknown")
     assert "a-0 is not among the 2 peers" in str(said)
 
 

@@ -200,7 +200,7 @@ def test_look_ups_of_one_tenant_that_never_end_leave_places_to_others(
             await they.good_jobs_are_grouped(["j1", "j2", "j3"])
             # Half of the places, which all of them still have.
             assert they.hanging(mallory) == Places().all // 2
-            assert they.it.said("owner not known") == []
+            assert they.it.said("owner unknown") == []
 
     asyncio.run(run())
 
@@ -220,7 +220,7 @@ def test_look_ups_that_hang_in_many_namespaces_end_and_others_have_their_turn(
             await they.good_jobs_are_grouped(["j1", "j2", "j3"])
 
             async def late() -> bool:
-                errors = [fields["error"] for text, fields in they.it.lines if text == "owner not known"]
+                errors = [fields["error"] for text, fields in they.it.lines if text == "owner unknown"]
                 return any(isinstance(one, ApiError) and one.reason == LATE for one in errors)
 
             await until(late)
@@ -271,7 +271,7 @@ def test_an_attempt_that_does_not_end_is_told_and_turns_readyz_red(
                     # The request is given up and sent again.
                     await job
                     await until(green)
-                    await until(lambda: told("not stuck any more"))
+                    await until(lambda: told("no longer stuck"))
             finally:
                 await server.close()
 

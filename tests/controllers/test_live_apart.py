@@ -167,13 +167,13 @@ def test_what_nobody_expected_is_told_and_tried_again_and_ends_nothing(
                 await it.create("networktopologies", "bad", spec("http://faulty"))
                 await it.create("networktopologies", "good", spec(address))
                 await it.until("networktopologies", "good", costs)
-                await eventually(lambda: asyncio.sleep(0, len(it.said("not reconciled")) >= 3))
-                for one in it.said("not reconciled"):
+                await eventually(lambda: asyncio.sleep(0, len(it.said("reconcile failed")) >= 3))
+                for one in it.said("reconcile failed"):
                     assert one["controller"] == NAME
                     assert str(one["object"]) == f"NetworkTopology/{namespace}/bad"
                     assert "ZeroDivisionError: nobody thought of this" in str(one["error"])
                     assert "in access_to" in str(one["traceback"])
-                waits = [float(str(one["retry_in"]).removesuffix("s")) for one in it.said("not reconciled")]
+                waits = [float(str(one["retry_in"]).removesuffix("s")) for one in it.said("reconcile failed")]
                 assert waits[0] <= 1.0 <= waits[1] <= 2.0 <= waits[2] <= 4.0
                 count = scrape(meters).value("closeby_reconcile_errors_total", controller=NAME)
                 assert count is not None and count >= 3
@@ -184,7 +184,7 @@ def test_what_nobody_expected_is_told_and_tried_again_and_ends_nothing(
                 await it.api.patch(it.path("networktopologies", "bad"), change)
                 await it.until("networktopologies", "bad", costs)
                 mended = time.monotonic()
-                waits = [float(str(one["retry_in"]).removesuffix("s")) for one in it.said("not reconciled")]
+                waits = [float(str(one["retry_in"]).removesuffix("s")) for one in it.said("reconcile failed")]
                 attempts = pairwise((*faulty.stumbles, mended))
                 # They are told to a tenth of a second.
                 assert all(
@@ -243,7 +243,7 @@ def test_a_change_that_can_not_be_taken_in_does_not_keep_others_from_being_heard
                 await create_pods(it.api, namespace, 3)
                 await eventually(lambda: asyncio.sleep(0, set(fine.names("Pod")) == {"+p0", "+p1", "+p2"}))
                 assert set(hard.names("Pod")) == {"+p0", "+p2"}
-                one, *_ = it.said("not taken in")
+                one, *_ = it.said("change not applied")
                 assert (one["controller"], one["object"]) == (hard.name, f"Pod/{namespace}/p1")
                 assert "KeyError: 'p1'" in str(one["error"]) and "in heard" in str(one["traceback"])
                 count = scrape(meters).value("closeby_reconcile_errors_total", controller=hard.name)

@@ -50,7 +50,7 @@ def unreachable(status: Object) -> bool:
 
 def turns(it: Site) -> list[str]:
     """What was said of whether there are latencies."""
-    return [text for _, text, _ in it.heard("no latencies", "latencies again")]
+    return [text for _, text, _ in it.heard("no latencies", "latencies recovered")]
 
 
 async def nodes_there(it: Site) -> int:
@@ -115,7 +115,7 @@ def test_costs_follow_what_prometheus_knows(
                     lambda one: condition(one, "LatenciesMeasured")["status"] == "True",
                 )
                 assert last["weightCalculationTime"] > calculated
-                assert turns(it)[len(before)] == "latencies again"
+                assert turns(it)[len(before)] == "latencies recovered"
                 # Each is told once; the first may have been before there was anything to read.
                 assert all(one != other for one, other in pairwise(turns(it)))
 

@@ -128,7 +128,7 @@ def test_hosts_that_are_no_nodes_are_told(control_plane: ControlPlane, tmp_path:
             here.names[2] = "a-stranger"
             here.scanned(L1="abc")
             done = await here.apply("--labels", "example.com/leaf")
-            assert 'msg="hosts that are no nodes" number=1 hosts=a-stranger' in done.stderr
+            assert 'msg="hosts without a node" number=1 hosts=a-stranger' in done.stderr
             assert (await here.node("a"))["labels"]["example.com/leaf"] == "L1"
             assert await here.labels("a") == (None, None)
 
@@ -142,7 +142,7 @@ def test_labels_of_others_are_left_alone(control_plane: ControlPlane, tmp_path: 
             theirs = {"metadata": {"labels": {BLOCK: "rack-7"}}}
             await here.api.patch(f"/api/v1/nodes/{here.names[0]}", theirs)
             done = await here.apply()
-            told = f'msg="labels of others are left as they are" labels={BLOCK} nodes={here.names[0]} '
+            told = f'msg="labels of other writers stay unchanged" labels={BLOCK} nodes={here.names[0]} '
             assert f'{told}remedy="--overwrite takes them over"' in done.stderr
             assert [await here.labels(one) for one in "abc"] == [("rack-7", "S"), ("L1", "S"), ("L2", "S")]
             assert "labels of others" not in (await here.apply("--overwrite")).stderr

@@ -70,8 +70,8 @@ def test_a_kind_that_the_server_fails_to_list_again_stops_nobody(control_plane: 
             await until(complete)
             listed = {kind for message, kind in said if message == "listed"}
             assert {"Node", "Pod"} <= listed and "PriorityClass" not in listed
-            assert ("not heard", "Node") in said
-            assert [kind for message, kind in said if message == "kept as last listed"] == ["PriorityClass"]
+            assert ("watch failed", "Node") in said
+            assert [kind for message, kind in said if message == "keeping the last list"] == ["PriorityClass"]
             running.cancel()
             await asyncio.wait([running])
 

@@ -285,7 +285,7 @@ def test_a_scheduler_starts_without_its_source(control_plane: ControlPlane, name
             await it.bound(1)
             (gone,) = it.said("no measurements")
             assert "Connection refused" in str(gone["error"])
-            (unsafe,) = it.said("measured unsafely")
+            (unsafe,) = it.said("insecure measurements")
             assert unsafe["source"] == "https://127.0.0.1:1"
 
     asyncio.run(run())

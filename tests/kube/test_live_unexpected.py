@@ -68,7 +68,7 @@ def test_it_is_told_in_the_log_and_ends_nothing(control_plane: ControlPlane, nam
             await it.gang("odd", 3, gpus=9)
 
             async def stumbled() -> bool:
-                return bool(it.said("users not told") and it.said("PodGroup not written"))
+                return bool(it.said("reporting failed") and it.said("PodGroup not written"))
 
             await until(stumbled)
             await it.create(it.pod("wide", gpus=9), it.pod("fits"))
@@ -76,9 +76,9 @@ def test_it_is_told_in_the_log_and_ends_nothing(control_plane: ControlPlane, nam
             await it.bound(3)
             assert "InsufficientResources" in await it.refusal("wide")
             await until_said(it, "fine", "Placed")
-            assert {one["pod"] for one in it.said("users not told")} == {f"{namespace}/odd"}
+            assert {one["pod"] for one in it.said("reporting failed")} == {f"{namespace}/odd"}
             assert {one["gang"] for one in it.said("PodGroup not written")} == {f"{namespace}/odd"}
-            for one in (*it.said("users not told"), *it.said("PodGroup not written")):
+            for one in (*it.said("reporting failed"), *it.said("PodGroup not written")):
                 assert "nobody thought of this" in str(one["error"])
                 assert "in send" in str(one["traceback"])
 
@@ -146,10 +146,10 @@ def test_a_fault_while_deciding_is_told_to_the_user(control_plane: ControlPlane,
                 )
 
             await until(told)
-            told_of = {str(one["item"]) for one in it.said("not decided")}
+            told_of = {str(one["item"]) for one in it.said("decision failed")}
             assert told_of == {f"pod/{namespace}/odd", f"gang/{namespace}/odd-gang"}
-            assert len(it.said("not decided")) == 2
-            assert "in pre_filter" in str(it.said("not decided")[0]["traceback"])
+            assert len(it.said("decision failed")) == 2
+            assert "in pre_filter" in str(it.said("decision failed")[0]["traceback"])
             Puzzled.mended = True
             # Something happens that may help.
             await it.delete("fine")

@@ -61,7 +61,7 @@ def test_an_ordinary_user_is_told_what_is_not_allowed(control_plane: ControlPlan
     if control_plane.ordinary_kubeconfig is None:
         pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")
     with started("scheduler", "--kubeconfig", str(control_plane.ordinary_kubeconfig)) as process:
-        line = lines_until(process, "not heard")
+        line = lines_until(process, "watch failed")
         process.terminate()
         assert "level=warning" in line and "Forbidden" in line
         assert process.wait(timeout=60) == 0

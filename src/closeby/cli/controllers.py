@@ -106,7 +106,7 @@ def command(
         names = only or NAMES
         say("starting", cluster=transport.source, controllers=",".join(names), dry_run=dry_run or None)
         for warning in prometheus.access.warnings(prometheus.address):
-            say("measured unsafely", warning=True, source=prometheus.address, why=warning)
+            say("insecure measurements", warning=True, source=prometheus.address, why=warning)
         networks = NetworkTopologyController(
             Writer(transport, CONTROLLER, instance),
             say,

@@ -202,7 +202,7 @@ class Runner:
         if hearing.error is not None:
             self._meters.unexpected(reconciler.name)
             self._say(
-                "not taken in",
+                "change not applied",
                 warning=True,
                 controller=reconciler.name,
                 object=f"{news.resource.kind}/{news.change.key}",

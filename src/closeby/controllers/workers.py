@@ -103,7 +103,7 @@ class Workers(Generic[Key]):
                     since=f"{found[key]:.1f}s",
                 )
             for key in self._stuck - found.keys():
-                self._say("not stuck any more", controller=self._reconciler.name, object=self._about(key))
+                self._say("no longer stuck", controller=self._reconciler.name, object=self._about(key))
             self._stuck = set(found)
 
     def _about(self, key: Key) -> str:
@@ -129,10 +129,10 @@ class Workers(Generic[Key]):
         with Contained() as telling:
             about = await self._tell(key, error)
         if telling.error is not None:
-            self._say("users not told", warning=True, object=key, **fields_of(telling.error))
+            self._say("reporting failed", warning=True, object=key, **fields_of(telling.error))
         wait = self._reconciler.work.crashed(key)
         self._say(
-            "not reconciled",
+            "reconcile failed",
             warning=True,
             controller=self._reconciler.name,
             object=about or key,

@@ -65,7 +65,7 @@ class Companion:
             if not self._end.is_set():
                 name, seconds = self._command[0], round(wait)
                 self._say(
-                    "a server ended", warning=True, program=name, code=code, error=why, retry_seconds=seconds
+                    "server exited", warning=True, program=name, code=code, error=why, retry_seconds=seconds
                 )
                 self._end.wait(wait)
                 wait = min(2 * wait, _LONGEST)

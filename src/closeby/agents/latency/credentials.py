@@ -164,11 +164,11 @@ class _Kept(Generic[T]):
         if not isinstance(read, Trouble):
             self._value = read
             if not first:
-                self._say("credentials were read anew", files=", ".join(self._paths))
+                self._say("credentials reloaded", files=", ".join(self._paths))
         elif isinstance(self._value, Trouble):
             self._value = read
         else:
-            self._say("new credentials can't be used", warning=True, error=read)
+            self._say("the new credentials are unusable, so the old ones stay", warning=True, error=read)
 
 
 def _stamp_of(path: str) -> tuple[int, int, int] | None:

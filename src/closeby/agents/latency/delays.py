@@ -43,7 +43,7 @@ class Delays:
             found = Trouble("InvalidDelays", f"{self._path}: {error}; {_REMEDY}")
         if isinstance(found, Trouble):
             if self._told != found.message:
-                self._say("delays can't be used", warning=True, error=found)
+                self._say("the delays are unusable", warning=True, error=found)
             self._told = found.message
             return found
         self._known = {**self._given, **found}

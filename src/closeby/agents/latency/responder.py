@@ -164,7 +164,7 @@ class Responder:
         if self._listening is None or now - self._told.get(trouble.reason, -_SAID_AGAIN) < _SAID_AGAIN:
             return
         self._told[trouble.reason] = now
-        self._say("a conversation came to nothing", warning=True, address=host or None, error=trouble)
+        self._say("connection failed", warning=True, address=host or None, error=trouble)
 
 
 class _Visit:

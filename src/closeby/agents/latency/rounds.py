@@ -164,7 +164,7 @@ class Rounds:
             return
         self._results.measured(peer.name, found)
         if self._failing.pop(peer.name, None) is not None:
-            self._say("latency again", peer=peer.name)
+            self._say("latency recovered", peer=peer.name)
 
     def _carry(self, peer: Peer, throughput: Throughput) -> None:
         found = self._found(peer, throughput)
@@ -185,5 +185,5 @@ class Rounds:
 
     def _unknown_peers(self, message: str) -> None:
         if self._unknown != message:
-            self._say("peers are not known", warning=True, error=message)
+            self._say("peers unknown", warning=True, error=message)
         self._unknown = message

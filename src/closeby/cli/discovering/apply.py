@@ -76,13 +76,13 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         try:
             findings = await _beside(lambda: read(lambda: discover(chosen.keys)), stop)
         except Unusable as error:
-            say("the source can't be read, so nothing changes", warning=True, error=error.message)
+            say("reading the source failed, so nothing changes", warning=True, error=error.message)
             return
         if findings is None:
             return
         done = await label_nodes(transport, source, findings.nodes, chosen.rules)
         if isinstance(done, ApiError):
-            say("the nodes can't be read, so nothing changes", warning=True, error=done)
+            say("reading the nodes failed, so nothing changes", warning=True, error=done)
             return
         teller.odd(findings)
         teller.done(done)
@@ -115,9 +115,9 @@ class _Teller:
     def done(self, labelled: Labelled) -> None:
         """What became of the nodes."""
         for name, error in labelled.refused.items():
-            self._say("a node could not be labelled", warning=True, node=name, error=error)
+            self._say("labelling a node failed", warning=True, node=name, error=error)
         self._say(
-            "nodes are labelled",
+            "nodes labelled",
             found=labelled.found,
             changed=len(labelled.changed),
             nodes=listed(labelled.changed) if labelled.changed else None,
@@ -134,7 +134,7 @@ class _Teller:
             )
         if labelled.foreign and labelled.foreign != self._foreign:
             self._say(
-                "labels of others are left as they are",
+                "labels of other writers stay unchanged",
                 warning=True,
                 labels=listed(sorted({label for own in labelled.foreign.values() for label in own})),
                 nodes=listed(tuple(labelled.foreign)),
@@ -143,7 +143,7 @@ class _Teller:
         self._foreign = labelled.foreign
         strangers = labelled.strangers
         if strangers and strangers != self._strangers:
-            self._say("hosts that are no nodes", warning=True, number=len(strangers), hosts=listed(strangers))
+            self._say("hosts without a node", warning=True, number=len(strangers), hosts=listed(strangers))
         self._strangers = strangers
 
 

@@ -131,9 +131,9 @@ async def _work(
     if checked.peers is None:
         health.ready("peers", lambda: str(heard.peers) if isinstance(heard.peers, Trouble) else None)
     if checked.delays:
-        say("delays are added to what is measured: this is for trials", warning=True)
+        say("adding delays to what is measured: for testing only", warning=True)
     if not checked.credentials.proves:
-        say("anybody is answered: there is neither a token nor a certificate", warning=True)
+        say("answering unauthenticated peers: there is neither a token nor a certificate", warning=True)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(checked.options.metrics, health, meters, say, transport))
         stack.callback(parts.close)
@@ -249,4 +249,4 @@ async def _follow_node(
 
 
 def _not_heard(trouble: Troubled, kind: str, say: Say) -> None:
-    say("not heard", warning=True, kind=kind, error=trouble.error, retry_seconds=round(trouble.wait, 1))
+    say("watch failed", warning=True, kind=kind, error=trouble.error, retry_seconds=round(trouble.wait, 1))

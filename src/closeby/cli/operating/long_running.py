@@ -79,7 +79,7 @@ def run_until_told(connection: Connection, transport: Transport, work: Work, say
     if error is None:
         return
     if error.reason == LEASE_LOST:
-        say("the lead is lost", warning=True, error=error)
+        say("leadership lost", warning=True, error=error)
         raise SystemExit(1)
     raise Unusable(
         f"{connection.url} ({connection.source}) can't be talked to: {error}",

@@ -152,7 +152,7 @@ class PodGrouper:
         lineage = await self._owners.lineage(key) if top == key else None
         if isinstance(lineage, ApiError):
             wait = self.work.failed(key, lineage.retry_after)
-            self._say("owner not known", warning=True, owner=key, error=lineage, retry_in=f"{wait:.1f}s")
+            self._say("owner unknown", warning=True, owner=key, error=lineage, retry_in=f"{wait:.1f}s")
             return
         owner = top if lineage is None else lineage.owner
         for kept in (self._families, self._named):
@@ -188,7 +188,7 @@ class PodGrouper:
         alone = [pod for pod in waiting if pod.uid in plan.alone and pod.node_name is None]
         errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
         if alone:
-            self._say("no gang", owner=owner, pods=len(alone))
+            self._say("not a gang", owner=owner, pods=len(alone))
         failed = [one for one in errors if one is not None]
         if failed and waiting and not failed[0].passing and failed[0].code != 409:
             # Nothing that cures itself: whoever looks at the pod must see it.

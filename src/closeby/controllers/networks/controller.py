@@ -282,7 +282,7 @@ class NetworkTopologyController:
             failure = Failure("NoLatencies", _told(address, provider.query, answer.cause))
             return Measurement(latencies=known.latencies, time=known.time, failure=failure)
         if failed:
-            self._say("latencies again", object=f"NetworkTopology/{key[1]}")
+            self._say("latencies recovered", object=f"NetworkTopology/{key[1]}")
         return Measurement(latencies=answer, time=self._now())
 
 

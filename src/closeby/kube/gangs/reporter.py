@@ -180,7 +180,7 @@ class GangReporter:
         with Contained() as telling:
             await self._events.post(found.reference, note, time.time())
         if telling.error is not None:
-            self._say("users not told", warning=True, gang=kept.key, **fields_of(telling.error))
+            self._say("reporting failed", warning=True, gang=kept.key, **fields_of(telling.error))
 
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""

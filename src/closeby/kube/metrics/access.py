@@ -214,11 +214,11 @@ class ApiReviewer:
         ruling = await self._review(token)
         if isinstance(ruling, ApiError):
             if not self._in_trouble:
-                self._say("the API server does not say who may read metrics", warning=True, error=ruling)
+                self._say("authorization of metrics failed", warning=True, error=ruling)
             self._in_trouble = True
             return Ruling.UNANSWERED
         if self._in_trouble:
-            self._say("the API server says again who may read metrics")
+            self._say("authorization of metrics recovered")
         self._in_trouble = False
         return ruling
 

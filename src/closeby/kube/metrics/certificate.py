@@ -62,10 +62,10 @@ class FileCertificate:
             self._stamp = stamp
             made = _context(self._files.certificate, self._files.key)
             if isinstance(made, Fault):
-                self._say("the new certificate can't be used", warning=True, error=made)
+                self._say("the new certificate is unusable, so the old one stays", warning=True, error=made)
             else:
                 self._current = made
-                self._say("the certificate was read again", file=self._files.certificate)
+                self._say("certificate reloaded", file=self._files.certificate)
         if self._current is not None:
             connection.context = self._current
 

@@ -29,7 +29,7 @@ class Lines:
         if len(self._faults) >= _REMEMBERED:
             self._faults.clear()
         self._faults[item] = told["error"]
-        self._say("not decided", warning=True, item=item, **told)
+        self._say("decision failed", warning=True, item=item, **told)
 
     def outcome(self, outcome: Outcome) -> None:
         """One line when pods of an item were placed, and one when it waits for another reason than before."""

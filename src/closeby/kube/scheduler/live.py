@@ -318,7 +318,7 @@ class LiveScheduler:
         return self._broken is None
 
     def _stood_still(self, seconds: float) -> None:
-        self._say("stood still", warning=True, seconds=f"{seconds:.1f}")
+        self._say("event loop stalled", warning=True, seconds=f"{seconds:.1f}")
         self._following.distrust()
         reading = self._tasks.create_task(self._following.refresh())
         self._reading.add(reading)

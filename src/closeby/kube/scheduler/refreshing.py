@@ -64,7 +64,7 @@ class Refreshing:
         async with asyncio.TaskGroup() as tasks:
             for plugin, known in self.known.items():
                 for warning in known.source.warnings:
-                    self._say("measured unsafely", warning=True, source=known.source.name, why=warning)
+                    self._say("insecure measurements", warning=True, source=known.source.name, why=warning)
                 tasks.create_task(self._follow(plugin, known))
                 tasks.create_task(self._age(plugin, known))
             tasks.create_task(self._begin())

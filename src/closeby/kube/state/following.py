@@ -132,7 +132,7 @@ class Following:
             async with aclosing(self._discovery.changes(self._discover_every)) as changes:
                 async for change in changes:
                     if isinstance(change, ApiError):
-                        self._say("kinds not known", warning=True, error=change)
+                        self._say("API discovery failed", warning=True, error=change)
                     elif isinstance(change, Arrived):
                         self._arrived(change.resource)
                     else:
@@ -140,7 +140,7 @@ class Following:
 
     def _arrived(self, resource: Resource) -> None:
         if self._tasks is not None and resource not in self._followed:
-            self._say("kind arrived", kind=resource.kind, api=resource.group)
+            self._say("kind added", kind=resource.kind, api=resource.group)
             self._begin(resource)
 
     def _begin(self, resource: Resource) -> None:
@@ -160,7 +160,7 @@ class Following:
         self._meters.leaves(resource)
         task.cancel()
         await asyncio.wait([task])
-        self._say("kind left", kind=resource.kind, api=resource.group)
+        self._say("kind removed", kind=resource.kind, api=resource.group)
         self._incomplete.discard(resource)
         self._unlisted.discard(resource)
         self._distrusted.discard(resource)
@@ -191,13 +191,13 @@ class Following:
                         self._incomplete.discard(resource)
                         self._unlisted.discard(resource)
                     self._say(
-                        "not heard", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
+                        "watch failed", warning=True, kind=resource.kind, error=error, retry_in=f"{wait:.1f}s"
                     )
                     if resource in self._incomplete and self._can_do_without(resource, error):
                         self._incomplete.discard(resource)
-                        self._say("kept as last listed", warning=True, kind=resource.kind, api=resource.group)
+                        self._say("keeping the last list", warning=True, kind=resource.kind, api=resource.group)
                 case Resumed():
-                    self._say("heard again", kind=resource.kind)
+                    self._say("watch recovered", kind=resource.kind)
                 case _:
                     self._changes.append((resource, change))
         self.news.set()

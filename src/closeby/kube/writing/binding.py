@@ -174,7 +174,7 @@ class Binder:
 
     def _missed(self, bind: Bind, written: Written) -> None:
         self._say(
-            "binding is tried again", warning=True, pod=bind.pod.key, node=bind.node, error=written.error
+            "retrying the binding", warning=True, pod=bind.pod.key, node=bind.node, error=written.error
         )
         self._owner.missed(bind, in_doubt=written.in_doubt)
 

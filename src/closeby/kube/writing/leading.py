@@ -92,7 +92,7 @@ class Lead:
             why = standing.error or f"{standing.holder or 'nobody'} leads now"
             return ApiError(None, LEASE_LOST, f"{name}: {why}")
         self._say(
-            "waits for the lead",
+            "waiting for leadership",
             warning=standing.error is not None,
             lease=name,
             holder=standing.holder or None,

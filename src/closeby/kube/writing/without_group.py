@@ -109,4 +109,4 @@ class WithoutGroup:
         with Contained() as telling:
             yield
         if telling.error is not None:
-            self._say("users not told", warning=True, pod=pod.key, **fields_of(telling.error))
+            self._say("reporting failed", warning=True, pod=pod.key, **fields_of(telling.error))
