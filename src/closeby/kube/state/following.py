@@ -195,7 +195,9 @@ class Following:
                     )
                     if resource in self._incomplete and self._can_do_without(resource, error):
                         self._incomplete.discard(resource)
-                        self._say("keeping the last list", warning=True, kind=resource.kind, api=resource.group)
+                        self._say(
+                            "keeping the last list", warning=True, kind=resource.kind, api=resource.group
+                        )
                 case Resumed():
                     self._say("watch recovered", kind=resource.kind)
                 case _:

@@ -173,9 +173,7 @@ class Binder:
         return wanted
 
     def _missed(self, bind: Bind, written: Written) -> None:
-        self._say(
-            "retrying the binding", warning=True, pod=bind.pod.key, node=bind.node, error=written.error
-        )
+        self._say("retrying the binding", warning=True, pod=bind.pod.key, node=bind.node, error=written.error)
         self._owner.missed(bind, in_doubt=written.in_doubt)
 
     async def _refused(self, bind: Bind, written: Written) -> None:
