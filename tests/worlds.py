@@ -28,7 +28,7 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.outcomes import Bind, Outcome
+from closeby.scheduling.outcomes import Outcome, bindings_of
 
 GPU = "example.com/gpu"
 HOSTNAME = "kubernetes.io/hostname"
@@ -173,10 +173,9 @@ class World:
         decisions = self.engine.handle(
             *(GroupChanged(group) for group in groups), *(PodAdded(pod) for pod in members), Tick()
         )
-        for decision in decisions:
-            if isinstance(decision, Bind):
-                self.where[decision.pod.name] = decision.node
-                self.rank[decision.pod.name] = decision.rank
+        for binding in bindings_of(decisions):
+            self.where[binding.pod.name] = binding.node
+            self.rank[binding.pod.name] = binding.rank
         self.engine.validate_state()
         return self
 

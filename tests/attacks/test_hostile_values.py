@@ -21,7 +21,7 @@ from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Tick
-from closeby.scheduling.outcomes import Bind, Decision, Fault
+from closeby.scheduling.outcomes import Decision, Output, bindings_of
 from tests.control_plane.api import ApiError, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.live_world import host, until, until_said, world
@@ -66,7 +66,7 @@ class Site:
     def __init__(self) -> None:
         self.feed = Feed("closeby")
         self.engine = Engine(lambda handle: profile_for(Configuration(), handle))
-        self.decisions: list[Decision] = []
+        self.decisions: list[Output] = []
         self.problems: list[str] = []
 
     def hear(self, *changes: tuple[Resource, Change]) -> Fed:
@@ -85,9 +85,9 @@ class Site:
         )
         self.decisions += self.engine.handle(Tick())
         self.engine.validate_state()
-        assert [one.error for one in self.decisions if isinstance(one, Fault)] == []
+        assert not [one for one in self.decisions if isinstance(one, Decision) and one.fault is not None]
         assert [one for one in self.problems if "unexpectedly" in one] == []
-        bound = {one.pod.name for one in self.decisions if isinstance(one, Bind)}
+        bound = {one.pod.name for one in bindings_of(self.decisions)}
         assert bound >= {f"good-{i}" for i in range(4)}
 
 
@@ -269,7 +269,7 @@ def test_nodes_with_a_thousand_labels_and_without_room() -> None:
             )
         )
     site.judge()
-    placed = {one.node for one in site.decisions if isinstance(one, Bind)}
+    placed = {one.node for one in bindings_of(site.decisions)}
     assert placed and not {one for one in placed if one.startswith("l")}
 
 

@@ -16,7 +16,7 @@ import pytest
 from closeby.kube.scheduler.live import STEPS, LiveScheduler
 from closeby.objects.configuration import read_configuration
 from closeby.scheduling.events import Event, Tick
-from closeby.scheduling.outcomes import Decision, Outcome, Parked, Report
+from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
 from tests.control_plane.api import Object, create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
@@ -97,13 +97,13 @@ class Turns:
         self.longest = [0.0, 0.0]
         handle = scheduler.engine.handle
 
-        def watched(*events: Event) -> list[Decision]:
+        def watched(*events: Event) -> list[Output]:
             began = time.perf_counter()
             decisions = handle(*events)
             place = isinstance(events[-1], Tick) if events else False
             self.longest[place] = max(self.longest[place], time.perf_counter() - began)
-            self.parked += [one.steps for one in decisions if isinstance(one, Parked)]
-            self.outcomes += [one.outcome for one in decisions if isinstance(one, Report)]
+            self.parked += [one.steps for one in decisions if isinstance(one, Suspended)]
+            self.outcomes += outcomes_of(decisions)
             return decisions
 
         scheduler.engine.handle = watched  # type: ignore[method-assign]

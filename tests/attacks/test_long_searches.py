@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick, Unheard
-from closeby.scheduling.outcomes import Decision, Outcome, Parked, Report
+from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
 from tests.attacks.crowds import cluster, complete, engine, in_namespace
 from tests.worlds import GPU, gang, node, pods, spec
 
@@ -21,11 +21,11 @@ ALLOWANCE = 20_000
 BEYOND = 5_000
 
 
-def outcomes(decisions: Iterable[Decision]) -> dict[str, Outcome]:
-    return {one.outcome.key: one.outcome for one in decisions if isinstance(one, Report)}
+def outcomes(decisions: Iterable[Output]) -> dict[str, Outcome]:
+    return {one.key: one for one in outcomes_of(decisions)}
 
 
-def turns(it: Engine, now: float | None = None, allowance: int = ALLOWANCE) -> Iterator[list[Decision]]:
+def turns(it: Engine, now: float | None = None, allowance: int = ALLOWANCE) -> Iterator[list[Output]]:
     """Single turns until nothing is left to decide; the state is valid after each."""
     while decisions := it.handle(Tick(now, limit=1, steps=allowance)):
         it.validate_state()
@@ -46,7 +46,7 @@ def test_applications_that_can_not_be_placed_keep_no_gang_of_another_tenant_wait
         it.handle(*complete(f"evil{number}", 40, "evil"))
     searching = turns(it)
     for _ in range(3):
-        assert isinstance(next(searching)[0], Parked)
+        assert isinstance(next(searching)[0], Suspended)
     it.handle(*good_gang())
     waited = 0
     for decisions in searching:
@@ -55,14 +55,14 @@ def test_applications_that_can_not_be_placed_keep_no_gang_of_another_tenant_wait
         waited += 1
     assert waited <= 1, "the gang waited for more than the turn of one search"
     found = it.outcome("good/good")
-    assert found is not None and len(found.assigned) == 16
+    assert found is not None and len(found.bindings) == 16
 
 
 def test_no_turn_takes_more_steps_than_it_may() -> None:
     """The costliest application: every pair of its 60 workloads has a limit, and each pod another shape."""
     it = engine()
     it.handle(*cluster(taken=6), *complete("evil", 60, "evil"))
-    taken = [one.steps for decisions in turns(it) for one in decisions if isinstance(one, Parked)]
+    taken = [one.steps for decisions in turns(it) for one in decisions if isinstance(one, Suspended)]
     assert len(taken) > 10
     assert max(taken) <= ALLOWANCE + BEYOND
 
@@ -73,7 +73,7 @@ def test_a_search_that_is_parked_ends_like_one_that_runs_through() -> None:
     events = [*cluster(taken=6), *complete("app", 30, "team")]
     through.handle(*events, Tick())
     parked.handle(*events)
-    assert sum(isinstance(one, Parked) for decisions in turns(parked) for one in decisions) > 3
+    assert sum(isinstance(one, Suspended) for decisions in turns(parked) for one in decisions) > 3
     assert parked.outcome("team/app") == through.outcome("team/app")
 
 
@@ -82,7 +82,7 @@ def test_inside_a_namespace_nothing_overtakes_a_parked_search() -> None:
     it = engine()
     it.handle(*cluster(taken=6), *complete("evil", 40, "evil"))
     searching = turns(it)
-    assert isinstance(next(searching)[0], Parked)
+    assert isinstance(next(searching)[0], Suspended)
     (mine,) = pods(None, 1, prefix="later")
     it.handle(PodAdded(in_namespace(mine, "evil")), PodAdded(in_namespace(mine, "good")))
     order = [key for decisions in searching for key in outcomes(decisions)]
@@ -98,7 +98,7 @@ def test_a_parked_search_and_the_others_take_turns() -> None:
     for number in range(2_000):
         (one,) = pods(None, 1, prefix=f"flood{number}")
         decisions = it.handle(PodAdded(in_namespace(one, "good")), Tick(limit=1, steps=2_000))
-        parked = [one.steps for one in decisions if isinstance(one, Parked)]
+        parked = [one.steps for one in decisions if isinstance(one, Suspended)]
         searched += sum(parked)
         others += not parked
     assert others > 1_000, "the search kept the others from their turns"
@@ -131,7 +131,7 @@ def test_what_failed_at_length_rests_at_length() -> None:
     """Whatever may help the application has it tried again: the longer that took, the less often."""
     it = engine()
     it.handle(*cluster(taken=6), *complete("evil", 40, "evil"))
-    steps = sum(one.steps for decisions in turns(it, 0.0) for one in decisions if isinstance(one, Parked))
+    steps = sum(one.steps for decisions in turns(it, 0.0) for one in decisions if isinstance(one, Suspended))
     it.handle(Unheard())
     tick = list(turns(it, 1.0))
     assert not tick and it.next_due is not None
@@ -160,7 +160,7 @@ def test_what_changes_during_a_search_is_minded(change: str) -> None:
     it.handle(*cluster(taken=4), *made)
     searching = turns(it)
     for _ in range(3):
-        assert isinstance(next(searching)[0], Parked)
+        assert isinstance(next(searching)[0], Suspended)
     members = [one.pod for one in made if isinstance(one, PodAdded)]
     match change:
         case "room":

@@ -17,7 +17,7 @@ from closeby.controllers.grouping.writes import Writes
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.writer import StatusCondition, Writer
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding
 from tests.control_plane.access import read_kubeconfig
 from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane
@@ -247,7 +247,7 @@ def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_ser
                 for _ in range(2):
                     written = await writer.pod_conditions(record(ours), [condition])
                     assert written.ok, written.error
-                bound = await writer.bind(Bind(record(ours), host, rank=3, domain=("z1", "r1")))
+                bound = await writer.bind(Binding(record(ours), host, rank=3, domain=("z1", "r1")))
                 assert bound.ok, bound.error
                 left = await admin.get(path(ours))
                 assert left["spec"]["nodeName"] == host

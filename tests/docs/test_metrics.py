@@ -18,7 +18,7 @@ from closeby.measurements.ageing import Known
 from closeby.objects.configuration import PluginEntry
 from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
 from closeby.scheduling.measuring import Reading
-from closeby.scheduling.outcomes import Bind, Report
+from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.kube.scraping import scrape
 from tests.worlds import gang, pods, spec, world
 
@@ -55,11 +55,10 @@ def told() -> dict[str, set[str]]:
     drawn.engine.handle(*events)
     meters.took_in(events)
     decisions = drawn.engine.handle(Tick(0.0))
-    meters.decided((one.outcome for one in decisions if isinstance(one, Report)), 0.1)
-    for one in decisions:
-        if isinstance(one, Bind):
-            meters.binding(one.pod.uid)
-            meters.bound(one.pod.uid)
+    meters.decided(outcomes_of(decisions), 0.1)
+    for one in bindings_of(decisions):
+        meters.binding(one.pod.uid)
+        meters.bound(one.pod.uid)
     return families(meters)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import Event, PodAdded, Tick
-from closeby.scheduling.outcomes import Bind, Report
+from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.kube.scraping import Scrape, scrape
 from tests.worlds import World
 
@@ -24,9 +24,9 @@ class Metered:
         self.engine.handle(*events)
         self.meters.took_in(events)
         decisions = self.engine.handle(Tick(self.now))
-        outcomes = [one.outcome for one in decisions if isinstance(one, Report)]
+        outcomes = outcomes_of(decisions)
         self.meters.decided(outcomes, 0.5)
-        return [one.pod.uid for one in decisions if isinstance(one, Bind)]
+        return [one.pod.uid for one in bindings_of(decisions)]
 
     def bind(self, uids: Iterable[str], seconds: float = 0.25) -> None:
         uids = list(uids)

@@ -2,7 +2,7 @@
 
 from closeby.kube.writing.under_way import Ask, UnderWay
 from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, Tick, Withdrawn
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 from tests.worlds import GPU, gang, node, pods, world
 
 
@@ -10,7 +10,7 @@ def test_a_broken_gang_does_not_hold_while_another_of_its_bindings_is_on_its_way
     drawn = world("zone-a rack-1 : a1=2 a2=2")
     group = GroupChanged(gang(min_member=4, required="rack"))
     decisions = drawn.engine.handle(group, *map(PodAdded, pods("train", 4)), Tick())
-    first, *others = [one for one in decisions if isinstance(one, Bind)]
+    first, *others = bindings_of(decisions)
     withdrawn: list[Withdrawn] = []
     under_way = UnderWay(drawn.engine.recheck, withdrawn.append)
     under_way.begin([first])

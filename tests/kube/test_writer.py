@@ -22,7 +22,7 @@ from closeby.kube.writing.writer import (
     micro_time,
 )
 from closeby.objects.pods import Pod
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, node
@@ -68,7 +68,7 @@ def test_a_binding_carries_labels_and_annotations(control_plane: ControlPlane, n
     async def run() -> None:
         async with scene(control_plane, namespace) as world:
             (pod,), (a, _) = world.pods, world.nodes
-            bind = Bind(pod, a, rank=3, domain=("zone", "rack"), labels={"example.com/x": "y"})
+            bind = Binding(pod, a, rank=3, domain=("zone", "rack"), labels={"example.com/x": "y"})
             assert await world.writer.bind(bind) == DONE
             found = await world.pod(pod)
             assert found["spec"]["nodeName"] == a
@@ -84,9 +84,9 @@ def test_a_second_binding_is_a_conflict_unless_it_says_the_same(
     async def run() -> None:
         async with scene(control_plane, namespace) as world:
             (pod,), (a, b) = world.pods, world.nodes
-            assert (await world.writer.bind(Bind(pod, a))).ok
-            assert (await world.writer.bind(Bind(pod, a))).ok
-            other = await world.writer.bind(Bind(pod, b))
+            assert (await world.writer.bind(Binding(pod, a))).ok
+            assert (await world.writer.bind(Binding(pod, a))).ok
+            other = await world.writer.bind(Binding(pod, b))
             assert other.verdict is Verdict.CONFLICT
             assert other.error is not None and other.error.code == 409
             assert await world.node_of(pod) == a
@@ -99,9 +99,9 @@ def test_a_pod_that_is_gone_or_not_the_same_any_more(control_plane: ControlPlane
         async with scene(control_plane, namespace) as world:
             (pod,), (a, _) = world.pods, world.nodes
             await delete_now(world.api, namespace, pod.name)
-            assert (await world.writer.bind(Bind(pod, a))).verdict is Verdict.GONE
+            assert (await world.writer.bind(Binding(pod, a))).verdict is Verdict.GONE
             (again,) = await create_pods(world.api, namespace, 1)
-            assert (await world.writer.bind(Bind(pod, a))).verdict is Verdict.GONE
+            assert (await world.writer.bind(Binding(pod, a))).verdict is Verdict.GONE
             assert await world.node_of(again) is None
 
     asyncio.run(run())
@@ -122,8 +122,8 @@ def test_a_pod_with_gates_is_a_conflict_and_a_bad_label_is_fatal(
             }
             made = await world.api.create(PODS.collection(namespace), gated)
             waiting = msgspec.structs.replace(pod, name="gated", uid=made["metadata"]["uid"])
-            assert (await world.writer.bind(Bind(waiting, a))).verdict is Verdict.CONFLICT
-            bad = Bind(pod, a, labels={"example.com/x": "no label's value"})
+            assert (await world.writer.bind(Binding(waiting, a))).verdict is Verdict.CONFLICT
+            bad = Binding(pod, a, labels={"example.com/x": "no label's value"})
             assert (await world.writer.bind(bad)).verdict is Verdict.FATAL
 
     asyncio.run(run())
@@ -153,7 +153,7 @@ def test_a_binding_is_never_repeated_blindly(
         async with scene(control_plane, namespace) as world:
             (pod,), (a, _) = world.pods, world.nodes
             world.proxy.inject("POST", "/binding", fault, times)
-            assert (await world.writer.bind(Bind(pod, a))).verdict is verdict
+            assert (await world.writer.bind(Binding(pod, a))).verdict is verdict
             assert world.proxy.count("POST", "/binding") == posts
             assert await world.node_of(pod) == (a if verdict is Verdict.OK else None)
 
@@ -168,9 +168,9 @@ def test_an_answer_nobody_can_read_back_may_be_tried_again(
             (pod,), (a, _) = world.pods, world.nodes
             world.proxy.inject("POST", "/binding", Cut(carried_out=True))
             world.proxy.inject("GET", "/pods", Refuse(503), times=100)
-            assert (await world.writer.bind(Bind(pod, a))).verdict is Verdict.RETRYABLE
+            assert (await world.writer.bind(Binding(pod, a))).verdict is Verdict.RETRYABLE
             world.proxy.forgive()
-            assert (await world.writer.bind(Bind(pod, a))).ok
+            assert (await world.writer.bind(Binding(pod, a))).ok
 
     asyncio.run(run())
 

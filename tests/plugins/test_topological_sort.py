@@ -13,7 +13,7 @@ from closeby.objects.pods import Pod
 from closeby.plugins.queue_sorts import QOSSort
 from closeby.scheduling.events import AppGroupChanged, NodeAdded, PodAdded, Tick
 from closeby.scheduling.extension import NoArguments
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 from tests.applications.calls import ONLINE_BOUTIQUE, app
 from tests.applications.networks import replicas
 from tests.plugins.asking import handle_of
@@ -155,7 +155,7 @@ def test_taking_one_item_at_a_time_follows_the_keys(crowd: list[Pod]) -> None:
         items = [item for item in map(books.item, books.item_keys()) if item is not None]
         assert len({SORT.sort_key(item) for item in items}) == len(items)
         first = min(items, key=SORT.sort_key, default=None)
-        bound = [one.pod.name for one in drawn.engine.handle(Tick(limit=1)) if isinstance(one, Bind)]
+        bound = [one.pod.name for one in bindings_of(drawn.engine.handle(Tick(limit=1)))]
         assert sorted(bound) == sorted(pod.name for pod in (() if first is None else first.pods))
         taken += bound
     assert len(taken) == len(crowd)

@@ -247,7 +247,7 @@ def starts(manifests: Manifests, key: str) -> bool:
     """Whether the engine places members of this gang."""
     return any(
         f"{one.pod.namespace}/{one.pod.group}" == key
-        for one in simulate(manifests, Configuration()).assignments.values()
+        for one in simulate(manifests, Configuration()).bindings.values()
     )
 
 

@@ -38,7 +38,7 @@ from closeby.scheduling.events import (
     TopologyRemoved,
 )
 from closeby.scheduling.measuring import Measurements, Reading
-from closeby.scheduling.outcomes import Bind, Decision
+from closeby.scheduling.outcomes import Output, bindings_of
 from closeby.scheduling.reserving.reservations import LOOK_AGAIN
 from tests.applications.calls import app
 from tests.applications.networks import network, replicas
@@ -147,9 +147,9 @@ class History:
         self.now += LOOK_AGAIN if self._busy else dice.choice([0.5, 1.0, 5.0, 30.0])
         return events
 
-    def bound(self, decisions: Iterable[Decision]) -> dict[str, str]:
+    def bound(self, decisions: Iterable[Output]) -> dict[str, str]:
         """The bindings among some decisions, which the cluster carries out."""
-        found = {one.pod.uid: one.node for one in decisions if isinstance(one, Bind)}
+        found = {one.pod.uid: one.node for one in bindings_of(decisions)}
         self.where.update(found)
         return found
 

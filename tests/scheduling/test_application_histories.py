@@ -26,7 +26,7 @@ from closeby.scheduling.events import (
     PodRemoved,
     Tick,
 )
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 from tests.applications.calls import app
 from tests.applications.networks import network, replicas
 from tests.scheduling.oracle import assert_nothing_is_overcommitted
@@ -60,9 +60,8 @@ class Histories(RuleBasedStateMachine):
         self.count = 0
 
     def tell(self, *events: Event) -> None:
-        for decision in self.engine.handle(*events):
-            if isinstance(decision, Bind):
-                self.where[decision.pod.uid] = decision.node
+        for binding in bindings_of(self.engine.handle(*events)):
+            self.where[binding.pod.uid] = binding.node
 
     @rule(name=names, gpus=st.integers(0, 4))
     def node_comes_or_changes(self, name: str, gpus: int) -> None:
@@ -223,7 +222,7 @@ class Histories(RuleBasedStateMachine):
 
 
 def bound(engine: Engine) -> dict[str, str]:
-    return {one.pod.name: one.node for one in engine.handle(Tick()) if isinstance(one, Bind)}
+    return {one.pod.name: one.node for one in bindings_of(engine.handle(Tick()))}
 
 
 TestHistories = Histories.TestCase

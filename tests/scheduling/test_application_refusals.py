@@ -16,7 +16,7 @@ from closeby.scheduling.events import (
     Unheard,
 )
 from closeby.scheduling.judging.needs import need_of_any
-from closeby.scheduling.outcomes import Bind, Report
+from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.applications.calls import app
 from tests.applications.networks import network, replicas
 from tests.scheduling.test_applications import Case, cases, place, rooms
@@ -87,8 +87,8 @@ def test_only_what_may_help_makes_an_application_be_looked_at_again() -> None:
     away = engine.handle(PodRemoved(others[1].uid), Tick())
     beside = engine.handle(PodRemoved(others[0].uid), Tick())
 
-    assert not [one for one in away if isinstance(one, Report)]
-    assert [one.node for one in beside if isinstance(one, Bind)] == ["n1"]
+    assert not outcomes_of(away)
+    assert [one.node for one in bindings_of(beside)] == ["n1"]
 
 
 def test_a_running_replica_that_becomes_one_of_another_workload_makes_room_near_it() -> None:

@@ -79,8 +79,8 @@ def test_an_application_is_one_item_and_its_pods_are_numbered_in_its_order() -> 
     drawn = place(workers(), app("a > b\nb > c\nc"), network(FIVE_NODES), members=members)
     outcome = drawn.outcome("A1")
     assert outcome.kind is ItemKind.APPLICATION
-    assert [one.pod.name for one in outcome.assigned] == ["a-0", "a-1", "b-0", "b-1", "c-0", "c-1"]
-    assert [one.order for one in outcome.assigned] == [0, 1, 2, 3, 4, 5]
+    assert [one.pod.name for one in outcome.bindings] == ["a-0", "a-1", "b-0", "b-1", "c-0", "c-1"]
+    assert [one.order for one in outcome.bindings] == [0, 1, 2, 3, 4, 5]
     assert set(drawn.where.values()) == {"worker-1"}
     assert improvement(drawn).final == 0
 
@@ -300,7 +300,7 @@ def test_pods_that_wait_are_plain_ones_when_the_application_goes() -> None:
 def test_another_order_counts_for_pods_that_wait() -> None:
     drawn = waiting_pods().tell(AppGroupChanged(app("a > b\nb"))).run()
     drawn.tell(AppGroupChanged(app("b > a\na"))).tell(NodeAdded(node("a1", allocatable={GPU: 9}))).run()
-    assert [one.pod.name for one in drawn.outcome("A1").assigned] == ["b-0", "a-0"]
+    assert [one.pod.name for one in drawn.outcome("A1").bindings] == ["b-0", "a-0"]
 
 
 def test_the_newest_decision_about_a_name_is_told_whatever_kind_it_was() -> None:

@@ -19,7 +19,7 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.outcomes import Bind, Parked
+from closeby.scheduling.outcomes import Suspended, bindings_of
 from closeby.scheduling.reserving.imagining import STEPS
 from closeby.topology.network_costs import REGION, ZONE
 from tests.applications.networks import network
@@ -64,8 +64,8 @@ def drive(one: Engine, steps: int, meanwhile: Callable[[int], list[Event]]) -> t
     parked, where = 0, {}
     while decisions := one.handle(Tick(limit=1, steps=steps)):
         one.validate_state()
-        where.update({bind.pod.name: bind.node for bind in decisions if isinstance(bind, Bind)})
-        if any(isinstance(decision, Parked) for decision in decisions):
+        where.update({bind.pod.name: bind.node for bind in bindings_of(decisions)})
+        if any(isinstance(decision, Suspended) for decision in decisions):
             parked += 1
             one.handle(*meanwhile(parked))
     return parked, where

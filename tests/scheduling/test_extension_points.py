@@ -30,7 +30,7 @@ from closeby.scheduling.extension import (
     Scores,
 )
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.outcomes import Bind as Binding
+from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.state import CycleState
 from tests.worlds import gang, pods, spec, world
 
@@ -138,7 +138,7 @@ def test_binding_points_label_take_over_and_hear_of_bindings() -> None:
     (dark,) = pods(None, 1, prefix="dark")
     (huge,) = pods(None, 1, spec(gpu=100), prefix="huge")
     decisions = lit.engine.handle(*map(PodAdded, (light, dark, huge)), Tick())
-    bindings = {one.pod.name: one for one in decisions if isinstance(one, Binding)}
+    bindings = {one.pod.name: one for one in bindings_of(decisions)}
     assert bindings["light-0"].labels == {"example.com/light": "on"}
     assert bindings["light-0"].binder is None
     assert bindings["dark-0"].binder == "Lights"
@@ -152,7 +152,7 @@ def test_bindings_of_a_gang_carry_rank_and_domain() -> None:
     two = world(TWO_RACKS)
     two.engine.handle(GroupChanged(gang(min_member=2, required="rack")))
     decisions = two.engine.handle(*map(PodAdded, pods("train", 2)), Tick())
-    first, second = (one for one in decisions if isinstance(one, Binding))
+    first, second = bindings_of(decisions)
     assert [first.pod_labels, second.pod_labels] == [{"closeby.dev/rank": "0"}, {"closeby.dev/rank": "1"}]
     assert first.pod_annotations == {"closeby.dev/topology-domain": "zone-a/rack-1/a1"}
 

@@ -38,8 +38,7 @@ from closeby.scheduling.extension import (
     Undo,
 )
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.outcomes import Bind as Binding
-from closeby.scheduling.outcomes import Decision, Fault, Report
+from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_of
 from closeby.scheduling.state import CycleState
 from tests.applications.networks import network, replicas
 from tests.talking import PAIRS
@@ -132,8 +131,8 @@ def odd(kind: str, members: int, gpus: int) -> list[Event]:
     return events
 
 
-def bound(decisions: list[Decision]) -> dict[str, str]:
-    return {one.pod.name: one.node for one in decisions if isinstance(one, Binding)}
+def bound(decisions: list[Output]) -> dict[str, str]:
+    return {one.pod.name: one.node for one in bindings_of(decisions)}
 
 
 @given(
@@ -151,16 +150,16 @@ def test_wherever_it_happens_nothing_is_left_behind(**case: Any) -> None:
     held, requested = set(Stumbling.holding), it.cluster.requested.copy()
     decisions = it.handle(*odd(kind, members, case["gpus"]), Tick())
     it.validate_state()
-    faults = [one for one in decisions if isinstance(one, Fault)]
+    faults = [one for one in decisions if isinstance(one, Decision) and one.fault is not None]
     if Stumbling.asked < case["at"]:
         assert not faults
         return
-    assert [one.key for one in faults] == ["default/odd-0" if kind == "pod" else "default/odd"]
+    assert [one.outcome.key for one in faults] == ["default/odd-0" if kind == "pod" else "default/odd"]
     assert bound(decisions) == {}
     assert Stumbling.holding == held
     assert (it.cluster.requested[: len(requested)] == requested).all()
     assert not it.cluster.requested[len(requested) :].any()
-    (told,) = (one.outcome for one in decisions if isinstance(one, Report))
+    (told,) = outcomes_of(decisions)
     assert told.reason is Reason.SCHEDULER_ERROR
     assert len(told.refused) == members + (kind == "application")
     assert "KeyError" in (told.message or "") and "(test_faults.py:" in (told.message or "")

@@ -26,7 +26,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.intake.keys import name_of
-from closeby.scheduling.outcomes import Decision, Outcome, Report
+from closeby.scheduling.outcomes import Outcome, Output, outcomes_of
 from tests.scheduling.histories import History, engine
 
 #: Steps of the longest history, and of those in which queues grow.
@@ -149,7 +149,7 @@ def placed_by_one_who_comes_late(history: History, one: Engine, key: str) -> dic
     return {uid: name for uid, name in bound.items() if uid in members}
 
 
-def decided_by_one_who_comes_late(history: History, one: Engine, key: str) -> list[Decision]:
+def decided_by_one_who_comes_late(history: History, one: Engine, key: str) -> list[Output]:
     """What an engine that hears only now of the cluster decides about one item that waits."""
     late = engine()
     late.handle(*history.beginning(), *map(GroupChanged, history.groups.values()), *history.running(), Tick())
@@ -180,7 +180,7 @@ def test_what_waits_says_why_it_does_now_once_everything_was_looked_at_again(see
                 if one.books.done(key):
                     continue
                 decisions = decided_by_one_who_comes_late(history, one, key)
-                outcomes = [one.outcome for one in decisions if isinstance(one, Report)]
+                outcomes = outcomes_of(decisions)
                 now = told(one, key)
                 assert now == {uid: why for outcome in outcomes for uid, why in reasons(outcome).items()}
                 renewed += before.get(key) != now

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, NodeAdded, NodeRemoved, PodAdded, Tick
-from closeby.scheduling.outcomes import Bind, Outcome, Parked, Report
+from closeby.scheduling.outcomes import Binding, Outcome, Suspended, bindings_of, outcomes_of
 from tests.scheduling.histories import History, engine
 from tests.scheduling.test_histories_of_refusals import (
     cut_short_for,
@@ -74,15 +74,15 @@ def test_what_is_parked_ends_as_if_it_had_not_been(seeds: range) -> None:
             parked.handle(*events)
             while decided := through.handle(Tick(limit=1)):
                 ended: list[Outcome] = []
-                bound: list[Bind] = []
+                bound: list[Binding] = []
                 while not ended:
                     decisions = parked.handle(Tick(limit=1))
-                    while any(isinstance(one, Parked) for one in decisions):
+                    while any(isinstance(one, Suspended) for one in decisions):
                         decisions = parked.handle(Tick(limit=1, steps=100))
-                    ended += [one.outcome for one in decisions if isinstance(one, Report)]
-                    bound += [one for one in decisions if isinstance(one, Bind)]
-                assert ended == [one.outcome for one in decided if isinstance(one, Report)]
-                assert bound == [one for one in decided if isinstance(one, Bind)]
+                    ended += outcomes_of(decisions)
+                    bound += bindings_of(decisions)
+                assert ended == outcomes_of(decided)
+                assert bound == bindings_of(decided)
 
 
 def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
@@ -99,8 +99,8 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
             break
     outcome = one.outcome("default/mixed")
     assert outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
-    assert not any(isinstance(decision, Bind) for decision in decisions)
-    assert any(isinstance(decision, Bind) for decision in one.handle(NodeAdded(node("n9")), Tick(60.0)))
+    assert not bindings_of(decisions)
+    assert bindings_of(one.handle(NodeAdded(node("n9")), Tick(60.0)))
 
 
 @pytest.mark.parametrize("steps", [1, 50, None])
@@ -120,4 +120,4 @@ def test_a_gang_that_is_parked_keeps_its_buckets(steps: int | None) -> None:
     for key in ("x/g", "y/g"):
         outcome = one.outcome(key)
         assert outcome is not None
-        assert len({assigned.node for assigned in outcome.assigned if assigned.pod.role == "a"}) == 3
+        assert len({assigned.node for assigned in outcome.bindings if assigned.pod.role == "a"}) == 3

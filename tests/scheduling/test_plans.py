@@ -8,7 +8,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import BindFailed, GroupChanged, NodeRemoved, PodAdded, PodRemoved, Tick
-from closeby.scheduling.outcomes import Report
+from closeby.scheduling.outcomes import outcomes_of
 from tests.worlds import gang, pods, subgroup, world
 
 TWO_RACKS = """
@@ -61,8 +61,8 @@ class TestTheStartIsCarriedOn:
         decisions = drawn.tell(GroupChanged(planned(PLAN))).engine.handle(
             *(PodAdded(pod) for pod in [*members({"train-3": "a3"}), thief]), Tick()
         )
-        [outcome] = [one.outcome for one in decisions if isinstance(one, Report)]
-        assert {one.pod.name for one in outcome.assigned} == {"train-0", "train-1", "train-2"}
+        [outcome] = outcomes_of(decisions)
+        assert {one.pod.name for one in outcome.bindings} == {"train-0", "train-1", "train-2"}
         assert outcome.place is not None and outcome.place.path[:2] == ("zone-a", "rack-1")
 
     def test_ranks_do_not_meet(self) -> None:

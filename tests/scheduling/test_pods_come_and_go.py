@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from closeby.objects.configuration import PluginEntry
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import BindFailed, NodeAdded, NodeRemoved, PodAdded, PodRemoved, Tick
-from closeby.scheduling.outcomes import Bind, Report
+from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.worlds import GPU, gang, node, pods, spec, world
 
 ONE_NODE = "zone-a rack-1 : a1=2"
@@ -236,8 +236,8 @@ def test_a_tick_may_be_limited_to_some_items() -> None:
     drawn.tell(*(PodAdded(pod) for pod in pods(None, 2)))
     for expected in (1, 1, 0):
         decisions = drawn.engine.handle(Tick(limit=1))
-        assert sum(isinstance(one, Bind) for one in decisions) == expected
-        assert sum(isinstance(one, Report) for one in decisions) == expected
+        assert len(bindings_of(decisions)) == expected
+        assert len(outcomes_of(decisions)) == expected
 
 
 class TestTheOrderInWhichNodesAppearDecidesNothing:

@@ -13,7 +13,7 @@ from closeby.scheduling.events import (
     PriorityClassChanged,
     Tick,
 )
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding, bindings_of
 from tests.worlds import GPU, World, gang, node, pods, spec, world
 
 
@@ -28,9 +28,9 @@ def empty() -> World:
     return world("zone-a rack-1 : a1=0")
 
 
-def bound(drawn: World, limit: int | None = None) -> list[Bind]:
+def bound(drawn: World, limit: int | None = None) -> list[Binding]:
     """What the next tick binds, with at most so many decisions."""
-    found = [one for one in drawn.engine.handle(Tick(limit=limit)) if isinstance(one, Bind)]
+    found = bindings_of(drawn.engine.handle(Tick(limit=limit)))
     drawn.engine.validate_state()
     return found
 

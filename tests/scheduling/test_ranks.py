@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from closeby.objects.configuration import PluginEntry
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import BindFailed, PodAdded, PodRemoved, Tick
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 from tests.worlds import THREE_ZONES, World, gang, pods, spec, world
 
 
@@ -98,7 +98,7 @@ def test_a_member_whose_binding_failed_gets_a_rank_that_nobody_has() -> None:
     members = pods("train", 4)
     drawn.run(gang(min_member=4, required="rack"), members=members)
     drawn.tell(BindFailed(members[1].uid, "conflict"))
-    [again] = [one for one in drawn.engine.handle(Tick()) if isinstance(one, Bind)]
+    [again] = bindings_of(drawn.engine.handle(Tick()))
     assert again.pod.name == "train-1"
     assert again.rank == 1
 
@@ -134,7 +134,7 @@ def test_a_binding_says_rank_and_domain() -> None:
     drawn = world(THREE_ZONES)
     drawn.run(gang(min_member=8, required="rack"))
     decisions = drawn.engine.handle(*(PodAdded(pod) for pod in pods("train", 8)), Tick())
-    bindings = [one for one in decisions if isinstance(one, Bind)]
+    bindings = bindings_of(decisions)
     assert {one.domain for one in bindings} == {("zone-b", "rack-b1")}
     assert bindings[0].pod_labels == {"closeby.dev/rank": "0"}
     assert bindings[0].pod_annotations == {"closeby.dev/topology-domain": "zone-b/rack-b1"}

@@ -27,7 +27,7 @@ from closeby.scheduling.events import (
     Withdrawn,
 )
 from closeby.scheduling.intake.surprises import Surprises
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding, bindings_of
 from closeby.scheduling.placing.rechecking import NEVER, Checked
 from tests.scheduling.histories import History, engine
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
@@ -46,7 +46,7 @@ class Deciding:
     def __init__(self, drawn: World, members: Sequence[Pod], *groups: Event) -> None:
         self.engine = drawn.engine
         decisions = drawn.engine.handle(*groups, *map(PodAdded, members), Tick())
-        self.binds = [one for one in decisions if isinstance(one, Bind)]
+        self.binds = bindings_of(decisions)
         self.checked = drawn.engine.recheck.now()
 
     def broken(self, *events: Event, started: bool = False) -> Condition | None:
@@ -266,7 +266,7 @@ class TestWithdrawing:
         drawn.engine.handle(*on("a1"))
         uids = tuple(bind.pod.uid for bind in drawn.binds)
         decisions = drawn.engine.handle(Withdrawn(uids, "no room", "default/train"), Tick())
-        again = [one for one in decisions if isinstance(one, Bind)]
+        again = bindings_of(decisions)
         assert {bind.node for bind in again} == {"b1", "b2"}
         assert len(again) == 4
         drawn.engine.validate_state()
@@ -308,7 +308,7 @@ def test_what_is_decided_holds_at_that_moment(seed: int) -> None:
     for _ in range(60):
         decisions = made.handle(*history.step(), Tick(history.now))
         history.bound(decisions)
-        for binds in _by_item(made, [one for one in decisions if isinstance(one, Bind)]):
+        for binds in _by_item(made, bindings_of(decisions)):
             found = made.recheck.still_holds(binds, NEVER, started=False)
             assert (found.version, found.broken) == (made.recheck.now().version, None), (seed, binds)
         made.validate_state()
@@ -319,7 +319,7 @@ def test_an_answer_that_is_kept_is_the_one_that_a_full_check_gives(seed: int) ->
     """A gang is asked about after every step, by what was known of it before and by nothing."""
     history, made = History(seed), engine()
     made.handle(*history.beginning())
-    kept: dict[str, tuple[list[Bind], Checked]] = {}
+    kept: dict[str, tuple[list[Binding], Checked]] = {}
     for _ in range(60):
         made.handle(*history.step())
         for key, (binds, before) in list(kept.items()):
@@ -331,13 +331,13 @@ def test_an_answer_that_is_kept_is_the_one_that_a_full_check_gives(seed: int) ->
                 del kept[key]
         decisions = made.handle(Tick(history.now))
         history.bound(decisions)
-        for binds in _by_item(made, [one for one in decisions if isinstance(one, Bind)]):
+        for binds in _by_item(made, bindings_of(decisions)):
             if binds[0].pod.group is not None:
                 kept[made.books.item_key(binds[0].pod)] = binds, made.recheck.now()
 
 
-def _by_item(made: Engine, binds: Sequence[Bind]) -> list[list[Bind]]:
-    items: dict[str, list[Bind]] = {}
+def _by_item(made: Engine, binds: Sequence[Binding]) -> list[list[Binding]]:
+    items: dict[str, list[Binding]] = {}
     for bind in binds:
         key = made.books.item_key(bind.pod) if bind.pod.group else bind.pod.uid
         items.setdefault(key, []).append(bind)

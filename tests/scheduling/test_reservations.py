@@ -26,7 +26,7 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.outcomes import Bind, Decision, Outcome, Release, Reserve
+from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Reserved, bindings_of
 from tests.worlds import GPU, HOSTNAME, draw, fabric, gang, node, pods, spec, subgroup
 
 AFTER = 600.0
@@ -49,10 +49,10 @@ class Site:
         self.engine.handle(*map(NodeAdded, draw(drawing)), topology)
         self.where: dict[str, str] = {}
 
-    def at(self, now: float, *events: Event, wall: float | None = None) -> list[Decision]:
+    def at(self, now: float, *events: Event, wall: float | None = None) -> list[Output]:
         """What is decided at this second."""
         decisions = self.engine.handle(*events, Tick(now, wall=wall))
-        self.where.update({one.pod.name: one.node for one in decisions if isinstance(one, Bind)})
+        self.where.update({one.pod.name: one.node for one in bindings_of(decisions)})
         self.engine.validate_state()
         return decisions
 
@@ -147,7 +147,7 @@ class TestWhenAGangHasWaited:
         site.at(AFTER, *ends("a1"))
         decisions = site.at(AFTER + 1, small("s1"), *ends("b1", "b2"))
         assert {site.where["big-0"], site.where["big-1"]} == {"b1", "b2"}
-        assert [type(one) for one in decisions if isinstance(one, Release)] == [Release]
+        assert [type(one) for one in decisions if isinstance(one, Released)] == [Released]
         assert site.where["s1-0"] == "a1", "what was kept free is free in the same tick"
 
     def test_what_it_does_not_need_of_a_large_domain_is_left_to_others(self) -> None:
@@ -334,7 +334,7 @@ class TestWhoKeepsOff:
         site.at(AFTER + 1, *job("urgent", 2, required="rack", priority=9, prefix="u"))
         assert site.reserved == "a1 a2", "it has not waited yet"
         changes = site.at(2 * AFTER + 1)
-        assert [type(one) for one in changes] == [Release, Reserve]
+        assert [type(one) for one in changes] == [Released, Reserved]
         assert site.engine.reservation is not None
         assert site.engine.reservation.key == "default/urgent"
 
@@ -357,7 +357,7 @@ class TestWhatBecomesOfIt:
     def test_it_moves_when_a_node_goes(self) -> None:
         site = self.held()
         changes = site.at(AFTER + 1, NodeRemoved("a2"))
-        assert [type(one) for one in changes] == [Release, Reserve]
+        assert [type(one) for one in changes] == [Released, Reserved]
         assert site.reserved in ("a3 a4", "b1 b2")
 
     def test_it_moves_when_a_node_is_cordoned(self) -> None:
@@ -501,7 +501,7 @@ class TestWhatBecomesOfIt:
         assert site.reserved == "a1 a2"
         for number in range(10):
             changes = site.at(AFTER + 20 * number, NodeAdded(node(f"c{number}", {}, {GPU: 1})))
-            assert not [one for one in changes if isinstance(one, Reserve | Release)]
+            assert not [one for one in changes if isinstance(one, Reserved | Released)]
 
     def test_after_a_restart_the_time_counts_since_its_pods_were_made(self) -> None:
         site = Site().full()
@@ -593,13 +593,14 @@ def test_nobody_who_must_keep_off_ever_gets_a_reserved_node(seed: int) -> None:
             before = site.engine.cluster.node_at(dice.randint(0, 5))
             events.append(NodeAdded(replace(before, unschedulable=not before.unschedulable)))
         held = site.engine.reservation
-        for decision in site.at(10.0 * step, *events):
-            match decision:
-                case Reserve(reservation):
+        for output in site.at(10.0 * step, *events):
+            match output:
+                case Reserved(reservation):
                     held = reservation
-                case Release():
+                case Released():
                     held = None
-                case Bind(pod, where) if held is not None and where in held.nodes:
-                    mine = f"default/{pod.group}"
-                    earlier = (-priority_of[mine], mine) <= (-priority_of[held.key], held.key)
-                    assert earlier, f"{mine} took {where} of {held.key}"
+                case Decision(outcome) if held is not None:
+                    if taken := {one.node for one in outcome.bindings} & set(held.nodes):
+                        mine = outcome.key
+                        earlier = (-priority_of[mine], mine) <= (-priority_of[held.key], held.key)
+                        assert earlier, f"{mine} took {taken} of {held.key}"

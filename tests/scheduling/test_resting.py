@@ -20,7 +20,7 @@ from closeby.scheduling.events import (
     Unheard,
 )
 from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
-from closeby.scheduling.outcomes import Report
+from closeby.scheduling.outcomes import outcomes_of
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
 SMALL = "zone-a rack-1 : a1=1"
@@ -30,7 +30,7 @@ def tries(drawn: World, now: float | None) -> int:
     """Decisions at this moment."""
     found = drawn.engine.handle(Tick(now=now))
     drawn.engine.validate_state()
-    return sum(isinstance(one, Report) for one in found)
+    return len(outcomes_of(found))
 
 
 def stir(drawn: World, number: int = 0) -> World:

@@ -13,7 +13,7 @@ from closeby.scheduling.events import (
     Tick,
     Unheard,
 )
-from closeby.scheduling.outcomes import Bind, Report
+from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.worlds import GPU, World, gang, node, pods, spec, world
 
 TWO_RACKS = """
@@ -26,7 +26,7 @@ def decided(drawn: World, *events: Event) -> list[str]:
     """The items decided at the next tick, in order."""
     found = drawn.engine.handle(*events, Tick())
     drawn.engine.validate_state()
-    return [one.outcome.key.removeprefix("default/") for one in found if isinstance(one, Report)]
+    return [one.key.removeprefix("default/") for one in outcomes_of(found)]
 
 
 def full(drawing: str = TWO_RACKS) -> World:
@@ -79,7 +79,7 @@ class TestTries:
         drawn = full()
         decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))))
         first = drawn.engine.handle(PodRemoved("default/old-0"), PodRemoved("default/old-1"), Tick(limit=1))
-        assert [one.pod.name for one in first if isinstance(one, Bind)] == ["pod-0"]
+        assert [one.pod.name for one in bindings_of(first)] == ["pod-0"]
         assert decided(drawn, PodRemoved("default/pod-1")) == ["pod-2"]
 
     def test_one_that_asks_for_less_now_is_tried_at_once(self) -> None:

@@ -58,7 +58,7 @@ def test_what_waits_says_why_it_does_after_all_others_were_placed() -> None:
     wide = [replace(pod, spec=replace(pod.spec, priority=1)) for pod in pods("wide", 5)]
     group = gang("wide", min_member=5, required="rack")
     found = simulate(manifests([*wide, *pods(None, 1)], group, nodes="a r1 : a1=4"), Configuration())
-    assert list(found.assignments) == ["default/pod-0"]
+    assert list(found.bindings) == ["default/pod-0"]
     assert {one.message for one in found.leftovers.values()} == {"3 of 5 pods fit in the whole cluster"}
     assert found.gang_outcomes["default/wide"].message == "3 of 5 pods fit in the whole cluster"
 
@@ -70,7 +70,7 @@ def test_a_gang_of_which_some_members_wait_is_told_as_it_was_placed() -> None:
     members = [*elastic, *pods(None, 1)]
     found = simulate(manifests(members, group, nodes="a r1 : a1=7"), Configuration(), Asked(explain=True))
     outcome = found.gang_outcomes["default/elastic"]
-    assert len(outcome.assigned) == 3 and outcome.place is not None and outcome.reason is None
+    assert len(outcome.bindings) == 3 and outcome.place is not None and outcome.reason is None
     assert [one.pod.name for one in outcome.left] == ["elastic-3"]
     assert outcome.left[0] == found.leftovers[outcome.left[0].pod.uid]
 
@@ -81,7 +81,7 @@ def test_running_members_are_taken_in_before_anything_is_decided() -> None:
         [*pods("train", 2, on="b1"), *pods("train", 1, prefix="late")], gang(min_member=3, required="rack")
     )
     assert nodes_of(found) == {"late-0": "b1", "train-0": "b1", "train-1": "b1"}
-    assert found.assignments["default/late-0"].rank == 2
+    assert found.bindings["default/late-0"].rank == 2
 
 
 def test_at_a_given_time_gangs_that_have_waited_long_keep_nodes_free() -> None:

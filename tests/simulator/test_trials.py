@@ -72,7 +72,7 @@ def test_what_stands_before_it_in_the_queue_takes_the_room() -> None:
     assert trials.try_out("default/second", gone) is None
     result = trials.try_out("default/first", gone)
     assert result is not None
-    assert {one.node for one in result.assigned} == {"n1", "n2"}
+    assert {one.node for one in result.bindings} == {"n1", "n2"}
 
 
 def test_trials_are_bounded_by_their_number() -> None:
@@ -140,6 +140,6 @@ def test_plugins_forget_what_was_only_tried() -> None:
     assert trials.try_out("default/late", Change()) is None
     again = trials.try_out("default/late", gone)
     assert again is not None and again.place == first.place
-    assert [(one.pod, one.node, one.rank) for one in again.assigned] == [
-        (one.pod, one.node, one.rank) for one in first.assigned
+    assert [(one.pod, one.node, one.rank) for one in again.bindings] == [
+        (one.pod, one.node, one.rank) for one in first.bindings
     ]

@@ -25,7 +25,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import NormalizeScore
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.state import CycleState
 from closeby.topology.network_costs import REGION, ZONE, locate, network_costs
 
@@ -115,7 +115,7 @@ def _place(engine: Engine, group: AppGroup) -> Sample:
     engine.handle(AppGroupChanged(group), *(PodAdded(pod) for pod in pods))
 
     def decide() -> int:
-        return sum(isinstance(decision, Bind) for decision in engine.handle(Tick()))
+        return len(bindings_of(engine.handle(Tick())))
 
     sample = timed(decide)
     engine.handle(*(PodRemoved(pod.uid) for pod in pods), AppGroupRemoved(group.key))

@@ -10,7 +10,7 @@ from closeby.objects.nodes import Node
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, NodeAdded, PodAdded, PodRemoved, Tick
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 
 SIZES = (1_000, 5_000, 20_000, 50_000, 100_000)
 RUNS = 11
@@ -108,7 +108,7 @@ def _place(engine: Engine, shape: Shape, run: int, *changes: Event) -> Sample:
     engine.handle(GroupChanged(group), *(PodAdded(pod) for pod in pods))
 
     def decide() -> int:
-        return sum(isinstance(decision, Bind) for decision in engine.handle(*changes, Tick()))
+        return len(bindings_of(engine.handle(*changes, Tick())))
 
     sample = timed(decide)
     engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(group.key))

@@ -12,7 +12,7 @@ from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, GroupRemoved, PodAdded, PodRemoved, Tick
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import bindings_of
 
 NODES = 5_000
 RUNS = 3
@@ -84,7 +84,7 @@ def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[Sample],
 
 
 def _bound(engine: Engine) -> int:
-    return sum(isinstance(decision, Bind) for decision in engine.handle(Tick()))
+    return len(bindings_of(engine.handle(Tick())))
 
 
 def _parted(gangs: Sequence[tuple[PodGroup, list[Pod]]]) -> tuple[list[PodGroup], list[Pod]]:

@@ -47,7 +47,7 @@ from closeby.scheduling.intake.surprises import Surprises
 from closeby.scheduling.invariants import assert_books_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.reserved import Bar, ReservedNodes
-from closeby.scheduling.outcomes import Decision, ItemKind, Outcome, Reservation
+from closeby.scheduling.outcomes import ItemKind, Outcome, Output, Reservation
 from closeby.scheduling.placing.holdings import Holdings, weighs_otherwise
 from closeby.scheduling.placing.rechecking import Recheck
 from closeby.scheduling.placing.tools import LeastCost, Tools
@@ -117,19 +117,19 @@ class Engine:
 
     # The only mutator
 
-    def handle(self, *events: Event) -> list[Decision]:
-        """Take events in, in order; decisions are made on a ``Tick`` only."""
-        decisions: list[Decision] = []
+    def handle(self, *events: Event) -> list[Output]:
+        """Take in events, in order. Only a ``Tick`` makes the engine decide."""
+        outputs: list[Output] = []
         for event in events:
             self._stimulus += 1
             try:
-                self._take(event, decisions)
+                self._take(event, outputs)
             except Exception as error:
                 error.add_note(f"This came of {event!r:.500}")
                 raise
-        return decisions
+        return outputs
 
-    def _take(self, event: Event, decisions: list[Decision]) -> None:
+    def _take(self, event: Event, outputs: list[Output]) -> None:
         match event:
             case PodAdded(pod):
                 self._pod_added(pod)
@@ -154,7 +154,7 @@ class Engine:
             case BindFailed() | Withdrawn():
                 self._bindings_ended(event)
             case Tick():
-                self._rounds.decide(decisions, event)
+                self._rounds.decide(outputs, event)
 
     # Reading
 

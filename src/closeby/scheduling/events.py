@@ -114,7 +114,7 @@ class MeasurementsChanged(Struct, frozen=True, eq=False):
 
 
 class BindFailed(Struct, frozen=True):
-    """The binding that a ``Bind`` asked for did not happen; ``final`` when it never will."""
+    """A binding of a decision did not happen; ``final`` when it never will."""
 
     uid: str
     why: str

@@ -1,6 +1,6 @@
-"""What comes out of the engine: decisions, and the record of what was decided about an item and why."""
+"""What the engine puts out: one record for each decision, and one for each change of the reservation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -53,15 +53,32 @@ class PodExplanation(Struct, frozen=True, kw_only=True):
     rejected_by: Mapping[Reason, int] = {}
 
 
-class Assignment(Struct, frozen=True, gc=False):
-    """One pod and its node."""
+class Binding(Struct, frozen=True, gc=False):
+    """One pod, its node, and what is to be written with the binding."""
 
     pod: Pod
     node: str
     #: Place in the order of scheduling.
-    order: int
+    order: int = 0
     #: Place in topology order inside the gang; None for a plain pod.
-    rank: int | None
+    rank: int | None = None
+    #: Path of the gang's domain.
+    domain: tuple[str | None, ...] = ()
+    #: What PreBind plugins add.
+    labels: Mapping[str, str] = {}
+    #: Name of the plugin that writes the binding itself; None leaves it to the caller of the engine.
+    binder: str | None = None
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """Labels to write with the binding: the plugins', and the pod's rank in its gang."""
+        rank = {} if self.rank is None else {RANK: str(self.rank)}
+        return {**self.labels, **rank}
+
+    @property
+    def pod_annotations(self) -> dict[str, str]:
+        """Annotations to write with the binding: the domain's path, whose values a label could not hold."""
+        return {TOPOLOGY_DOMAIN: "/".join(value or "" for value in self.domain)} if self.domain else {}
 
 
 class Leftover(Struct, frozen=True):
@@ -110,11 +127,12 @@ class Improvement(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """All that was decided about one work item in one cycle; why it waits is one line of bounded length."""
+    """All that one cycle decided about one work item. The message is one line of bounded length."""
 
     key: str
     kind: ItemKind
-    assigned: tuple[Assignment, ...] = ()
+    #: The pods that got a node, in the order of scheduling.
+    bindings: tuple[Binding, ...] = ()
     #: Pods that wait for the item's own reason, and pods that wait for a reason of their own.
     refused: tuple[Pod, ...] = ()
     left: tuple[Leftover, ...] = ()
@@ -156,45 +174,21 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return (*self.left, *(Leftover(pod, self.reason, self.message or "") for pod in self.refused))
 
 
-class Bind(Struct, frozen=True, gc=False):
-    """Write this binding."""
-
-    pod: Pod
-    node: str
-    rank: int | None = None
-    #: Path of the gang's domain.
-    domain: tuple[str | None, ...] = ()
-    #: What PreBind plugins add.
-    labels: Mapping[str, str] = {}
-    #: Name of the plugin that writes the binding itself; None leaves it to whoever drives the engine.
-    binder: str | None = None
-
-    @property
-    def pod_labels(self) -> dict[str, str]:
-        """Labels to write with the binding: the plugins', and the pod's rank in its gang."""
-        rank = {} if self.rank is None else {RANK: str(self.rank)}
-        return {**self.labels, **rank}
-
-    @property
-    def pod_annotations(self) -> dict[str, str]:
-        """Annotations to write with the binding: the domain's path, whose values a label could not hold."""
-        return {TOPOLOGY_DOMAIN: "/".join(value or "" for value in self.domain)} if self.domain else {}
-
-
-class Report(Struct, frozen=True):
-    """Tell the user."""
+class Decision(Struct, frozen=True):
+    """One decision about one work item: bind its ``bindings``, and report its outcome."""
 
     outcome: Outcome
+    #: The exception in which deciding ended, of closeby or of a plugin; the outcome is a refusal then.
+    fault: Exception | None = None
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The pods to bind, with their nodes."""
+        return self.outcome.bindings
 
 
-class Retry(Struct, frozen=True):
-    """The item waits for an event that may help it."""
-
-    key: str
-
-
-class Parked(Struct, frozen=True):
-    """The decision about an item was interrupted after so many steps; it goes on at a later tick."""
+class Suspended(Struct, frozen=True):
+    """The decision about an item was suspended after so many steps; a later tick resumes it."""
 
     key: str
     steps: int
@@ -228,25 +222,28 @@ class Reservation(Struct, frozen=True, kw_only=True):
         return f"{self.where} are reserved for it since {self.since}"
 
 
-class Reserve(Struct, frozen=True):
-    """From now on these nodes are kept free for a gang, and no others."""
+class Reserved(Struct, frozen=True):
+    """From now on these nodes are reserved for a gang, and no others."""
 
     reservation: Reservation
 
 
-class Release(Struct, frozen=True):
+class Released(Struct, frozen=True):
     """A reservation ended."""
 
     reservation: Reservation
     why: str
 
 
-class Fault(Struct, frozen=True, eq=False):
-    """Deciding about an item ended in an exception, of closeby or of a plugin; a report follows."""
-
-    kind: ItemKind
-    key: str
-    error: Exception
+#: What ``Engine.handle`` returns, in the order in which it happened.
+Output = Decision | Suspended | Reserved | Released
 
 
-Decision = Bind | Report | Retry | Parked | Reserve | Release | Fault
+def outcomes_of(outputs: Iterable[Output]) -> list[Outcome]:
+    """The outcomes of all decisions, in order."""
+    return [one.outcome for one in outputs if isinstance(one, Decision)]
+
+
+def bindings_of(outputs: Iterable[Output]) -> list[Binding]:
+    """The bindings of all decisions, in order."""
+    return [binding for one in outputs if isinstance(one, Decision) for binding in one.bindings]

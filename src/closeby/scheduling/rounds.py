@@ -14,7 +14,7 @@ from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Decision, Fault, Outcome, Parked, Release, Report, Retry
+from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended
 from closeby.scheduling.parking import RESTARTS, Parking, Progress
 from closeby.scheduling.placing.deciding import Decided, Decider
 from closeby.scheduling.placing.tools import Tools
@@ -100,11 +100,11 @@ class Rounds:
         self._drop(key)
         self.news.pop(key, None)
 
-    def decide(self, decisions: list[Decision], tick: Tick) -> None:
+    def decide(self, outputs: list[Output], tick: Tick) -> None:
         """Take the items that are ready, in the order of the queue, and add what is decided."""
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
         self._queue_news(tick.now)
-        self._review(decisions, moment)
+        self._review(outputs, moment)
         taken = 0
         while tick.limit is None or taken < tick.limit:
             key = self.queue.pop()
@@ -114,7 +114,7 @@ class Rounds:
                 self._drop(key)
                 continue
             taken += 1
-            self._decide_item(decisions, key, moment, tick.steps)
+            self._decide_item(outputs, key, moment, tick.steps)
             if self.queue.interrupted(key):
                 return
 
@@ -128,7 +128,7 @@ class Rounds:
             assert key in self.news or self.queue.knows(key), f"{key} waits but is not queued"
 
     def _decide_item(
-        self, decisions: list[Decision], key: str, moment: Moment | None, allowance: int | None
+        self, outputs: list[Output], key: str, moment: Moment | None, allowance: int | None
     ) -> None:
         bar = self._tools.bar
         bar.applies = self.reservations.bars(key)
@@ -137,24 +137,21 @@ class Rounds:
         bar.applies = False
         if done.parked:
             self.queue.interrupt(key)
-            decisions.append(Parked(key, done.steps))
+            outputs.append(Suspended(key, done.steps))
         else:
-            self._carry_out(decisions, key, moment, done)
+            self._carry_out(outputs, key, moment, done)
         if allowance is not None:
-            placed = done.result is not None and bool(done.result.outcome.assigned)
+            placed = done.result is not None and bool(done.result.decision.bindings)
             self.queue.charge(key, done.steps, allowance, in_vain=not placed)
 
     def _carry_out(
-        self, decisions: list[Decision], key: str, moment: Moment | None, done: Progress[Decided]
+        self, outputs: list[Output], key: str, moment: Moment | None, done: Progress[Decided]
     ) -> None:
         decided = self._changed_too_often(key) if done.result is None else done.result
-        outcome, bindings, need, fault, behind = decided
-        outcome = self.reservations.mentioned(key, outcome)
-        if fault is not None:
-            decisions.append(fault)
-        decisions.extend(bindings)
+        decision, need, behind = decided
+        outcome = self.reservations.mentioned(key, decision.outcome)
+        outputs.append(Decision(outcome, decision.fault))
         self._tell(key, "decided", outcome)
-        decisions.append(Report(outcome))
         if behind and self._done_with(outcome):
             # The members of less priority take their turn where that stands in the queue.
             self._drop(key)
@@ -167,11 +164,10 @@ class Rounds:
             if done.missed:
                 self.queue.stir_item(key, done.missed, now)
             self.reservations.decided(key, outcome, moment)
-            decisions.append(Retry(key))
         else:
             self._drop(key)
         if outcome.is_gang:
-            self._review(decisions, moment)
+            self._review(outputs, moment)
 
     def _done_with(self, outcome: Outcome) -> bool:
         """Whether all pods that could be tried are placed."""
@@ -189,19 +185,15 @@ class Rounds:
             return self._decider.decide(key, waiting)
         assert deciding.error is not None
         self._give_back(waiting)
-        fault = Fault(kind_of(key), name_of(key), deciding.error)
         why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(deciding.error)}"
-        return Decided(
-            Outcome(
-                key=name_of(key),
-                kind=kind_of(key),
-                refused=waiting,
-                reason=Reason.SCHEDULER_ERROR,
-                message=f"{why}; the scheduler's log has more",
-            ),
-            [],
-            fault=fault,
+        outcome = Outcome(
+            key=name_of(key),
+            kind=kind_of(key),
+            refused=waiting,
+            reason=Reason.SCHEDULER_ERROR,
+            message=f"{why}; the scheduler's log has more",
         )
+        return Decided(Decision(outcome, deciding.error))
 
     def _changed_too_often(self, key: str) -> Decided:
         outcome = Outcome(
@@ -211,7 +203,7 @@ class Rounds:
             reason=Reason.SEARCH_BUDGET_EXHAUSTED,
             message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
         )
-        return Decided(outcome, [])
+        return Decided(Decision(outcome))
 
     def _queue_news(self, now: float | None) -> None:
         for key in self.news:
@@ -236,13 +228,13 @@ class Rounds:
             self._drop(key)
         self.queue.put(item, now)
 
-    def _review(self, decisions: list[Decision], moment: Moment | None) -> None:
+    def _review(self, outputs: list[Output], moment: Moment | None) -> None:
         """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
         before = self._tools.bar.number
         for change in self.reservations.review(moment):
-            decisions.append(change)
+            outputs.append(change)
             kept = change.reservation
-            if isinstance(change, Release):
+            if isinstance(change, Released):
                 self._tell(kept.key, f"{kept.where} are reserved for it no more: {change.why}", None)
             else:
                 self._tell(kept.key, kept.sentence(), None)

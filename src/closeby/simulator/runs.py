@@ -29,7 +29,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
-from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Leftover, Outcome, Place, Report
+from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
 from closeby.simulator.expansion import expand
 from closeby.simulator.misfits import conditions_of
 from closeby.simulator.optimum import least_cost
@@ -81,7 +81,7 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     app_outcomes: Mapping[str, Outcome] = {}
     pod_outcomes: Mapping[str, Outcome] = {}
     #: By pod uid: the node it got in this run, or why it got none.
-    assignments: Mapping[str, Assignment] = {}
+    bindings: Mapping[str, Binding] = {}
     leftovers: Mapping[str, Leftover] = {}
     #: Gangs of which some members have finished.
     finished_groups: frozenset[str] = frozenset()
@@ -104,8 +104,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
         """The node a pod holds after the run."""
         if pod.node_name is not None:
             return pod.node_name
-        assignment = self.assignments.get(pod.uid)
-        return None if assignment is None else assignment.node
+        binding = self.bindings.get(pod.uid)
+        return None if binding is None else binding.node
 
     def tree_of(self, group: PodGroup) -> Tree | None:
         """The topology in which a gang's place is told: the one it asks for, else the only one there is."""
@@ -157,14 +157,14 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
         gang_outcomes=gathered.gang_outcomes,
         app_outcomes=gathered.app_outcomes,
         pod_outcomes=gathered.pod_outcomes,
-        assignments=gathered.assignments,
+        bindings=gathered.bindings,
         leftovers=gathered.leftovers,
         app_edges=_app_edges(engine),
         unused=dict(sorted(manifests.others.items())),
         finished_groups=frozenset(
             f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
         ),
-        places=_places(engine, groups, pods, gathered.assignments),
+        places=_places(engine, groups, pods, gathered.bindings),
         conditions=before,
     )
 
@@ -200,20 +200,19 @@ class _Gathered:
         self.gang_outcomes: dict[str, Outcome] = {}
         self.app_outcomes: dict[str, Outcome] = {}
         self.pod_outcomes: dict[str, Outcome] = {}
-        self.assignments: dict[str, Assignment] = {}
+        self.bindings: dict[str, Binding] = {}
         self.leftovers: dict[str, Leftover] = {}
         #: Something was placed after some pod was told why it waits: it may wait for another reason by now.
         self.outdated = False
 
-    def take(self, decisions: Iterable[object]) -> bool:
+    def take(self, outputs: Iterable[Output]) -> bool:
         """Note decisions; True when something was placed."""
         placed = False
-        for decision in decisions:
-            if isinstance(decision, Bind):
+        for outcome in outcomes_of(outputs):
+            if outcome.bindings:
                 placed = True
                 self.outdated = self.outdated or bool(self.leftovers)
-            elif isinstance(decision, Report):
-                self._note(decision.outcome)
+            self._note(outcome)
         return placed
 
     def _note(self, outcome: Outcome) -> None:
@@ -223,12 +222,12 @@ class _Gathered:
             ItemKind.POD: self.pod_outcomes,
         }
         before = outcomes[outcome.kind].get(outcome.key)
-        if before is not None and before.assigned and not outcome.assigned:
+        if before is not None and before.bindings and not outcome.bindings:
             outcome = _still_waiting(before, outcome)
         outcomes[outcome.kind][outcome.key] = outcome
-        for assignment in outcome.assigned:
-            self.assignments[assignment.pod.uid] = assignment
-            self.leftovers.pop(assignment.pod.uid, None)
+        for binding in outcome.bindings:
+            self.bindings[binding.pod.uid] = binding
+            self.leftovers.pop(binding.pod.uid, None)
         for leftover in outcome.leftover:
             self.leftovers[leftover.pod.uid] = leftover
 
@@ -274,7 +273,7 @@ def _places(
     engine: Engine,
     groups: Iterable[PodGroup],
     pods: Iterable[Pod],
-    assignments: Mapping[str, Assignment],
+    bindings: Mapping[str, Binding],
 ) -> dict[str, Place]:
     members: dict[str, list[tuple[Pod, int]]] = {}
     for pod in pods:

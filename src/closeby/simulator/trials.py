@@ -27,7 +27,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.intake.keys import item_key
-from closeby.scheduling.outcomes import Assignment, Bind, ItemKind, Outcome, Place, Report
+from closeby.scheduling.outcomes import Binding, ItemKind, Outcome, Place, bindings_of, outcomes_of
 from closeby.simulator.runs import Run
 
 #: Decisions that trials may take for one item.
@@ -56,9 +56,9 @@ class Result(Struct, frozen=True, kw_only=True):
 
     #: None for a plain pod, and where no topology applies.
     place: Place | None
-    assigned: tuple[Assignment, ...]
+    bindings: tuple[Binding, ...]
     #: What other items got.
-    beside: tuple[Assignment, ...] = ()
+    beside: tuple[Binding, ...] = ()
 
 
 class Trials:
@@ -74,9 +74,9 @@ class Trials:
         self.engine.handle(*(PodAdded(pod) for pod in self._pods.values() if pod.node_name is None))
         outcomes = self._decide()
         # None as a rule: the run ended when nothing found a place any more.
-        for assigned in (each for outcome in outcomes for each in outcome.assigned):
-            self._pods[assigned.pod.uid] = replace(assigned.pod, node_name=assigned.node, rank=assigned.rank)
-            self.engine.handle(PodAdded(self._pods[assigned.pod.uid]))
+        for binding in (each for outcome in outcomes for each in outcome.bindings):
+            self._pods[binding.pod.uid] = replace(binding.pod, node_name=binding.node, rank=binding.rank)
+            self.engine.handle(PodAdded(self._pods[binding.pod.uid]))
         #: Keys of the items that wait, in the order in which they are decided.
         self.waiting = list(dict.fromkeys(key_of(one) for one in outcomes if one.leftover))
         self._all = self._left = decisions
@@ -131,7 +131,7 @@ class Trials:
         )
         outcomes = self._decide()
         self._take(self._effort(outcomes))
-        placed = [each.pod.uid for outcome in outcomes for each in outcome.assigned]
+        placed = [each.pod.uid for outcome in outcomes for each in outcome.bindings]
         self._undo({*placed, *(pod.uid for pod in change.waiting)}, out, back)
         return _result(key, outcomes)
 
@@ -140,7 +140,7 @@ class Trials:
         looks = moves = 0
         for one in outcomes:
             if one.kind is ItemKind.APPLICATION:
-                looks += (len(one.assigned) + len(one.left)) * self.engine.cluster.node_count
+                looks += (len(one.bindings) + len(one.left)) * self.engine.cluster.node_count
             if one.improvement is not None:
                 moves += one.improvement.evaluated
         return looks // LOOKS_A_DECISION + moves // MOVES_A_DECISION
@@ -154,8 +154,8 @@ class Trials:
         placed = True
         while placed:
             decisions = self.engine.handle(Tick())
-            placed = any(isinstance(one, Bind) for one in decisions)
-            outcomes += [one.outcome for one in decisions if isinstance(one, Report)]
+            placed = bool(bindings_of(decisions))
+            outcomes += outcomes_of(decisions)
         return outcomes
 
     def _undo(self, changed: Collection[str], out: Mapping[str, Pod], back: Iterable[Event]) -> None:
@@ -182,9 +182,9 @@ def key_of(outcome: Outcome) -> str:
 
 def _as_left(run: Run, pod: Pod) -> Pod | None:
     """A pod as the run left it; None if the run had nothing to do with it."""
-    assignment = run.assignments.get(pod.uid)
-    if assignment is not None:
-        return replace(pod, node_name=assignment.node, rank=assignment.rank)
+    binding = run.bindings.get(pod.uid)
+    if binding is not None:
+        return replace(pod, node_name=binding.node, rank=binding.rank)
     return pod if pod.node_name is not None or pod.uid in run.leftovers else None
 
 
@@ -196,9 +196,9 @@ def _application(engine: Engine, key: str) -> AppGroup:
 
 
 def _result(key: str, outcomes: Sequence[Outcome]) -> Result | None:
-    mine = [one for one in outcomes if key_of(one) == key and one.reason is None and one.assigned]
+    mine = [one for one in outcomes if key_of(one) == key and one.reason is None and one.bindings]
     if not mine:
         return None
-    assigned = tuple(each for one in mine for each in one.assigned)
-    beside = tuple(each for one in outcomes if key_of(one) != key for each in one.assigned)
-    return Result(place=mine[-1].place, assigned=assigned, beside=beside)
+    bindings = tuple(each for one in mine for each in one.bindings)
+    beside = tuple(each for one in outcomes if key_of(one) != key for each in one.bindings)
+    return Result(place=mine[-1].place, bindings=bindings, beside=beside)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from closeby.kube.gangs.status import Standing
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.outcomes import Bind, Place
+from closeby.scheduling.outcomes import Binding, Place
 
 
 class GangProgress:
@@ -40,7 +40,7 @@ class GangProgress:
         """All gangs that were heard of."""
         return tuple(self._engine.books.groups)
 
-    def needs_plan(self, key: str, binds: Sequence[Bind]) -> bool:
+    def needs_plan(self, key: str, binds: Sequence[Binding]) -> bool:
         """Whether these bindings could leave the gang with some members bound but too few.
 
         Asked before they are noted as sent. What a start wrote down already need not be written again.
@@ -53,7 +53,7 @@ class GangProgress:
         before = len(self._engine.books.placed(key)) - len(binds) - len(self._on_the_way.get(key, ()))
         return len(binds) > 1 and before < group.min_member and group.can_be_partial
 
-    def sent(self, key: str, binds: Sequence[Bind]) -> None:
+    def sent(self, key: str, binds: Sequence[Binding]) -> None:
         """Bindings of a gang are on the way: a start of its own, or one that goes on along its plan."""
         group = self._engine.books.groups.get(key)
         if group is not None and any(bind.pod.uid in group.plan for bind in binds):

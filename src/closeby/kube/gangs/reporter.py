@@ -42,7 +42,7 @@ from closeby.kube.writing.writer import (
 from closeby.objects.dialects.plans import rank_list
 from closeby.objects.groups import PodGroup
 from closeby.objects.unexpected import Contained, brief, fields_of
-from closeby.scheduling.outcomes import Release, Reserve
+from closeby.scheduling.outcomes import Released, Reserved
 
 #: Upstream's name of the condition that we call Scheduled.
 _UPSTREAM_SCHEDULED: Final = "PodGroupScheduled"
@@ -163,7 +163,7 @@ class GangReporter:
         """
         return await self._written(key)
 
-    async def reserved(self, change: Reserve | Release) -> None:
+    async def reserved(self, change: Reserved | Released) -> None:
         """An Event on the gang: nodes are kept free for it, or are so no more; its condition follows."""
         kept = change.reservation
         standing = self._standing_of(kept.key)
@@ -172,7 +172,7 @@ class GangReporter:
             return
         if standing.waiting:
             self.review(kept.key, self._manners.stands)
-        if isinstance(change, Reserve):
+        if isinstance(change, Reserved):
             note = Note(reason="NodesReserved", action="Reserving", text=kept.sentence())
         else:
             text = f"{kept.where} are reserved for it no more: {change.why}"

@@ -15,7 +15,7 @@ from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.writing.binding import Binder
 from closeby.kube.writing.under_way import UnderWay
 from closeby.kube.writing.writer import Verdict
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding
 
 #: Between attempts to write a plan (seconds).
 _PACE: Final = Pace(0.2, 10.0)
@@ -48,7 +48,7 @@ class Starts:
         for key in self._progress.gangs():
             self._reporter.resume(key)
 
-    def begin(self, key: str, binds: Sequence[Bind]) -> None:
+    def begin(self, key: str, binds: Sequence[Binding]) -> None:
         """Binds members of a gang, after its plan is written down where it needs one."""
         needs_plan = self._progress.needs_plan(key, binds)
         self._progress.sent(key, binds)
@@ -81,11 +81,11 @@ class Starts:
         while self._planning:
             await asyncio.wait(self._planning)
 
-    def _send(self, binds: Sequence[Bind]) -> None:
+    def _send(self, binds: Sequence[Binding]) -> None:
         for bind in binds:
             self._binder.start(bind)
 
-    async def _plan(self, key: str, binds: tuple[Bind, ...]) -> None:
+    async def _plan(self, key: str, binds: tuple[Binding, ...]) -> None:
         """Writes the plan until it stands, or until what was decided does not hold any more."""
         attempts = Backoff(_PACE)
         while True:

@@ -90,7 +90,7 @@ class GangMeters:
 
     def decided(self, outcome: Outcome, wait_of: Callable[[str], Wait | None]) -> None:
         """A gang was placed, or more of it; its pods are bound next."""
-        waits = {one.pod.uid: wait_of(one.pod.uid) for one in outcome.assigned}
+        waits = {one.pod.uid: wait_of(one.pod.uid) for one in outcome.bindings}
         known = {uid: wait.arrived for uid, wait in waits.items() if wait is not None}
         if not known or outcome.place is None:
             return

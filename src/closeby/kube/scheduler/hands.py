@@ -35,7 +35,7 @@ from closeby.scheduling.events import (
     TopologyRemoved,
     Withdrawn,
 )
-from closeby.scheduling.outcomes import Bind, Outcome, Release, Reserve
+from closeby.scheduling.outcomes import Binding, Decision, Released, Reserved
 
 
 class Means(Struct, frozen=True, kw_only=True):
@@ -112,10 +112,12 @@ class Hands:
         """Takes up starts that another replica, or an earlier process, has begun."""
         self._starts.resume()
 
-    def carry_out(self, outcome: Outcome, binds: list[Bind]) -> None:
-        """Begins what was decided about one work item, and notes what is to be told of it."""
-        for assignment in outcome.assigned:
-            self._notices.settled(assignment.pod.uid)
+    def carry_out(self, decision: Decision) -> None:
+        """Starts the bindings of one decision, and notes what to report about it."""
+        outcome = decision.outcome
+        for binding in decision.bindings:
+            self._notices.settled(binding.pod.uid)
+        binds = [binding for binding in decision.bindings if binding.binder is None]
         self._under_way.begin(binds)
         for bind in binds:
             self._meters.binding(bind.pod.uid)
@@ -134,7 +136,7 @@ class Hands:
         if leftover or outcome.conditions:
             self._reporter.refused(outcome.key)
 
-    def reserved(self, change: Reserve | Release) -> None:
+    def reserved(self, change: Reserved | Released) -> None:
         """Tells of nodes that are kept free for a gang, or are so no more."""
         self._tasks.create_task(self._reporter.reserved(change))
 
@@ -179,7 +181,7 @@ class Hands:
 
     # The binder asks and tells
 
-    def asks(self, bind: Bind) -> Ask:
+    def asks(self, bind: Binding) -> Ask:
         """What to do about a binding, by all that was heard up to this moment."""
         return self._under_way.asks(bind) if self._senses.hear() else Ask.LET_GO
 
@@ -200,15 +202,15 @@ class Hands:
         await self._notices.quiet(uid)
         await self._without_group.quiet(uid)
 
-    def missed(self, bind: Bind, *, in_doubt: bool) -> None:
+    def missed(self, bind: Binding, *, in_doubt: bool) -> None:
         """An attempt had no effect, or (``in_doubt``) nobody knows."""
         self._under_way.missed(bind, in_doubt=in_doubt)
 
-    def settled(self, bind: Bind) -> None:
+    def settled(self, bind: Binding) -> None:
         """No attempt had an effect."""
         self._under_way.settled(bind)
 
-    def bound(self, bind: Bind) -> None:
+    def bound(self, bind: Binding) -> None:
         """The pod is bound."""
         self._without_group.forget(bind.pod.uid)
         self._under_way.over(bind, bound=True)
@@ -216,7 +218,7 @@ class Hands:
         self._notices.bound(bind)
         self._starts.ended(bind.pod.uid)
 
-    def failed(self, bind: Bind, failure: BindFailed) -> None:
+    def failed(self, bind: Binding, failure: BindFailed) -> None:
         """The pod is not bound; the engine is to hear of it first."""
         if not self._under_way.over(bind, bound=False):
             return  # It was withdrawn, and something else may be decided about the pod by now.

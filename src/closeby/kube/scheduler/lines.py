@@ -4,7 +4,7 @@ from typing import Final
 
 from closeby.kube.client.saying import Say
 from closeby.objects.unexpected import fields_of
-from closeby.scheduling.outcomes import Fault, Outcome
+from closeby.scheduling.outcomes import Decision, Outcome
 
 #: Items of which is remembered what was said last; items that are gone are among them.
 _REMEMBERED: Final = 10_000
@@ -21,9 +21,15 @@ class Lines:
         #: By work item: the fault in deciding about it that was told last.
         self._faults: dict[str, str] = {}
 
-    def fault(self, fault: Fault) -> None:
+    def decided(self, decision: Decision) -> None:
+        """The lines of one decision: its fault, if there is one, and its outcome."""
+        if decision.fault is not None:
+            self._fault(decision.outcome, decision.fault)
+        self._outcome(decision.outcome)
+
+    def _fault(self, outcome: Outcome, fault: Exception) -> None:
         """One line with the traceback, as long as the fault stays the same."""
-        item, told = f"{fault.kind.value}/{fault.key}", fields_of(fault.error)
+        item, told = f"{outcome.kind.value}/{outcome.key}", fields_of(fault)
         if self._faults.get(item) == told["error"]:
             return
         if len(self._faults) >= _REMEMBERED:
@@ -31,15 +37,15 @@ class Lines:
         self._faults[item] = told["error"]
         self._say("decision failed", warning=True, item=item, **told)
 
-    def outcome(self, outcome: Outcome) -> None:
+    def _outcome(self, outcome: Outcome) -> None:
         """One line when pods of an item were placed, and one when it waits for another reason than before."""
         item = f"{outcome.kind.value}/{outcome.key}"
-        nodes = {one.node for one in outcome.assigned}
+        nodes = {one.node for one in outcome.bindings}
         if nodes:
             self._say(
                 "would place" if self._dry_run else "placed",
                 item=item,
-                pods=len(outcome.assigned),
+                pods=len(outcome.bindings),
                 nodes=len(nodes),
                 node=min(nodes) if len(nodes) == 1 else None,
                 domain=outcome.place and "/".join(value or "" for value in outcome.place.path),

@@ -46,7 +46,7 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import gang_key
-from closeby.scheduling.outcomes import Bind, Decision, Fault, Parked, Release, Report, Reserve
+from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
 from closeby.scheduling.profile.profiles import Profile
 
 #: Who we are in Events.
@@ -295,14 +295,14 @@ class LiveScheduler:
         """Decides item by item until others should have a turn; whether something is left."""
         began = now = time.monotonic()
         while now < began + _TURN:
-            decisions = self.engine.handle(Tick(now, limit=1, steps=STEPS, wall=time.time()))
-            if not decisions:
+            outputs = self.engine.handle(Tick(now, limit=1, steps=STEPS, wall=time.time()))
+            if not outputs:
                 return False
             took, now = time.monotonic() - now, time.monotonic()
-            self._meters.decided([one.outcome for one in decisions if isinstance(one, Report)], took)
-            self._carry_out(decisions)
-            for parked in (one for one in decisions if isinstance(one, Parked)):
-                self._meters.parked(parked.key, took)
+            self._meters.decided(outcomes_of(outputs), took)
+            self._carry_out(outputs)
+            for suspended in (one for one in outputs if isinstance(one, Suspended)):
+                self._meters.suspended(suspended.key, took)
                 self._searches = True
                 return True
         return True
@@ -366,32 +366,26 @@ class LiveScheduler:
 
     # Decisions
 
-    def _carry_out(self, decisions: Iterable[Decision]) -> None:
-        binds: list[Bind] = []
-        for decision in decisions:
-            match decision:
-                case Bind(binder=None):
-                    binds.append(decision)
-                case Report(outcome):
-                    self._lines.outcome(outcome)
+    def _carry_out(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Decision():
+                    self._lines.decided(output)
                     if not self._settings.dry_run:
-                        self._hands.carry_out(outcome, binds)
-                    binds = []
-                case Reserve() | Release():
-                    self._reserved(decision)
-                case Fault():
-                    self._lines.fault(decision)
+                        self._hands.carry_out(output)
+                case Reserved() | Released():
+                    self._reserved(output)
 
-    def _reserved(self, change: Reserve | Release) -> None:
+    def _reserved(self, change: Reserved | Released) -> None:
         """One line when nodes are kept free for a gang, and one when they are so no more."""
-        kept, made = change.reservation, isinstance(change, Reserve)
+        kept, made = change.reservation, isinstance(change, Reserved)
         self._say(
             "reserved" if made else "released",
             gang=kept.key,
             nodes=len(kept.nodes),
             domain="/".join(value or "" for value in kept.path),
             missing=kept.missing if made else None,
-            why=change.why if isinstance(change, Release) else None,
+            why=change.why if isinstance(change, Released) else None,
         )
         if made:
             self._meters.reserved()

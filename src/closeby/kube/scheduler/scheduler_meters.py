@@ -162,7 +162,7 @@ class SchedulerMeters(Meters):
         else:
             wait.over = True
 
-    def parked(self, key: str, seconds: float) -> None:
+    def suspended(self, key: str, seconds: float) -> None:
         """The decision about a work item was interrupted; its seconds count when it ends."""
         if len(self._parked) >= _MOST_PARKED:
             self._parked.clear()
@@ -180,8 +180,8 @@ class SchedulerMeters(Meters):
 
     def _decided(self, outcome: Outcome, seconds: float) -> None:
         item, gang = item_key(outcome.kind, outcome.key), outcome.is_gang
-        for assignment in outcome.assigned:
-            wait = self.waits.get(assignment.pod.uid)
+        for binding in outcome.bindings:
+            wait = self.waits.get(binding.pod.uid)
             if wait is not None:
                 wait.attempts += 1
                 wait.spent, wait.reason, wait.item, wait.gang = seconds, None, item, gang
@@ -198,7 +198,7 @@ class SchedulerMeters(Meters):
                     durations.observe(seconds)
         if refused:
             attempts.inc(refused)
-        if gang and outcome.assigned:
+        if gang and outcome.bindings:
             self._gang_scheduled.inc()
             if outcome.place is not None:
                 self._spread(outcome.place)

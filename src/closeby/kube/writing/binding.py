@@ -19,7 +19,7 @@ from closeby.kube.writing.under_way import Ask
 from closeby.kube.writing.writer import Verdict, Writer, Written
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.events import BindFailed
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding
 
 #: Between attempts while the server has trouble (seconds).
 ATTEMPTS: Final = Pace(0.2, 10.0)
@@ -37,7 +37,7 @@ CONCURRENCY: Final = 32
 class Owner(Protocol):
     """Whose bindings these are: asked before each attempt, and told what became of it."""
 
-    def asks(self, bind: Bind) -> Ask:
+    def asks(self, bind: Binding) -> Ask:
         """What to do about it now."""
 
     def may_bind(self) -> bool:
@@ -52,16 +52,16 @@ class Owner(Protocol):
     async def quiet(self, uid: str) -> None:
         """Returns when nothing is being written about the pod."""
 
-    def missed(self, bind: Bind, *, in_doubt: bool) -> None:
+    def missed(self, bind: Binding, *, in_doubt: bool) -> None:
         """An attempt had no effect, or (``in_doubt``) nobody knows."""
 
-    def settled(self, bind: Bind) -> None:
+    def settled(self, bind: Binding) -> None:
         """The pod was read: no attempt has taken effect, and none will."""
 
-    def bound(self, bind: Bind) -> None:
+    def bound(self, bind: Binding) -> None:
         """The pod is bound."""
 
-    def failed(self, bind: Bind, failure: BindFailed) -> None:
+    def failed(self, bind: Binding, failure: BindFailed) -> None:
         """The pod is not bound."""
 
 
@@ -79,7 +79,7 @@ class Binder:
         self._refusals: dict[str, Backoff] = {}
         self._stopping = Stopping()
 
-    def start(self, bind: Bind) -> None:
+    def start(self, bind: Binding) -> None:
         """Binds in the background."""
         task = self._tasks.create_task(self._bind(bind))
         self._on_the_way.add(task)
@@ -100,7 +100,7 @@ class Binder:
         while self._on_the_way:
             await asyncio.wait(self._on_the_way)
 
-    async def _bind(self, bind: Bind) -> None:
+    async def _bind(self, bind: Binding) -> None:
         """A fault of ours with one pod does not keep us from all the others: it is placed anew."""
         with Contained() as binding:
             await self._carry_out(bind)
@@ -110,7 +110,7 @@ class Binder:
             )
             await self._refused(bind, Written(Verdict.FATAL, ApiError(None, FAULT, brief(binding.error))))
 
-    async def _carry_out(self, bind: Bind) -> None:
+    async def _carry_out(self, bind: Binding) -> None:
         await self._owner.quiet(bind.pod.uid)
         attempts = Backoff(ATTEMPTS)
         settles_at = 0.0
@@ -139,7 +139,7 @@ class Binder:
         self._say("binding failed", warning=True, pod=bind.pod.key, node=bind.node, error=written.error)
         await self._refused(bind, written)
 
-    async def _try(self, bind: Bind, settles_at: float) -> tuple[Ask, Written] | None:
+    async def _try(self, bind: Binding, settles_at: float) -> tuple[Ask, Written] | None:
         """Makes an attempt, or looks what became of earlier ones; None when nothing is left to be done."""
         while True:
             if not self._owner.informed():
@@ -161,7 +161,7 @@ class Binder:
             if not await self._stopping.rest(early):
                 return None
 
-    def _still_wanted(self, bind: Bind) -> Callable[[], bool]:
+    def _still_wanted(self, bind: Binding) -> Callable[[], bool]:
         """Asked at the moment of sending; of the owner only where it took a while until then."""
         asked = time.monotonic()
 
@@ -172,11 +172,11 @@ class Binder:
 
         return wanted
 
-    def _missed(self, bind: Bind, written: Written) -> None:
+    def _missed(self, bind: Binding, written: Written) -> None:
         self._say("retrying the binding", warning=True, pod=bind.pod.key, node=bind.node, error=written.error)
         self._owner.missed(bind, in_doubt=written.in_doubt)
 
-    async def _refused(self, bind: Bind, written: Written) -> None:
+    async def _refused(self, bind: Binding, written: Written) -> None:
         uid, gone = bind.pod.uid, written.verdict is Verdict.GONE
         if gone:
             self._refusals.pop(uid, None)

@@ -20,7 +20,7 @@ from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.unexpected import Contained, fields_of
-from closeby.scheduling.outcomes import Bind, Leftover
+from closeby.scheduling.outcomes import Binding, Leftover
 
 #: Reason of the condition; upstream's word, whatever ours is. An autoscaler has no cure for a fault of ours.
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -103,7 +103,7 @@ class Notices:
         self._untold.pop(uid, None)
         self._told.pop(uid, None)
 
-    def bound(self, bind: Bind) -> None:
+    def bound(self, bind: Binding) -> None:
         """The pod is bound."""
         if not self._events.wanted:
             return

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from closeby.scheduling.events import Withdrawn
 from closeby.scheduling.intake.books import gang_key
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding
 from closeby.scheduling.placing.rechecking import Checked, Recheck
 
 
@@ -44,7 +44,7 @@ class _Item:
 class _Binding:
     __slots__ = ("bind", "doubted", "item", "sent")
 
-    def __init__(self, bind: Bind, item: _Item) -> None:
+    def __init__(self, bind: Binding, item: _Item) -> None:
         self.bind = bind
         self.item = item
         #: Whether an attempt is on its way, and whether an earlier one may have taken effect.
@@ -62,7 +62,7 @@ class UnderWay:
         self._by_uid: dict[str, _Binding] = {}
         self._gangs: dict[str, _Item] = {}
 
-    def begin(self, binds: Iterable[Bind]) -> None:
+    def begin(self, binds: Iterable[Binding]) -> None:
         """These were decided just now."""
         checked = self._recheck.now()
         for bind in binds:
@@ -74,7 +74,7 @@ class UnderWay:
                 item.checked = replace(item.checked, slots=None)  # It has one node more.
             item.bindings[bind.pod.uid] = self._by_uid[bind.pod.uid] = _Binding(bind, item)
 
-    def asks(self, bind: Bind) -> Ask:
+    def asks(self, bind: Binding) -> Ask:
         """What to do now; SEND means that an attempt is on its way from here on."""
         binding = self._of(bind)
         if binding is None:
@@ -87,7 +87,7 @@ class UnderWay:
         self._withdraw(binding.item)
         return Ask.LET_GO
 
-    def hold(self, binds: Sequence[Bind]) -> bool:
+    def hold(self, binds: Sequence[Binding]) -> bool:
         """Whether bindings of a gang, none of which was sent yet, still hold; else they are withdrawn.
 
         Where another binding of the gang is on its way, they are withdrawn as soon as that has ended.
@@ -99,7 +99,7 @@ class UnderWay:
                 self._withdraw(item)
         return all(one is not None and not one.item.broken for one in bindings)
 
-    def missed(self, bind: Bind, *, in_doubt: bool) -> None:
+    def missed(self, bind: Binding, *, in_doubt: bool) -> None:
         """An attempt had no effect, or (``in_doubt``) nobody knows."""
         binding = self._of(bind)
         if binding is not None:
@@ -107,14 +107,14 @@ class UnderWay:
             binding.doubted = binding.doubted or in_doubt
             self._go_on(binding.item)
 
-    def settled(self, bind: Bind) -> None:
+    def settled(self, bind: Binding) -> None:
         """The pod was read: no attempt so far has taken effect, and none will."""
         binding = self._of(bind)
         if binding is not None:
             binding.doubted = False
             self._go_on(binding.item)
 
-    def over(self, bind: Bind, *, bound: bool) -> bool:
+    def over(self, bind: Binding, *, bound: bool) -> bool:
         """The binding came to its end; False where it had been withdrawn before."""
         binding = self._of(bind)
         if binding is None:
@@ -124,13 +124,13 @@ class UnderWay:
         self._go_on(binding.item)
         return True
 
-    def give_up(self, binds: Iterable[Bind], why: str) -> None:
+    def give_up(self, binds: Iterable[Binding], why: str) -> None:
         """Bindings of a gang of which none was sent are not to be."""
         for item in {id(one.item): one.item for bind in binds if (one := self._of(bind))}.values():
             item.broken = item.broken or why
             self._withdraw(item)
 
-    def _of(self, bind: Bind) -> _Binding | None:
+    def _of(self, bind: Binding) -> _Binding | None:
         binding = self._by_uid.get(bind.pod.uid)
         return binding if binding is not None and binding.bind is bind else None
 

@@ -20,7 +20,7 @@ from closeby.kube.watch.resources import EVENTS, PODS, Resource
 from closeby.objects.bounds import line
 from closeby.objects.decoding.label_keys import is_label
 from closeby.objects.pods import Pod
-from closeby.scheduling.outcomes import Bind
+from closeby.scheduling.outcomes import Binding
 
 #: What the API server takes in an Event's note, in bytes.
 LONGEST_NOTE: Final = 1024
@@ -186,7 +186,7 @@ class Writer:
         self._controller = controller
         self._instance = instance
 
-    async def bind(self, bind: Bind, wanted: Callable[[], bool] | None = None) -> Written:
+    async def bind(self, bind: Binding, wanted: Callable[[], bool] | None = None) -> Written:
         """Puts the pod on its node, with its labels and annotations, in one write.
 
         OK means that this very pod (by uid) is on this node. ``wanted`` is asked when it is about to be sent.
@@ -222,7 +222,7 @@ class Writer:
             return replace(found, in_doubt=found.verdict is Verdict.RETRYABLE)
         return await self._read_back(bind, answer) if answer.code == 409 else _judge(answer)
 
-    async def look(self, bind: Bind) -> Written:
+    async def look(self, bind: Binding) -> Written:
         """What became of attempts to bind that got no clear answer.
 
         RETRYABLE means that they had no effect; or, where it is in doubt, that the pod could not be read.
@@ -345,7 +345,7 @@ class Writer:
         )
         return _judge(answer) if isinstance(answer, ApiError) else _patched(answer)
 
-    async def _read_back(self, bind: Bind, said: ApiError) -> Written:
+    async def _read_back(self, bind: Binding, said: ApiError) -> Written:
         """Where the pod is, after a binding that may or may not have been carried out."""
         body = await self._transport.get(PODS.item(bind.pod.namespace, bind.pod.name))
         if isinstance(body, ApiError):

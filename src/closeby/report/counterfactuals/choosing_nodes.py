@@ -34,7 +34,7 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
     result = question.tried(Change(waiting=tuple(_tolerant(pod, ("",)) for pod in question.waiting)))
     if result is None:
         return
-    keys = _against(question, [cluster.node_at(cluster.slot_of(one.node)) for one in result.assigned])
+    keys = _against(question, [cluster.node_at(cluster.slot_of(one.node)) for one in result.bindings])
     # A gang that fits has what it needs, an application has more or less of it.
     number = 0 if question.application is None else len(question.got(result))
 

@@ -59,7 +59,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
     def got(self, result: Result) -> tuple[Pod, ...]:
         """The pods that got a node of those that wait now."""
-        assigned = {one.pod.uid for one in result.assigned}
+        assigned = {one.pod.uid for one in result.bindings}
         return tuple(pod for pod in self.waiting if pod.uid in assigned)
 
     def whole(self, result: Result) -> bool:
@@ -86,7 +86,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 def where_entry(result: Result) -> WhereEntry:
     """The place that a trial ended in."""
-    nodes = sorted({one.node for one in result.assigned}, key=natural_key)
+    nodes = sorted({one.node for one in result.bindings}, key=natural_key)
     place = result.place
     if place is None:
         return WhereEntry(nodes=tuple(nodes[:NODES]))
@@ -101,7 +101,7 @@ def where_entry(result: Result) -> WhereEntry:
 
 def where_text(result: Result) -> str:
     """``in zone-a/rack-1, on 3 nodes``; ``on n-1`` where no topology applies."""
-    nodes = sorted({one.node for one in result.assigned}, key=natural_key)
+    nodes = sorted({one.node for one in result.bindings}, key=natural_key)
     place = result.place
     if place is None or not place.topology:
         return f"on {names_text(nodes)}" if len(nodes) <= NODES else f"on {plural(len(nodes), 'node')}"

@@ -229,7 +229,7 @@ def _taken(run: Run, tree: Tree | None, fit: DomainFit, pods: Iterable[Pod]) -> 
     """Members of a gang that were placed in a domain in this run."""
     taken = 0
     for pod in pods:
-        slot = run.engine.cluster.placement(pod.uid) if pod.uid in run.assignments else None
+        slot = run.engine.cluster.placement(pod.uid) if pod.uid in run.bindings else None
         domain = None if tree is None or slot is None else tree.node_domain(slot)
         if tree is not None and domain is not None:
             taken += tree.path(domain)[: len(fit.path)] == fit.path

@@ -77,8 +77,8 @@ def _members(run: Run) -> dict[str, Members]:
     for pod in run.pods:
         slot = run.engine.cluster.placement(pod.uid)
         if pod.group is not None and slot is not None:
-            assignment = run.assignments.get(pod.uid)
-            rank = run.engine.books.rank(pod) if assignment is None else assignment.rank
+            binding = run.bindings.get(pod.uid)
+            rank = run.engine.books.rank(pod) if binding is None else binding.rank
             place = (0, rank) if rank is not None else (1, natural_key(pod.name))
             found.setdefault(f"{pod.namespace}/{pod.group}", []).append((place, pod, slot))
     return {

@@ -162,12 +162,12 @@ def scheduling_report(
 
 def pod_entry(run: Run, pod: Pod) -> PodEntry:
     """What became of one pod."""
-    assignment = run.assignments.get(pod.uid)
+    binding = run.bindings.get(pod.uid)
     leftover = run.leftovers.get(pod.uid)
     node, phase, reason, message = run.node_of(pod), "Pending", None, None
     if pod.node_name is not None:
         phase = "Running"
-    elif assignment is not None:
+    elif binding is not None:
         phase = "Scheduled"
     elif leftover is not None:
         reason, message = str(leftover.reason), leftover.message
@@ -182,8 +182,8 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         group=pod.group,
         node=node,
         phase=phase,
-        order=None if assignment is None else assignment.order,
-        rank=run.engine.books.rank(pod) if assignment is None else assignment.rank,
+        order=None if binding is None else binding.order,
+        rank=run.engine.books.rank(pod) if binding is None else binding.rank,
         reason=reason,
         message=message,
         app_group=UNSET if application is None else application.group.name,
@@ -271,7 +271,7 @@ def _explain(run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}
     for outcome in run.outcomes():
         shared = tuple(_candidate(fit) for fit in outcome.domains)
-        candidates.update({entry.pod.key: shared for entry in outcome.assigned})
+        candidates.update({entry.pod.key: shared for entry in outcome.bindings})
         candidates.update({entry.pod.key: shared for entry in outcome.leftover})
         explained.update({one.pod: one for one in outcome.explanations})
     return tuple(

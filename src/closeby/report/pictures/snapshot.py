@@ -104,8 +104,8 @@ def _links(members: Sequence[Pod]) -> int:
 
 
 def _rank(run: Run, pod: Pod) -> int | None:
-    assignment = run.assignments.get(pod.uid)
-    return pod.rank if assignment is None else assignment.rank
+    binding = run.bindings.get(pod.uid)
+    return pod.rank if binding is None else binding.rank
 
 
 def _tree(run: Run) -> tuple[Tree, tuple[str, ...]]:

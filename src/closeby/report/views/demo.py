@@ -54,8 +54,8 @@ def demo_views(
 
 def _orders(run: Run, group: PodGroup) -> Iterator[float]:
     yield float("inf")
-    for assignment in run.gang_outcomes[group.key].assigned:
-        yield assignment.order
+    for binding in run.gang_outcomes[group.key].bindings:
+        yield binding.order
 
 
 def _map(title: str, run: Run, tree: Tree, marks: dict[str, tuple[str, str]]) -> Iterator[RenderableType]:

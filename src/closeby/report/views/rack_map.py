@@ -65,8 +65,8 @@ def legend() -> Text:
 def _marked(run: Run, marks: Mapping[str, tuple[str, str]]) -> dict[int, tuple[str, str]]:
     """The letter of the gang that was placed on a slot in this run."""
     cells: dict[int, tuple[str, str]] = {}
-    for uid, assignment in run.assignments.items():
-        pod = assignment.pod
+    for uid, binding in run.bindings.items():
+        pod = binding.pod
         mark = marks.get(f"{pod.namespace}/{pod.group}" if pod.group is not None else "")
         slot = run.engine.cluster.placement(uid)
         if mark is not None and slot is not None:

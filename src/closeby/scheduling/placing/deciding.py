@@ -13,7 +13,7 @@ from closeby.scheduling.gangs.rosters import missing, unassigned
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Assignment, Bind, Fault, ItemKind, Leftover, Outcome
+from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.plan_cycle import follow_plan, rest_of
@@ -34,14 +34,11 @@ _HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
 
 
 class Decided(NamedTuple):
-    """What became of one work item."""
+    """What became of one work item, and what the queue has to know about it."""
 
-    outcome: Outcome
-    bindings: list[Bind]
-    #: What it needs at the least, where it was refused for want of room.
+    decision: Decision
+    #: What it needs at the least, where it was refused for lack of room.
     need: Need | None = None
-    #: The exception in which deciding ended.
-    fault: Fault | None = None
     #: Whether other pods of the item wait, whose turn is later.
     behind: bool = False
 
@@ -75,14 +72,14 @@ class Decider:
         followed = self._along_the_plan(key, ready)
         if followed is None:
             return self._gang(key, ready, refused)
-        outcome, bindings, *_ = followed
-        rest = rest_of(ready, [one.pod for one in outcome.assigned])
+        outcome = followed.decision.outcome
+        rest = rest_of(ready, [one.pod for one in outcome.bindings])
         if not rest and not refused:
             return followed
-        later, more, *_ = self._gang(key, rest, refused)
+        later = self._gang(key, rest, refused).decision.outcome
         place = later.place or outcome.place
-        whole = replace(later, assigned=(*outcome.assigned, *later.assigned), place=place)
-        return Decided(whole, bindings + more)
+        whole = replace(later, bindings=(*outcome.bindings, *later.bindings), place=place)
+        return Decided(Decision(whole))
 
     def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> Decided | None:
         """What of a start that was begun can be carried on as it was written down; None if nothing."""
@@ -126,7 +123,7 @@ class Decider:
         decided = self._settle(key, ready, refused, attempt, conditions)
         if buckets is None:
             return decided
-        return decided._replace(outcome=replace(decided.outcome, buckets=buckets))
+        return decided._replace(decision=Decision(replace(decided.decision.outcome, buckets=buckets)))
 
     def _noticed(self, gang: WaitingGang) -> tuple[Condition, ...]:
         return tuple(
@@ -195,11 +192,11 @@ class Decider:
             unknown = len(self._books.placed(key)) - len(taken)
             tree = attempt.tree or self._tools.topologies.flat()
             numbers = ranks(tree, set(taken.values()), unknown, attempt.placed)
-        assigned, bindings = self._assign(key, attempt.placed, numbers, () if place is None else place.path)
+        path = () if place is None else place.path
         outcome = Outcome(
             key=name_of(key),
             kind=kind,
-            assigned=assigned,
+            bindings=self._bind(key, attempt.placed, numbers, path),
             refused=() if attempt.refusal is None else ready,
             left=tuple(left),
             reason=reason,
@@ -210,17 +207,17 @@ class Decider:
             explanations=attempt.explanations,
             improvement=attempt.improvement,
         )
-        return Decided(outcome, bindings, attempt.need)
+        return Decided(Decision(outcome), attempt.need)
 
-    def _assign(
+    def _bind(
         self,
         key: str,
         placed: Sequence[Placed],
         numbers: Sequence[int | None],
         path: tuple[str | None, ...],
-    ) -> tuple[tuple[Assignment, ...], list[Bind]]:
+    ) -> tuple[Binding, ...]:
         if not placed:
-            return (), []
+            return ()
         labels: list[Mapping[str, str]] = [_NO_LABELS] * len(placed)
         for plugin in self._tools.profile.pre_binds:
             labels = [
@@ -231,17 +228,15 @@ class Decider:
         self._books.settle(key, [pod for pod, _ in placed], known)
         cluster = self._tools.cluster
         binds = self._tools.profile.binds
-        assigned = []
         bindings = []
         for order, ((pod, slot), rank, extra) in enumerate(
             zip(placed, numbers, labels, strict=True), start=self._order
         ):
             node = cluster.node_at(slot).name
             binder = self._binder(pod, node) if binds else None
-            assigned.append(Assignment(pod, node, order, rank))
-            bindings.append(Bind(pod, node, rank, path, extra, binder))
+            bindings.append(Binding(pod, node, order, rank, path, extra, binder))
         self._order += len(placed)
-        return tuple(assigned), bindings
+        return tuple(bindings)
 
     def _binder(self, pod: Pod, node: str) -> str | None:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)

@@ -22,7 +22,7 @@ from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of, missing, tree_of
 from closeby.scheduling.intake.books import Books, gang_key
 from closeby.scheduling.intake.surprises import Surprises
-from closeby.scheduling.outcomes import Bind, Place
+from closeby.scheduling.outcomes import Binding, Place
 from closeby.scheduling.placing.holdings import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.placing.waiting_gangs import (
@@ -82,7 +82,7 @@ class Recheck:
         tree = tree_of(constraints_of(group, self._tools.topologies, self._tools.profile.close_by_default))
         return None if tree is None else place_of(tree, running)
 
-    def still_holds(self, binds: Sequence[Bind], before: Checked, *, started: bool) -> Checked:
+    def still_holds(self, binds: Sequence[Binding], before: Checked, *, started: bool) -> Checked:
         """Whether bindings of one work item could be decided so now.
 
         ``binds``: all of which it is not known that they took effect, at each call at most those of the one
@@ -107,7 +107,7 @@ class Recheck:
             return False
         return slots.isdisjoint(self._surprises.slots(since))
 
-    def _slots(self, binds: Sequence[Bind]) -> frozenset[int] | None:
+    def _slots(self, binds: Sequence[Binding]) -> frozenset[int] | None:
         """All that a gang's decision depends on, if that is its nodes alone."""
         if binds[0].pod.group is None:
             return None
@@ -121,7 +121,7 @@ class Recheck:
         found = (self._cluster.placement(pod.uid) for pod in pods)
         return frozenset(slot for slot in found if slot is not None)
 
-    def _broken(self, binds: Sequence[Bind], since: int, started: bool) -> Condition | None:
+    def _broken(self, binds: Sequence[Binding], since: int, started: bool) -> Condition | None:
         placed: list[Placed] = []
         for bind in binds:
             slot, pod = self._cluster.placement(bind.pod.uid), self._books.pods.get(bind.pod.uid)
@@ -133,7 +133,7 @@ class Recheck:
         return self._gang_broken(gang_key(binds[0].pod), binds, placed, since, started)
 
     def _gang_broken(
-        self, key: str, binds: Sequence[Bind], placed: Sequence[Placed], since: int, started: bool
+        self, key: str, binds: Sequence[Binding], placed: Sequence[Placed], since: int, started: bool
     ) -> Condition | None:
         group = self._books.groups.get(key)
         if group is None:
@@ -215,7 +215,7 @@ def _constraint_broken(group: PodGroup, gang: WaitingGang, started: bool) -> Con
     return gang_refusal(group.key, Reason.TOPOLOGY_PLACEMENT_FAILED, split.sentence())
 
 
-def _elsewhere(gang: WaitingGang, binds: Sequence[Bind], placed: Sequence[Placed]) -> Condition | None:
+def _elsewhere(gang: WaitingGang, binds: Sequence[Binding], placed: Sequence[Placed]) -> Condition | None:
     """The domain that was chosen for the gang does not hold a node any more that a member was to go to."""
     tree = tree_of(gang.constraints)
     if tree is None:

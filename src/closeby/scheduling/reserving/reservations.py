@@ -18,7 +18,7 @@ from closeby.objects.times import utc
 from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.queue import WorkQueue
 from closeby.scheduling.intake.shapes import Place
-from closeby.scheduling.outcomes import Outcome, Release, Reservation, Reserve
+from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang, waiting_gang
 from closeby.scheduling.reserving.choosing import Choice, Chooser
@@ -171,9 +171,9 @@ class Reservations:
 
     # The one reservation
 
-    def review(self, moment: Moment | None) -> list[Reserve | Release]:
+    def review(self, moment: Moment | None) -> list[Reserved | Released]:
         """Make, keep, move or lift the reservation, as things stand; returns what changed."""
-        changes: list[Reserve | Release] = []
+        changes: list[Reserved | Released] = []
         if not self._after or moment is None:
             return changes
         while self._line or self._held:
@@ -253,7 +253,7 @@ class Reservations:
         else:
             self._put(held.key, slots, held.shown)
 
-    def _moved(self, moment: Moment) -> list[Reserve | Release]:
+    def _moved(self, moment: Moment) -> list[Reserved | Released]:
         """Now and then: whether there is clearly less to wait for elsewhere."""
         held = self._held
         if held is None or moment.now < self._next_look:
@@ -271,7 +271,7 @@ class Reservations:
         ready = tuple(pod for pod in books.waiting(key) if pod.uid not in books.held)
         return waiting_gang(self._tools, books, books.groups[key], ready)
 
-    def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserve:
+    def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserved:
         tree, domain = choice.tree, choice.domain
         nodes = self._names_at(choice.slots)
         shown = Reservation(
@@ -285,7 +285,7 @@ class Reservations:
         )
         self._next_look = moment.now + self._after / LOOKS
         self._put(key, choice.slots, shown)
-        return Reserve(shown)
+        return Reserved(shown)
 
     def _put(self, key: str, slots: Ints, shown: Reservation) -> None:
         cluster = self._tools.cluster
@@ -296,11 +296,11 @@ class Reservations:
         cursor = cluster.node_changes.cursor
         self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor)
 
-    def _lift(self, held: _Held, why: str) -> Release:
+    def _lift(self, held: _Held, why: str) -> Released:
         self._held = None
         self._tools.bar.lift()
         self._tools.table.forget_barred()
-        return Release(held.shown, why)
+        return Released(held.shown, why)
 
     def _names_at(self, slots: Ints) -> tuple[str, ...]:
         return tuple(sorted(self._tools.cluster.node_at(slot).name for slot in slots.tolist()))

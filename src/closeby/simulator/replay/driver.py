@@ -12,14 +12,14 @@ from math import inf
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, Tick, Unheard
 from closeby.scheduling.outcomes import (
-    Assignment,
-    Bind,
+    Binding,
     Decision,
     ItemKind,
     Outcome,
-    Release,
-    Report,
-    Reserve,
+    Output,
+    Released,
+    Reserved,
+    bindings_of,
 )
 from closeby.simulator.replay.agenda import Agenda
 from closeby.simulator.replay.applications import talk_of
@@ -147,18 +147,18 @@ class _Replay:
             return False
         decisions = self._engine.handle(Unheard(), Tick(now))
         self._carry_out(decisions, now)
-        return any(isinstance(one, Bind) for one in decisions)
+        return bool(bindings_of(decisions))
 
-    def _carry_out(self, decisions: Iterable[Decision], now: float) -> None:
+    def _carry_out(self, decisions: Iterable[Output], now: float) -> None:
         recorder, number_of = self._recorder, self._submitter.number_of
         for decision in decisions:
             match decision:
-                case Report(outcome):
+                case Decision(outcome):
                     self._note(number_of[outcome.key], outcome, now)
-                case Reserve(reserved):
+                case Reserved(reserved):
                     slots = map(self._engine.cluster.slot_of, reserved.nodes)
                     recorder.reserves(number_of[reserved.key], now, slots)
-                case Release(_, why):
+                case Released(_, why):
                     recorder.releases(now, why)
         recorder.sample(now)
 
@@ -167,8 +167,8 @@ class _Replay:
             self._recorder.refusals[job] = outcome.message or ""
         elif outcome.kind is ItemKind.APPLICATION:
             self._deployed(job, outcome, now)
-        elif outcome.assigned:
-            self._start(job, self._slots(outcome.assigned), now)
+        elif outcome.bindings:
+            self._start(job, self._slots(outcome.bindings), now)
 
     def _start(self, job: int, slots: list[int], now: float) -> None:
         self._recorder.starts(job, now, slots)
@@ -178,7 +178,7 @@ class _Replay:
         """Some pods of an application were placed, or none; it starts when all are."""
         held = self._partly.setdefault(job, {})
         cluster = self._engine.cluster
-        for one in outcome.assigned:
+        for one in outcome.bindings:
             held[one.pod.index or 0] = cluster.slot_of(one.node)
         if len(held) < self._pods[job]:
             self._recorder.refusals[job] = next((left.message for left in outcome.leftover), "")
@@ -190,11 +190,11 @@ class _Replay:
         if talk is not None:
             self._recorder.talk[job] = talk
 
-    def _slots(self, assigned: tuple[Assignment, ...]) -> list[int]:
+    def _slots(self, bindings: tuple[Binding, ...]) -> list[int]:
         slot_of = self._engine.cluster.slot_of
-        if len(assigned) > 1:
-            assigned = tuple(sorted(assigned, key=_rank))
-        return [slot_of(one.node) for one in assigned]
+        if len(bindings) > 1:
+            bindings = tuple(sorted(bindings, key=_rank))
+        return [slot_of(one.node) for one in bindings]
 
 
 def tree_of(engine: Engine, wishes: Wishes) -> Tree:
@@ -237,8 +237,8 @@ def _no_level(tree: Tree, wish: str) -> str:
     return f"topology {tree.name} has no level {wish}; {known}{remedy}"
 
 
-def _rank(assignment: Assignment) -> int:
-    return assignment.rank or 0
+def _rank(binding: Binding) -> int:
+    return binding.rank or 0
 
 
 @contextmanager

@@ -88,7 +88,7 @@ class Anew:
         result = self._question.tried(change)
         if result is None or not self._question.whole(result):
             return None
-        if {pod.uid for pod in pods} - {one.pod.uid for one in result.assigned}:
+        if {pod.uid for pod in pods} - {one.pod.uid for one in result.bindings}:
             return None
         return _Found(pods, change, result, self._answers.talk.then(change, result))
 
@@ -174,7 +174,7 @@ class Anew:
 
 def _moved(pods: Sequence[Pod], result: Result) -> tuple[Pod, ...]:
     """The pods that went elsewhere. Of pods that are alike it is no matter which lies where."""
-    nodes = {one.pod.uid: one.node for one in result.assigned}
+    nodes = {one.pod.uid: one.node for one in result.bindings}
     stay = Counter((_alike(pod), nodes[pod.uid]) for pod in pods)
     moved = []
     for pod in pods:

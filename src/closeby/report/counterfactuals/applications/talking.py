@@ -47,7 +47,7 @@ class Talk:
         """After a trial; limits are those that the change asks for."""
         at = {pod.uid: pod.node_name for pod in self.pods}
         at |= dict.fromkeys((pod.uid for pod in (*change.gone, *change.waiting)), None)
-        at |= {one.pod.uid: one.node for one in (*result.beside, *result.assigned)}
+        at |= {one.pod.uid: one.node for one in (*result.beside, *result.bindings)}
         changed = next((one for one in change.applications if one.key == self._application.key), None)
         return self._cost(at, self._application if changed is None else application(changed))
 

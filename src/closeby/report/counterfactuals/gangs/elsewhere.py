@@ -51,7 +51,7 @@ def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Co
                 kind=Kind.RUNNER_UP, fits=False, sentence=f"Without {where} it would fit nowhere else."
             )
         return
-    there = np.asarray([cluster.slot(one.node) or 0 for one in result.assigned], dtype=np.intp)
+    there = np.asarray([cluster.slot(one.node) or 0 for one in result.bindings], dtype=np.intp)
     distance = DistanceEntry(
         here=round(mean_distance(tree, np.asarray(slots, dtype=np.intp)), 3),
         there=round(mean_distance(tree, there), 3),
@@ -73,8 +73,8 @@ def _waiting(pod: Pod) -> Pod:
 
 def _cost(here: Place, result: Result, distance: DistanceEntry, members: int) -> str:
     parts = []
-    if len(result.assigned) < members:
-        parts.append(f"with {len(result.assigned)} of its {plural(members, 'pod')}")
+    if len(result.bindings) < members:
+        parts.append(f"with {len(result.bindings)} of its {plural(members, 'pod')}")
     elif distance.here != distance.there:
         parts.append(f"pods {distance.there:g} edges apart on average instead of {distance.here:g}")
     else:
