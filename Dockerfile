@@ -1,4 +1,5 @@
-# closeby as an image: Python, what closeby needs to run, and nothing else; without root, on a read-only file system.
+# closeby as an image: Python, what closeby needs to run, and nothing else; without the laboratory, without root,
+# on a read-only file system.
 #
 #     docker build --tag registry.example.com/closeby:0.1.0 .
 
@@ -22,6 +23,7 @@ COPY README.md LICENSE ./
 COPY src src
 RUN /build/tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
  && python -m pip --python /opt/closeby/bin/python install --no-deps --no-index wheels/closeby-*.whl \
+ && rm -r /opt/closeby/lib/python*/site-packages/closeby/lab \
  && /opt/closeby/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/closeby/lib
 
 FROM ${PYTHON}

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, Strategy, SubGroup
-from closeby.objects.manifests import Manifests
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, Pod, PodSpec
+from closeby.reading.manifests import Manifests
 from tests.worlds import GPU, draw, fabric, gang, pods, subgroup
 
 #: Two racks of four GPUs in zone a, one of eight in zone b.

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-from closeby.objects.manifests import Manifests
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod
+from closeby.reading.manifests import Manifests
 from tests.applications.networks import network, replicas
 from tests.worlds import GPU, gang, node, pods, spec
 

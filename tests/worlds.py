@@ -12,13 +12,13 @@ stands for a missing label.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from closeby.agents.bandwidth.advertising import Advertiser, NodeNow, Operation, amount, patch_of
 from closeby.agents.bandwidth.interfaces import Speed, default_interface, parse_bandwidth, speed_of
 from closeby.agents.troubles import Trouble
-from closeby.objects.decoding.bandwidth import BANDWIDTH
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from tests.agents.talking import Lines
 from tests.kube.live import eventually
 

@@ -20,7 +20,7 @@ import pytest
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
 from closeby.controllers.networks.settings import Acquaintance
 from closeby.kube.scheduler.live import LiveScheduler, Settings
-from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry
 from tests.agents.networks import Ground, in_namespaces, on_loopback
 from tests.agents.programs import Agent, agent, peers_file
 from tests.agents.talking import TOKEN

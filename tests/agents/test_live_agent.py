@@ -12,7 +12,7 @@ from closeby.agents.bandwidth.advertising import NodeNow, patch_of
 from closeby.kube.state.endpoints import Endpoints, Place
 from closeby.kube.watch.changes import Troubled
 from closeby.kube.writing.node_status import patch_node_status
-from closeby.objects.decoding.bandwidth import BANDWIDTH
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from tests.agents.programs import Agent, agent, free_port
 from tests.agents.talking import TOKEN
 from tests.control_plane.api import Api, Object

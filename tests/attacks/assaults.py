@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import cycle, islice
 from typing import Any, Final
 
-from closeby.objects.dialects.keys import TASK_AFFINITY, TASK_ORDER, TASK_TRAFFIC
+from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 from tests.attacks.applications import KEP, MIDDLE_IS_NEAR, create_network, member
 from tests.control_plane.api import Api, ApiError, Object, create_namespace, delete_namespace
 from tests.kube.live_world import World

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-from closeby.objects.configuration import Configuration
 from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, Event, NetworkTopologyChanged, NodeAdded, PodAdded
 from closeby.topology.network_costs import REGION, ZONE

@@ -7,7 +7,7 @@ configuration names. What is not looked at, and why costs are unknown, is told w
 
 import asyncio
 
-from closeby.objects.configuration import Configuration, read_configuration
+from closeby.reading.configuration import Configuration, read_configuration
 from tests.attacks.applications import (
     HOSTS,
     MIDDLE_IS_NEAR,

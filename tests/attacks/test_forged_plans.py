@@ -33,7 +33,7 @@ from tests.kube.live_dialects import gang as foreign_gang
 from tests.kube.live_world import World, behind_proxy, condition, group_of, host, replica, until, world
 from tests.kube.priority_classes import priority_class
 from tests.kube.test_feed import gone, put
-from tests.objects.manifest_text import read_good
+from tests.reading.manifest_text import read_good
 from tests.worlds import gang, pods, spec
 from tests.worlds import world as engine_world
 

@@ -14,12 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
-from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, NodeAdded, PodRemoved, PriorityClassChanged
 from closeby.scheduling.intake.priorities import sufficient
@@ -29,7 +29,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.kube.live_world import World as LiveWorld
 from tests.kube.live_world import condition, host, until_said, world
 from tests.kube.priority_classes import priority_class
-from tests.objects.manifest_text import read_good
+from tests.reading.manifest_text import read_good
 from tests.worlds import GPU, World, fabric, gang, node, pods, spec, subgroup
 
 CRITICAL = PriorityClass(name="system-node-critical", value=2_000_001_000)

@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from closeby.objects.dialects.kai import REQUIRED, TOPOLOGY
+from closeby.reading.dialects.kai import REQUIRED, TOPOLOGY
 from tests.attacks.assaults import ASSAULTS, CONTROLS, Assault, under
 from tests.attacks.programs import Program, running
 from tests.control_plane.api import ApiError

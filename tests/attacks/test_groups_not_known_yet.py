@@ -15,7 +15,7 @@ import pytest
 from closeby.kube.client.errors import ApiError
 from closeby.kube.state.following import FOLLOWED
 from closeby.kube.watch.resources import Discovery
-from closeby.objects.configuration import read_configuration
+from closeby.reading.configuration import read_configuration
 from tests.attacks.applications import (
     HOSTS,
     OPERATOR,

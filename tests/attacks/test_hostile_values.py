@@ -17,8 +17,8 @@ from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import NODES, PODS, Resource
 from closeby.measurements.latencies import Latencies, parse_latencies
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
-from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Tick
 from closeby.scheduling.outcomes import Decision, Output, bindings_of

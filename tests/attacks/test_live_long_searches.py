@@ -14,7 +14,7 @@ from statistics import median
 import pytest
 
 from closeby.kube.scheduler.live import STEPS, LiveScheduler
-from closeby.objects.configuration import read_configuration
+from closeby.reading.configuration import read_configuration
 from closeby.scheduling.events import Event, Tick
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
 from tests.control_plane.api import Object, create_namespace, delete_namespace

@@ -7,8 +7,8 @@ import click
 import pytest
 
 from closeby.cli.main import cli
-from closeby.simulator.replay.clusters import SHAPES
-from closeby.simulator.workloads.generating import WORKLOADS
+from closeby.lab.replay.clusters import SHAPES
+from closeby.lab.workloads.generating import WORKLOADS
 from tests.cli.calling import closeby
 
 #: Options that are another thing in another command, or the same of another thing.

@@ -144,7 +144,7 @@ def test_without_what_draws_the_remedy_is_told(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "altair", None)
     result = closeby("simulate", "-f", "-", "--plot", tmp_path / "pictures", stdin=STATE)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error: --plot and --html need what draws; pip install 'closeby[plot]'\n"
+    assert result.stderr == "error: --plot and --html need what draws; pip install 'closeby[lab]'\n"
     assert not (tmp_path / "pictures").exists()
 
 

@@ -10,7 +10,7 @@ from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import Runner, Running
 from closeby.kube.client.transport import Transport
 from closeby.kube.scheduler.live import LiveScheduler, Settings
-from closeby.objects.configuration import Configuration
+from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import CRDS, define, served

@@ -12,7 +12,7 @@ from closeby.controllers.networks.controller import Timing
 from closeby.kube.scheduler.live import LiveScheduler
 from closeby.kube.scheduler.live import Settings as LiveSettings
 from closeby.measurements.access import Access
-from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined

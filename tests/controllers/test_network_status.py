@@ -21,7 +21,7 @@ from closeby.objects.networks import NetworkTopology
 from closeby.topology.labels import LabelTable
 from closeby.topology.network_costs import choose, locate, network_costs
 from tests.controllers.custom import KEP, PUBLISHED_NETWORK, network
-from tests.objects.manifest_text import read_objects
+from tests.reading.manifest_text import read_objects
 
 NOW = 1_700_000_000.0
 STAMP = "2023-11-14T22:13:20Z"

@@ -14,7 +14,7 @@ import yaml
 from closeby.cli.operating.agent_work import PORT_NAME
 from closeby.kube.metrics.serving import Address, read_address
 from closeby.kube.writing.node_status import patch_node_status
-from closeby.objects.decoding.bandwidth import BANDWIDTH
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from tests.agents.test_live_agent import own_address, slice_of
 from tests.cli.calling import closeby as call
 from tests.control_plane.api import Api, Object

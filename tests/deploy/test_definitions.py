@@ -22,7 +22,7 @@ from tests.deploy.samples import (
     gang,
 )
 from tests.kube.live import eventually
-from tests.objects.manifest_text import read_objects
+from tests.reading.manifest_text import read_objects
 
 
 def collection(one: Object, namespace: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from tests.deploy.helm import CHART, PLAIN, ROOT, objects, rendered
-from tests.objects.manifest_text import read_good
+from tests.reading.manifest_text import read_good
 
 PAGE = (ROOT / "docs" / "operating.md").read_text()
 

@@ -8,7 +8,7 @@ import pytest
 
 from closeby.kube.state.following import FOLLOWED
 from closeby.kube.watch.resources import WATCHED
-from closeby.objects.decoding.registry import READERS
+from closeby.reading.registry import READERS
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, kubelets, node

@@ -18,8 +18,8 @@ from closeby.discovery.findings import Findings
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY
 from closeby.discovery.unreadable import MOST_BYTES, UnreadableError, read_text
+from closeby.discovery.views.findings import discovery_views
 from closeby.report.documents.encoding import to_json
-from closeby.report.views.discovery import discovery_views
 
 #: Pieces of all these formats, so that random texts come close to real ones.
 PIECES = """

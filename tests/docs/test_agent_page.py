@@ -15,7 +15,7 @@ from closeby.agents.latency.rounds import LATE, UNEXPECTED
 from closeby.agents.latency.wire import NONCE, PROOF, QUESTION, TRIP
 from closeby.agents.troubles import Trouble
 from tests.cli.calling import closeby
-from tests.objects.manifest_text import read_good
+from tests.reading.manifest_text import read_good
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from closeby.objects.dialects.keys import EXPECTED_END
-from closeby.report.counterfactuals.applications import anew, ending
-from closeby.report.counterfactuals.gathering import ITEMS, TOGETHER
-from closeby.report.counterfactuals.records import Kind
+from closeby.reading.decoding.keys import EXPECTED_END
 from closeby.simulator.trials import DECISIONS, MOVES_A_DECISION
+from closeby.whatif.applications import anew, ending
+from closeby.whatif.gathering import ITEMS, TOGETHER
+from closeby.whatif.records import Kind
 from tests.cli.calling import closeby, report
 
 ROOT = Path(__file__).parents[2]

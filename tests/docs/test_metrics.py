@@ -15,7 +15,7 @@ from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES
 from closeby.measurements.ageing import Known
-from closeby.objects.configuration import PluginEntry
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
 from closeby.scheduling.measuring import Reading
 from closeby.scheduling.outcomes import bindings_of, outcomes_of

@@ -6,15 +6,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from closeby.report.pictures.album import MOST_NODES, distributions, pictures_of_history, pictures_of_run
-from closeby.report.pictures.boxes import HEIGHT, boxes_of
-from closeby.report.pictures.colours import GANGS
-from closeby.report.pictures.fabric import MOST_DOMAINS
-from closeby.report.pictures.headings import Heading
-from closeby.report.pictures.moments import STOPS
-from closeby.report.pictures.scene import MOST_PODS
-from tests.report.pictures.histories import applications, empty_run, story, tree_of
-from tests.report.pictures.test_boxes import grid
+from closeby.lab.pictures.album import MOST_NODES, distributions, pictures_of_history, pictures_of_run
+from closeby.lab.pictures.boxes import HEIGHT, boxes_of
+from closeby.lab.pictures.colours import GANGS
+from closeby.lab.pictures.fabric import MOST_DOMAINS
+from closeby.lab.pictures.headings import Heading
+from closeby.lab.pictures.moments import STOPS
+from closeby.lab.pictures.scene import MOST_PODS
+from tests.lab.pictures.histories import applications, empty_run, story, tree_of
+from tests.lab.pictures.test_boxes import grid
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "pictures.md").read_text()

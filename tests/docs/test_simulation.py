@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from closeby.cli.simulate import command
-from closeby.report.documents.simulation import (
+from closeby.lab.documents.simulation import (
     ApplicationsEntry,
     ClusterEntry,
     JobEntry,
@@ -21,7 +21,7 @@ from closeby.report.documents.simulation import (
     SummaryEntry,
     WorkloadEntry,
 )
-from closeby.simulator.replay.clusters import SHAPES
+from closeby.lab.replay.clusters import SHAPES
 from tests.cli.calling import closeby
 
 ROOT = Path(__file__).parents[2]

@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from closeby.objects.configuration import read_configuration
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import read_configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.profile.profiles import POINTS
 from tests.plugins.asking import allowed, handle_of, scores, why_not

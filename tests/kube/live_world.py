@@ -13,7 +13,7 @@ from closeby.kube.scheduler.live import LiveScheduler, Settings
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
-from closeby.objects.configuration import Configuration
+from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define

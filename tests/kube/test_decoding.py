@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import Upserted, read_event, read_page, upserted
 from closeby.kube.watch.resources import NODES, PODS, WATCHED, Resource
-from closeby.objects.decoding.documents import Document
-from closeby.objects.decoding.reading import Reading
-from closeby.objects.decoding.registry import READERS, Record
 from closeby.objects.groups import PodGroup
-from closeby.objects.manifests import read_manifests
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.manifests import read_manifests
+from closeby.reading.registry import READERS, Record
 
 POD_GROUPS = Resource(
     group="closeby.dev", version="v1alpha1", kind="PodGroup", plural="podgroups", namespaced=True

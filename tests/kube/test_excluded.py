@@ -1,9 +1,9 @@
 """Namespaces that the operator excludes, and the pods there that ask for closeby."""
 
 from closeby.kube.scheduler.excluded import ExcludedNamespaces, excluding
-from closeby.objects.configuration import Configuration
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from tests.plugins.asking import handle_of, pod_of
 
 

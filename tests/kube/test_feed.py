@@ -8,8 +8,8 @@ import msgspec
 from closeby.kube.state.feed import Fed, Feed
 from closeby.kube.watch.changes import Change, Deleted, upserted
 from closeby.kube.watch.resources import NODES, PODS, Resource
-from closeby.objects.configuration import Configuration
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,

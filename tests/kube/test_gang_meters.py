@@ -2,8 +2,8 @@
 
 import math
 
-from closeby.objects.configuration import Configuration
-from closeby.objects.manifests import Manifests
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import scheduling_report
 from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved

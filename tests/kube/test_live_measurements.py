@@ -14,7 +14,7 @@ from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.measurements.bandwidth import BandwidthReadings
 from closeby.measurements.prometheus import Prometheus as Provider
-from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node

@@ -3,7 +3,7 @@
 import asyncio
 
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
-from closeby.objects.configuration import Configuration
+from closeby.reading.configuration import Configuration
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.live_world import host, until, until_said, world
 

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from closeby.objects.configuration import Configuration, read_configuration
+from closeby.reading.configuration import Configuration, read_configuration
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node

@@ -10,9 +10,9 @@ import pytest
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.extension import PreFilter
 from closeby.scheduling.state import CycleState
 from tests.control_plane.cluster import ControlPlane

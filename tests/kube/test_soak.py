@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 
 from closeby.kube.scheduler.live import LiveScheduler, Settings
-from closeby.objects.configuration import Configuration
+from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Api, ApiError, Object, create_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define

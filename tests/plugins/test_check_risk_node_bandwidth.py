@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from closeby.cli.reading.measuring import measure_once
 from closeby.cluster.columns import UNLIMITED
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
@@ -25,6 +24,7 @@ from closeby.plugins.check_risk_node_bandwidth import (
     node_risk,
 )
 from closeby.plugins.registry import BUILT_IN
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.nodes_view import Nodes

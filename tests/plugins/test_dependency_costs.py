@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from closeby.applications.registry import Application
 from closeby.applications.talk import EdgeCost, Replicas
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.registry import BUILT_IN, dependency_cost
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.profile.profiles import Profile, build_profile
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.traffic import DependencyCost, Traffic

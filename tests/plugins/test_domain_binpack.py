@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.plugins.domain_binpack import BinpackArguments, DomainBinpack
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.scored_resources import NATIVE
 from tests.applications.calls import app

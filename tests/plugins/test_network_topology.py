@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry, read_configuration
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.plugins.network_topology import NetworkTopology, NetworkTopologyArguments
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import PluginEntry, read_configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodRemoved
 from tests.plugins.asking import STATE, handle_of, scores

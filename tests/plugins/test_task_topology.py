@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.task_topology import TaskTopology, TaskTopologyArguments
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.traffic import Traffic

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.pods import Pod
 from closeby.plugins.queue_sorts import QOSSort
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import AppGroupChanged, NodeAdded, PodAdded, Tick
 from closeby.scheduling.extension import NoArguments
 from closeby.scheduling.outcomes import bindings_of

@@ -5,11 +5,11 @@ import json
 import msgspec
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration
 from closeby.objects.groups import SubGroup, TopologyConstraint
-from closeby.objects.manifests import Manifests
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import TopologyLevel
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests
 from closeby.report.documents.conditions import condition_entries
 from closeby.report.documents.encoding import to_json, to_yaml
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report

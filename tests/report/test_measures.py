@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from closeby.lab.pictures.markup import markup
+from closeby.lab.replay.measuring import measure
+from closeby.lab.views.measures import BY_LEVEL, MODELLED, PLACES, USE, by_level, of_run
 from closeby.quality.model import DEFAULT_MODEL
 from closeby.quality.summary import LevelMeasures, Measures
-from closeby.report.pictures.markup import markup
-from closeby.report.views.measures import BY_LEVEL, MODELLED, PLACES, USE, by_level, of_run
 from closeby.report.views.quality import constants
-from closeby.simulator.replay.measuring import measure
-from tests.report.pictures.histories import story
+from tests.lab.pictures.histories import story
 
 #: Told elsewhere: numbers of jobs, delays, the window and the model's constants.
 ELSEWHERE = {"jobs", "started", "ended", "size_unit", "delays", "levels", "window", "model"}

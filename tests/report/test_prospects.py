@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.reading.configuration import Configuration
 from closeby.report.documents.prospects import prospect
 from closeby.simulator.runs import simulate
 from tests.crowded import world

@@ -3,9 +3,9 @@ import json
 
 from rich.console import Console
 
-from closeby.objects.configuration import Configuration
-from closeby.objects.manifests import Manifests
 from closeby.quality.model import DEFAULT_MODEL
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests
 from closeby.report.documents.encoding import to_json
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report

@@ -1,7 +1,7 @@
 """The map of the cluster: one character per node, one word per leaf."""
 
-from closeby.objects.configuration import Configuration
-from closeby.objects.manifests import Manifests
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests
 from closeby.report.views.rack_map import letters, rack_map
 from closeby.simulator.runs import Run, simulate
 from tests.worlds import HOSTNAME, draw, fabric, gang, node, pods, spec

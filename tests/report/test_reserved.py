@@ -1,7 +1,7 @@
 """Which nodes a gang keeps free: what stands in the cluster goes before what explaining works out anew."""
 
-from closeby.objects.configuration import Configuration
 from closeby.objects.recorded import Recorded
+from closeby.reading.configuration import Configuration
 from closeby.report.documents.explanations import explain
 from closeby.report.documents.subjects import GANG, Subject
 from closeby.scheduling.outcomes import Reservation

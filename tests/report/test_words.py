@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.report.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
+from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
 
 
 @pytest.mark.parametrize(

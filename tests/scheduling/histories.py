@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, Pod, PodSpec, Toleration
 from closeby.objects.topologies import Topology
 from closeby.plugins.check_risk_node_bandwidth import BANDWIDTH
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,

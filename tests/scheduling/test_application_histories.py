@@ -6,10 +6,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
-from closeby.objects.configuration import Configuration
 from closeby.objects.pods import Pod
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,

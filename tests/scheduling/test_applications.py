@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.applications import WORKLOAD_LABEL, AppGroup, AppWorkload, Dependency
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupRemoved,

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import GroupChanged, PodAdded, Tick
 from closeby.scheduling.extension import (
     Bind,

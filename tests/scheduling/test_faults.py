@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,

@@ -6,9 +6,9 @@ zone-a rack-2 : b1=2 b2=2        those of two racks 4
 
 from msgspec.structs import replace
 
-from closeby.objects.dialects.keys import TASK_TRAFFIC
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.reading.decoding.keys import TASK_TRAFFIC
 from tests.worlds import World, draw, fabric, gang, pods, spec, subgroup, world
 
 RACKS = """

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import NodeAdded
 from closeby.scheduling.extension import (
     Bools,

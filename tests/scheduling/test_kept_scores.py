@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import NodeAdded, PodRemoved
 from closeby.scheduling.extension import Scope, Score, Scores
 from closeby.scheduling.nodes_view import Nodes

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.nodes import Node
 from closeby.plugins.check_risk_node_bandwidth import BANDWIDTH
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import MeasurementsChanged, PodAdded, PodRemoved
 from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.state import CycleState

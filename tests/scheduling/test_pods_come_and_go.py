@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.reasons import Reason
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import BindFailed, NodeAdded, NodeRemoved, PodAdded, PodRemoved, Tick
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.worlds import GPU, gang, node, pods, spec, world

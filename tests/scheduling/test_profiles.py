@@ -6,8 +6,8 @@ import pytest
 from msgspec import Struct, field
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.configuration import ConfigurationError, read_configuration
 from closeby.plugins.registry import BUILT_IN, DEFAULT_PLUGINS, profile_for
+from closeby.reading.configuration import ConfigurationError, read_configuration
 from closeby.scheduling.extension import (
     Filter,
     Handle,

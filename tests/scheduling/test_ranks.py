@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.pods import Pod
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import BindFailed, PodAdded, PodRemoved, Tick
 from closeby.scheduling.outcomes import bindings_of
 from tests.worlds import THREE_ZONES, World, gang, pods, spec, world

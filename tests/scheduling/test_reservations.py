@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,

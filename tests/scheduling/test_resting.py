@@ -4,10 +4,10 @@ from itertools import permutations
 
 import pytest
 
-from closeby.objects.configuration import Configuration
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     GroupChanged,

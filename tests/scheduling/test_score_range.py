@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from closeby.objects.configuration import Configuration, PluginEntry
-from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
+from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.reading.manifests import Manifests
 from closeby.scheduling.extension import NormalizeScore, Scope, Score, Scores
 from closeby.scheduling.judging.scoring import ScoreError
 from closeby.scheduling.nodes_view import Nodes

@@ -13,10 +13,10 @@
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.groups import Strategy, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology, TopologyLevel
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import TopologyChanged, TopologyRemoved
 from tests.worlds import GPU, HOSTNAME, THREE_ZONES, World, draw, fabric, gang, node, pods, world
 

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from closeby.objects.manifests import Manifests
+from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import Run
-from tests.objects.manifest_text import read_objects
+from tests.reading.manifest_text import read_objects
 from tests.real_input import shared_data
 
 Manifest = dict[str, Any]

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.objects.decoding.registry import READERS
-from closeby.objects.manifests import read_manifests
+from closeby.reading.manifests import read_manifests
+from closeby.reading.registry import READERS
 from closeby.simulator.expansion import expand
 
 POD = """

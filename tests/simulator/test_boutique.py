@@ -2,7 +2,7 @@
 
 import pytest
 
-from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.outcomes import Improvement
 from closeby.simulator.runs import Asked, Run, simulate
 from tests.simulator.boutique import NODES_A_ZONE, Boutique, boutique, small_boutique

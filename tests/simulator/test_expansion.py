@@ -7,11 +7,10 @@ import msgspec
 import pytest
 
 from closeby.objects.groups import TopologyConstraint
-from closeby.objects.manifests import read_manifests
 from closeby.objects.pods import Pod
+from closeby.reading.manifests import read_manifests
 from closeby.simulator.expansion import expand
-from tests.real_input import shared_data
-from tests.simulator.workload_text import (
+from tests.lab.workload_text import (
     JOB_SET,
     KAI,
     QUEUED,
@@ -24,6 +23,7 @@ from tests.simulator.workload_text import (
     pod_group,
     replicated,
 )
+from tests.real_input import shared_data
 
 
 def test_plain_workloads_become_plain_pods() -> None:

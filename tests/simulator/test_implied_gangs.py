@@ -4,7 +4,7 @@ import pytest
 
 from closeby.objects.groups import Strategy, SubGroup, TopologyConstraint
 from closeby.objects.pods import Toleration
-from tests.simulator.workload_text import (
+from tests.lab.workload_text import (
     CONTAINERS,
     JOB_SET,
     KAI,

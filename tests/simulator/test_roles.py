@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.dialects.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
+from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 from closeby.simulator.expansion import Expansion, expand
-from tests.objects.manifest_text import read_objects
+from tests.reading.manifest_text import read_objects
 
 ANNOTATIONS = {
     TASK_AFFINITY: "ps,worker",

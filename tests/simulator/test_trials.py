@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.configuration import Configuration, PluginEntry
-from closeby.objects.manifests import Manifests
 from closeby.objects.pods import Pod
+from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import simulate
 from closeby.simulator.trials import Change, Trials
 from tests.crowded import worlds

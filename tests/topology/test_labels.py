@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closeby.objects.natural import natural_key
 from closeby.topology.labels import MISSING, LabelTable
-from closeby.topology.natural import natural_key
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.decoding.errors import field_path
-from closeby.objects.dialects.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition, Reason, few
+from closeby.reading.decoding.errors import field_path
+from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 
 #: Two roles in alphabetical order; a role with itself stands for the pods of that role among each other.
 Pair = tuple[str, str]

@@ -8,7 +8,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from closeby.benchmarks.figures import Figure
+    from closeby.lab.benchmarks.figures import Figure
 
 
 @click.command(name="bench")
@@ -29,9 +29,9 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
     """Measure the speed of decisions and print a table."""
     import msgspec
 
-    from closeby.benchmarks.figures import Result, this_machine
-    from closeby.benchmarks.suite import BENCHMARKS, run
     from closeby.cli.reading.inputs import Unusable
+    from closeby.lab.benchmarks.figures import Result, this_machine
+    from closeby.lab.benchmarks.suite import BENCHMARKS, run
     from closeby.report.views.console import show
 
     unknown = [name for name in only if name not in BENCHMARKS]

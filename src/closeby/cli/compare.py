@@ -128,7 +128,7 @@ def command(
     compared = compare(wanted)
 
     def views(*, quality: bool = False) -> "Iterable[RenderableType]":
-        from closeby.report.views.comparison import comparison_views
+        from closeby.lab.views.comparison import comparison_views
 
         return comparison_views(compared.report, quality=quality)
 

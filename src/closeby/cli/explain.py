@@ -40,10 +40,10 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     from closeby.cli.reading.inputs import Unusable, usable_configuration
     from closeby.cli.reading.measuring import measure_once
     from closeby.cli.reading.sources import read_cluster_or_files
-    from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents.explanations import explain
     from closeby.report.documents.subjects import Unclear, find_subject
     from closeby.simulator.runs import Asked, simulate
+    from closeby.whatif.gathering import counterfactuals
 
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace

@@ -1,10 +1,18 @@
-"""Tells a fault of somebody's plugin from a fault of closeby."""
+"""Tells a fault of a plugin, or a part that is not installed, from a fault of closeby."""
 
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from closeby.scheduling.extension import Plugin
+
+
+def without_laboratory(error: BaseException) -> str | None:
+    """What to say when the laboratory, which is optional, would be needed; None: that is not the problem."""
+    from closeby.scheduling.profile.lookup import INSTALL_LABORATORY, LABORATORY
+
+    missing = isinstance(error, ModuleNotFoundError) and f"{error.name}.".startswith(f"{LABORATORY}.")
+    return INSTALL_LABORATORY if missing else None
 
 
 def fault_of_plugin(error: BaseException) -> str | None:

@@ -97,9 +97,9 @@ def _run(program: str) -> int:
         discard_output()
         return READER_GONE
     except Exception as error:
-        from closeby.cli.faults import fault_of_plugin
+        from closeby.cli.faults import fault_of_plugin, without_laboratory
 
-        said = fault_of_plugin(error)
+        said = without_laboratory(error) or fault_of_plugin(error)
         if said is None or sys.excepthook is sys.__excepthook__:
             raise
         click.echo(f"error: {said}; `closeby --debug …` shows the traceback", err=True)

@@ -111,10 +111,10 @@ def _once(
     from closeby.cli.output import emit_and_then
     from closeby.cli.reading.inputs import Unusable, read_inputs, usable_configuration
     from closeby.cli.reading.measuring import measure_once
-    from closeby.report.counterfactuals.gathering import counterfactuals
     from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import Asked, simulate
+    from closeby.whatif.gathering import counterfactuals
 
     if optimum and not solver_is_here():
         raise Unusable("--optimum needs a solver that this scipy lacks; pip install 'closeby[optimum]'")
@@ -153,13 +153,13 @@ def _over_time(sources: Sources, over_time: OverTime, output: str, quality: bool
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.replaying import run_over_time
-    from closeby.report.documents.simulation import simulation_report
+    from closeby.lab.documents.simulation import simulation_report
 
     ran = run_over_time(sources, over_time)
     report = simulation_report(ran.history, ran.measures, ran.asked, full=over_time.full)
 
     def views(*, quality: bool) -> "Iterable[RenderableType]":
-        from closeby.report.views.simulation import simulation_views
+        from closeby.lab.views.simulation import simulation_views
 
         return simulation_views(report, quality=quality)
 

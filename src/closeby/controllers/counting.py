@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from closeby.applications.networks import Choice, Counts, NetworkScope, NetworkWish, live_scope
 from closeby.kube.writing.writer import StatusCondition
-from closeby.objects.configuration import Configuration
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.profile.arguments import decode_arguments
 
 #: Of a NetworkTopology: whether the scheduler goes by it.

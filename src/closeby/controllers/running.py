@@ -56,9 +56,9 @@ from closeby.kube.watch.collector import collector_paused, settle
 from closeby.kube.watch.resources import NODES, PODS, Resource, Watched
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
-from closeby.objects.decoding.registry import READERS
 from closeby.objects.reasons import Condition
 from closeby.objects.unexpected import Contained, fields_of
+from closeby.reading.registry import READERS
 
 #: What is under way when the end comes gets so many seconds.
 _TO_FINISH: Final = 10.0

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings
 from closeby.discovery.unreadable import UnreadableError, lines_of, shown
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
-from closeby.topology.natural import natural_key
 
 QUERY: Final = "nvidia-smi --query-gpu=fabric.clusterUuid,fabric.cliqueId --format=csv,noheader"
 

@@ -9,8 +9,8 @@ import msgspec
 from closeby.discovery.findings import Findings, FoundNode, Link
 from closeby.discovery.label_values import label_value
 from closeby.discovery.labelling import DEFAULT_KEYS, TOPOLOGY_NAME, Place, find, topology_manifest
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import and_more, listed
 from closeby.topology.presets import KUBERNETES_NETWORK
 

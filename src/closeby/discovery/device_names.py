@@ -14,8 +14,8 @@ from msgspec import Struct
 from closeby.discovery.fabric import Device, DeviceKind, Fabric
 from closeby.discovery.label_values import is_label_value, label_value
 from closeby.discovery.unreadable import UnreadableError, shown
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 
 #: A switch's part in in-network reduction (SHARP), which looks like an adapter.
 _AGGREGATION: Final = "aggregation node"

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from closeby.discovery.findings import Findings, FoundNode, Link
 from closeby.discovery.labelling import Place
-from closeby.topology.natural import natural_key
+from closeby.objects.natural import natural_key
 
 
 class Moved(Struct, frozen=True, kw_only=True):

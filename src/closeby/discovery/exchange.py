@@ -18,9 +18,9 @@ from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
 from closeby.discovery.topograph import read_topograph, topograph_text
 from closeby.discovery.unreadable import UnreadableError, read_json
-from closeby.objects.decoding.errors import explain, field_path
-from closeby.objects.decoding.sources import STDIN
-from closeby.objects.manifests import read_manifests
+from closeby.reading.decoding.errors import explain, field_path
+from closeby.reading.decoding.sources import STDIN
+from closeby.reading.manifests import read_manifests
 from closeby.topology.presets import NETWORK_LABELS, LabelFamily
 
 #: Reads a file, given its name, its text and label keys (None for the default ones).

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Final
 
-from closeby.topology.natural import natural_key
+from closeby.objects.natural import natural_key
 
 #: Names that one list, or all lists of one file, may stand for.
 MOST_NAMES: Final = 500_000

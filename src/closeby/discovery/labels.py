@@ -8,9 +8,9 @@ from closeby.discovery.assembling import warning, with_accelerator
 from closeby.discovery.findings import Findings, FoundNode, LinkQuality
 from closeby.discovery.label_values import label_value
 from closeby.discovery.labelling import level_names
+from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
-from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import NetworkLabels, read_network_labels
 from closeby.topology.presets import EKS, NETWORK_LABELS, LabelFamily
 from closeby.topology.presets import PRESETS as KNOWN

@@ -8,8 +8,8 @@ from closeby.discovery.device_names import Names
 from closeby.discovery.fabric import DeviceKind, Fabric
 from closeby.discovery.ranks import Neighbours
 from closeby.discovery.trees import Level
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import listed
 
 _SWITCHES: Final = {1: "leaves", 2: "spines"}

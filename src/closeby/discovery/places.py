@@ -8,8 +8,8 @@ from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import Place
 from closeby.discovery.unreadable import UnreadableError, lines_of, shown
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
-from closeby.topology.natural import natural_key
 
 _NAME_LINE: Final = re.compile(r'([^\s=,"]+)(?:\s*[=,]\s*|\s+)"?([^\s=,"]+)"?')
 _COMMENT: Final = re.compile(r"(?:^|\s)#.*")

@@ -9,8 +9,8 @@ from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings, Link
 from closeby.discovery.labelling import Place
 from closeby.discovery.unreadable import UnreadableError
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
-from closeby.topology.natural import natural_key
 
 #: Slurm gives up on more.
 MOST_LEVELS: Final = 20

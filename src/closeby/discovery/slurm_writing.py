@@ -8,7 +8,7 @@ import msgspec
 from closeby.discovery.assembling import has_domains
 from closeby.discovery.findings import Findings
 from closeby.discovery.hostlists import compact, writable
-from closeby.topology.natural import natural_key
+from closeby.objects.natural import natural_key
 
 #: Slurm takes no longer names.
 _LONGEST: Final = 64

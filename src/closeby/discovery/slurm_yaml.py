@@ -7,8 +7,8 @@ from closeby.discovery.assembling import several, warning
 from closeby.discovery.hostlists import HostlistError, Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
 from closeby.discovery.unreadable import MOST_YAML_BYTES, UnreadableError, Yaml, kind, read_yaml, shown
-from closeby.objects.decoding.errors import Path, field_path
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.errors import Path, field_path
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from closeby.discovery.unreadable import (
     shown,
     text_of,
 )
-from closeby.objects.decoding.errors import Path, field_path
+from closeby.reading.decoding.errors import Path, field_path
 
 DOMAIN_KEY: Final = "accelerator.topograph.run/domain"
 SUB_DOMAIN_KEY: Final = "accelerator.topograph.run/sub-domain"

@@ -9,11 +9,11 @@ from typing import BinaryIO, Final
 import msgspec
 import yaml
 
-from closeby.objects.decoding.errors import ManifestError, field_path
-from closeby.objects.decoding.errors import Path as FieldPath
-from closeby.objects.decoding.sources import STDIN, not_utf8
-from closeby.objects.decoding.yaml_values import ValueBuilder, YamlError
-from closeby.objects.manifests import feed
+from closeby.reading.decoding.errors import ManifestError, field_path
+from closeby.reading.decoding.errors import Path as FieldPath
+from closeby.reading.decoding.sources import STDIN, not_utf8
+from closeby.reading.decoding.yaml_values import ValueBuilder, YamlError
+from closeby.reading.manifests import feed
 
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
 MOST_BYTES: Final = 64 << 20

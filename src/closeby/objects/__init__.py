@@ -1,1 +1,1 @@
-"""What Kubernetes says: typed, partial records, exact quantities, and the reading of manifests."""
+"""What Kubernetes says: typed, partial records and exact quantities."""

@@ -12,7 +12,7 @@ pods of an application are single pods to them.
 from collections.abc import Mapping
 from typing import Final
 
-from closeby.objects.configuration import Configuration, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry
 
 #: What closeby's own is called; comparisons take it as the reference by default.
 CLOSEBY: Final = "closeby"

@@ -19,9 +19,9 @@ from closeby.applications.registry import Application, Pull, replica_of
 from closeby.applications.talk import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.bounds import some
-from closeby.objects.dialects.link_costs import GREATEST_COST
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.dialects.link_costs import GREATEST_COST
 from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Rejection, Reserve, Scope, Undo
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState

@@ -2,13 +2,6 @@
 
 from collections.abc import Mapping
 
-from closeby.objects.configuration import Configuration
-from closeby.plugins.baselines.allocated import LeastAllocated, MostAllocated
-from closeby.plugins.baselines.first_task_labels import FirstTaskLabels
-from closeby.plugins.baselines.kueue_best_fit import KueueBestFit
-from closeby.plugins.baselines.random import Random
-from closeby.plugins.baselines.single_level_required import SingleLevelRequired
-from closeby.plugins.baselines.slurm_tree import SlurmTree
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.domain_binpack import DomainBinpack
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
@@ -23,6 +16,7 @@ from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.plugins.task_topology import TaskTopology
 from closeby.plugins.topology import TopologyPlacement
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.extension import Handle, Plugin
 from closeby.scheduling.profile.profiles import Profile, build_profile
 from closeby.scheduling.traffic import DependencyCost
@@ -44,19 +38,8 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     TopologyPlacement,
 )
 
-#: Taking part where a configuration names them.
-OTHER_PLUGINS: tuple[type[Plugin], ...] = (
-    QOSSort,
-    TopologicalSort,
-    DomainBinpack,
-    Random,
-    LeastAllocated,
-    MostAllocated,
-    FirstTaskLabels,
-    SingleLevelRequired,
-    SlurmTree,
-    KueueBestFit,
-)
+#: Taking part where a configuration names them. The laboratory offers its baselines by entry points.
+OTHER_PLUGINS: tuple[type[Plugin], ...] = (QOSSort, TopologicalSort, DomainBinpack)
 
 #: All built-in plugins by name, and by the other name that a design gives one.
 BUILT_IN: Mapping[str, type[Plugin]] = {

@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from closeby.applications.buckets import Buckets, make_buckets
 from closeby.applications.placements import Placements
 from closeby.applications.roles import RoleRules, asks_for_rules, read_rules
-from closeby.objects.configuration import GREATEST_WEIGHT
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
+from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.scheduling.extension import Counts, Handle, Ints, MemberSort, Reserve, Scope, Score, Scores, Undo
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState

@@ -1,1 +1,1 @@
-"""Clusters without Kubernetes: the engine run on manifests, and made-up clusters to try it on."""
+"""The engine run on manifests, without a cluster."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from closeby.objects.configuration import Configuration, PluginEntry
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
-from closeby.objects.manifests import Manifests
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
+from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.reading.manifests import Manifests
 from closeby.simulator.synthetic import GPU, GPUS_PER_HOST, fabric_topology, gpu_hosts
 
 NAMESPACE = "demo"

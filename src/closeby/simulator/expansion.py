@@ -10,18 +10,18 @@ from itertools import count
 import msgspec
 from msgspec import Struct
 
-from closeby.objects.dialects.gangs import gangs_of
-from closeby.objects.dialects.keys import TASK_SPEC
-from closeby.objects.dialects.kueue import QUEUE_NAME, queues_of
-from closeby.objects.dialects.loose import loose_gangs
-from closeby.objects.dialects.volcano import GROUP_SOURCE
 from closeby.objects.flavors import ResourceFlavor
 from closeby.objects.groups import PodGroup, SubGroup
-from closeby.objects.manifests import Manifests
 from closeby.objects.ownership import Family, families_of, names_of, set_of
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.keys import TASK_SPEC
+from closeby.reading.dialects.gangs import gangs_of
+from closeby.reading.dialects.kueue import QUEUE_NAME, queues_of
+from closeby.reading.dialects.loose import loose_gangs
+from closeby.reading.dialects.volcano import GROUP_SOURCE
+from closeby.reading.manifests import Manifests
 
 
 class Expansion(Struct, frozen=True, kw_only=True):

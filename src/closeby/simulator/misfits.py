@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from closeby.objects.natural import natural_key
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.engine import Engine
-from closeby.topology.natural import natural_key
 
 
 def conditions_of(engine: Engine, told: Iterable[Condition] = ()) -> tuple[Condition, ...]:

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.applications.registry import placed_replicas
 from closeby.applications.talk import EdgeCost
-from closeby.objects.configuration import Configuration
 from closeby.objects.groups import PodGroup
-from closeby.objects.manifests import Manifests
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.plugins.registry import dependency_cost, profile_for
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     GroupChanged,
@@ -34,7 +35,6 @@ from closeby.simulator.expansion import expand
 from closeby.simulator.misfits import conditions_of
 from closeby.simulator.optimum import least_cost
 from closeby.simulator.surroundings import Surroundings, surroundings_of
-from closeby.topology.natural import natural_key
 from closeby.topology.tree import Tree
 
 #: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).

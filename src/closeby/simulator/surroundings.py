@@ -2,9 +2,10 @@
 
 from msgspec import Struct
 
-from closeby.objects.manifests import Manifests
+from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
+from closeby.reading.manifests import Manifests
 from closeby.scheduling.events import (
     AppGroupChanged,
     Event,
@@ -12,7 +13,6 @@ from closeby.scheduling.events import (
     PriorityClassChanged,
     TopologyChanged,
 )
-from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import read_network_labels
 
 

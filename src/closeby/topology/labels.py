@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.topology.natural import NaturalRanks
+from closeby.objects.natural import NaturalRanks
 from closeby.topology.node_groups import QOS_ANNOTATION
 
 Codes = NDArray[np.int32]

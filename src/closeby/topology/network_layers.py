@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import NodeGroup, and_more, label_field, listed, type_of
 from closeby.topology.presets import LabelFamily
 from closeby.topology.qos_annotation import ANNOTATION_FIELD

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 from closeby.topology.presets import LabelFamily
 
 #: Annotation that holds the quality of a node's switches as JSON (Topograph label standard).

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from closeby.objects.bounds import some
+from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.natural import natural_key
 from closeby.topology.node_groups import QOS_ANNOTATION, NodeGroup, and_more, listed, type_of
 from closeby.topology.quality import (
     Quality,

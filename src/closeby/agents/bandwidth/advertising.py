@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import Speed
 from closeby.agents.troubles import Say, Trouble
-from closeby.objects.decoding.bandwidth import BANDWIDTH, bits_per_second
 from closeby.objects.quantities import QuantityError
+from closeby.reading.decoding.bandwidth import BANDWIDTH, bits_per_second
 
 #: One operation of a JSON patch (RFC 6902).
 Operation = dict[str, object]

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.agents.troubles import Trouble
-from closeby.objects.decoding.bandwidth import bits_per_second
 from closeby.objects.quantities import QuantityError
+from closeby.reading.decoding.bandwidth import bits_per_second
 
 _MEGABIT: Final = 10**6
 #: 100 Tbit/s: the kernel's "unknown" is 2**32 - 1 in some of its versions.

@@ -68,7 +68,7 @@ def command(
     difference = diff(read(lambda: findings(before)), read(lambda: findings(after)))
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.views.discovery_diff import difference_views
+        from closeby.discovery.views.diff import difference_views
 
         return difference_views(difference)
 

@@ -148,7 +148,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
     """
     from closeby.cli.discovering.publish import publish
     from closeby.discovery.labels import PRESETS, family_of, read_labels
-    from closeby.objects.decoding.label_keys import is_label_key
+    from closeby.reading.decoding.label_keys import is_label_key
 
     if preset == "list":
         for one in PRESETS.values():
@@ -196,7 +196,7 @@ def _nodes(paths: Sequence[str], chosen: Chosen) -> tuple[Node, ...]:
         if not live.nodes:
             raise Unusable("the cluster has no node")
         return live.nodes
-    from closeby.objects.manifests import read_manifests
+    from closeby.reading.manifests import read_manifests
 
     manifests = read_manifests(paths)
     if manifests.errors:

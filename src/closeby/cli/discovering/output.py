@@ -39,7 +39,7 @@ def show(findings: Findings, chosen: Chosen) -> None:
     from closeby.cli.output import emit
 
     if chosen.output in ("topology", "labels"):
-        from closeby.report.views.discovery import manifests_text
+        from closeby.discovery.views.findings import manifests_text
 
         keys = level_keys(findings, chosen.keys)
         shown = (
@@ -58,7 +58,7 @@ def show(findings: Findings, chosen: Chosen) -> None:
         return
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.views.discovery import discovery_views
+        from closeby.discovery.views.findings import discovery_views
 
         return discovery_views(findings)
 

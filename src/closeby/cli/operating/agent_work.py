@@ -31,7 +31,7 @@ from closeby.kube.state.endpoints import Endpoints
 from closeby.kube.state.own_node import OwnNode
 from closeby.kube.watch.changes import Troubled
 from closeby.kube.writing.node_status import patch_node_status
-from closeby.objects.decoding.bandwidth import BANDWIDTH
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 
 #: Name of the Service's port.
 PORT_NAME: Final = "probe"

@@ -21,10 +21,10 @@ from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
 from closeby.kube.state.recorded import read_recorded
 from closeby.kube.watch.collector import settle
 from closeby.kube.watch.resources import PODS
-from closeby.objects.manifests import Manifests
 from closeby.objects.recorded import Recorded
+from closeby.objects.words import harmless
+from closeby.reading.manifests import Manifests
 from closeby.report.documents.subjects import POD, Subject
-from closeby.report.words import harmless
 
 T = TypeVar("T")
 

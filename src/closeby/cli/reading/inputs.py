@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.cli.options import Sources
-from closeby.objects.configuration import Configuration, ConfigurationError, read_configuration
-from closeby.objects.manifests import Manifests, read_manifests
+from closeby.objects.words import harmless
 from closeby.plugins.configurations import NAMED
-from closeby.report.words import harmless
+from closeby.reading.configuration import Configuration, ConfigurationError, read_configuration
+from closeby.reading.manifests import Manifests, read_manifests
 
 
 class Unusable(click.ClickException):

@@ -1,8 +1,8 @@
 """Reads once what plugins decide by, for commands that make one run."""
 
 from closeby.measurements.ageing import Known
-from closeby.objects.configuration import Configuration, ConfigurationError, ConfigurationMistake
 from closeby.plugins.registry import BUILT_IN, profile_for
+from closeby.reading.configuration import Configuration, ConfigurationError, ConfigurationMistake
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.measuring import Measured, Measurements, Source

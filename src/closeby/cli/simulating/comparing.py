@@ -10,18 +10,18 @@ from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable
 from closeby.cli.simulating.given import of_applications, policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import COMPARED_APPLICATIONS, COMPARED_JOBS, OverTime
-from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
-from closeby.report.documents.comparison import (
+from closeby.lab.comparing.running import Experiment, run_all
+from closeby.lab.documents.comparison import (
     ComparedCluster,
     ComparedWorkload,
     ComparisonReport,
     comparison_report,
 )
-from closeby.simulator.comparing.running import Experiment, run_all
-from closeby.simulator.replay.driver import UnrunnableError
-from closeby.simulator.replay.history import History
-from closeby.simulator.replay.settings import Policy
-from closeby.simulator.workloads.jobs import Jobs
+from closeby.lab.replay.driver import UnrunnableError
+from closeby.lab.replay.history import History
+from closeby.lab.replay.settings import Policy
+from closeby.lab.workloads.jobs import Jobs
+from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
 
 
 class Wanted(Struct, frozen=True, kw_only=True, eq=False):

@@ -19,21 +19,21 @@ from closeby.cli.simulating.over_time import (
     STANDARD_INPUT,
     OverTime,
 )
-from closeby.report.words import plural
+from closeby.lab.comparing.running import Load
+from closeby.lab.replay.clusters import SHAPES, GivenCluster, Room, cluster_of, made_up, room_of
+from closeby.lab.replay.driver import UnrunnableError, tree_of
+from closeby.lab.replay.limits import largest_job
+from closeby.lab.replay.settings import Policy, engine_of
+from closeby.lab.replay.submitting import Wishes
+from closeby.lab.workloads.applications import BOUTIQUE
+from closeby.lab.workloads.generating import CPU, WORKLOADS, Options
+from closeby.lab.workloads.jobs import Jobs
+from closeby.lab.workloads.leaving_out import left_out
+from closeby.lab.workloads.traces import read_trace
+from closeby.objects.words import plural
 from closeby.scheduling.engine import Engine
-from closeby.simulator.comparing.running import Load
 from closeby.simulator.misfits import conditions_of
-from closeby.simulator.replay.clusters import SHAPES, GivenCluster, Room, cluster_of, made_up, room_of
-from closeby.simulator.replay.driver import UnrunnableError, tree_of
-from closeby.simulator.replay.limits import largest_job
-from closeby.simulator.replay.settings import Policy, engine_of
-from closeby.simulator.replay.submitting import Wishes
 from closeby.simulator.synthetic import GPU
-from closeby.simulator.workloads.applications import BOUTIQUE
-from closeby.simulator.workloads.generating import CPU, WORKLOADS, Options
-from closeby.simulator.workloads.jobs import Jobs
-from closeby.simulator.workloads.leaving_out import left_out
-from closeby.simulator.workloads.traces import read_trace
 
 #: Conditions that are told one by one.
 _MOST_TOLD = 20

@@ -15,11 +15,11 @@ from closeby.cli.simulating.over_time import Seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from closeby.report.documents.comparison import ComparisonReport
+    from closeby.lab.documents.comparison import ComparisonReport
+    from closeby.lab.documents.simulation import SimulationReport
+    from closeby.lab.pictures.album import Picture
+    from closeby.lab.replay.history import History
     from closeby.report.documents.scheduling import SchedulingReport
-    from closeby.report.documents.simulation import SimulationReport
-    from closeby.report.pictures.album import Picture
-    from closeby.simulator.replay.history import History
     from closeby.simulator.runs import Run
 
 Views = Callable[[], "Iterable[RenderableType]"]
@@ -53,7 +53,7 @@ class Pictures(NamedTuple):
         if self.at is not None and not (over_time and self.folder is not None):
             raise click.UsageError("--plot-at is the moment of a run over time that --plot shows: add both")
         if self.at is not None and until is not None and self.at > until:
-            from closeby.report.words import time_text
+            from closeby.objects.words import time_text
 
             raise click.UsageError(
                 f"--plot-at {time_text(self.at)} lies past --until {time_text(until)}, when the run stops: "
@@ -62,7 +62,7 @@ class Pictures(NamedTuple):
         if not self.wanted:
             return
         if any(find_spec(name) is None for name in LIBRARIES):
-            raise Unusable("--plot and --html need what draws; pip install 'closeby[plot]'")
+            raise Unusable("--plot and --html need what draws; pip install 'closeby[lab]'")
         if self.folder is not None:
             if not self.folder:
                 raise click.UsageError("--plot needs the name of a folder; . is the one you are in")
@@ -84,9 +84,9 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.report.pictures.album import pictures_of_run
-        from closeby.report.pictures.headings import heading_of_scheduling
-        from closeby.report.pictures.page import page_of_run
+        from closeby.lab.pictures.album import pictures_of_run
+        from closeby.lab.pictures.headings import heading_of_scheduling
+        from closeby.lab.pictures.page import page_of_run
 
         policy = "closeby" if config_path is None else Path(config_path).stem
         heading = heading_of_scheduling(report, run.engine.cluster.node_count, policy)
@@ -100,12 +100,12 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.report.pictures.album import not_drawn, pictures_of_history
-        from closeby.report.pictures.headings import heading_of_simulation
-        from closeby.report.pictures.page import page_of_history
+        from closeby.lab.pictures.album import not_drawn, pictures_of_history
+        from closeby.lab.pictures.headings import heading_of_simulation
+        from closeby.lab.pictures.page import page_of_history
 
         if self.at is not None and self.at > history.until:
-            from closeby.report.words import time_text
+            from closeby.objects.words import time_text
 
             asked, end = time_text(self.at), time_text(history.until)
             click.echo(
@@ -132,9 +132,9 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.report.pictures.album import distributions, not_drawn
-        from closeby.report.pictures.headings import heading_of_comparison
-        from closeby.report.pictures.page import page_of_comparison
+        from closeby.lab.pictures.album import distributions, not_drawn
+        from closeby.lab.pictures.headings import heading_of_comparison
+        from closeby.lab.pictures.page import page_of_comparison
 
         heading = heading_of_comparison(report)
         self._write(
@@ -148,7 +148,7 @@ class Pictures(NamedTuple):
     ) -> None:
         """Draw and write, and say so on standard error, and what is left out."""
         from closeby.cli.reading.inputs import Unusable
-        from closeby.report.pictures.files import write_pictures
+        from closeby.lab.pictures.files import write_pictures
 
         try:
             if self.folder is not None:

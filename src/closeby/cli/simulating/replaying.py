@@ -8,18 +8,18 @@ from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable, usable_configuration
 from closeby.cli.simulating.given import policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import JOBS, SEED, OverTime
+from closeby.lab.replay.driver import UnrunnableError, replay
+from closeby.lab.replay.history import History
+from closeby.lab.replay.measuring import measure
+from closeby.lab.replay.settings import Policy, Settings
+from closeby.lab.replay.unconstrained import unconstrained_waits
+from closeby.lab.workloads.jobs import Jobs
+from closeby.lab.workloads.traces import write_trace
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.quality.summary import Measures
-from closeby.simulator.replay.driver import UnrunnableError, replay
-from closeby.simulator.replay.history import History
-from closeby.simulator.replay.measuring import measure
-from closeby.simulator.replay.settings import Policy, Settings
-from closeby.simulator.replay.unconstrained import unconstrained_waits
-from closeby.simulator.workloads.jobs import Jobs
-from closeby.simulator.workloads.traces import write_trace
 
 if TYPE_CHECKING:
-    from closeby.report.documents.simulation import Asked
+    from closeby.lab.documents.simulation import Asked
 
 #: Runs of so many jobs say how far they are.
 LONG = 5_000
@@ -41,7 +41,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     Raises:
         Unusable: something of it can't be used.
     """
-    from closeby.report.documents.simulation import Asked
+    from closeby.lab.documents.simulation import Asked
 
     over_time.check()
     chosen = sources.config_path

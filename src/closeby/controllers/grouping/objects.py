@@ -14,10 +14,10 @@ from closeby.controllers.grouping.owners import Ref
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import LONGEST_MESSAGE, StatusCondition
 from closeby.objects.bounds import sentences
-from closeby.objects.decoding.registry import OWN_GROUP
-from closeby.objects.dialects.keys import MANAGED_BY, PLACEMENT_STRATEGY, POD_GROUPER, ROLE_TOPOLOGY
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition
+from closeby.reading.decoding.keys import MANAGED_BY, PLACEMENT_STRATEGY, POD_GROUPER, ROLE_TOPOLOGY
+from closeby.reading.registry import OWN_GROUP
 
 Object = dict[str, object]
 

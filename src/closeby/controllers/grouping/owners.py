@@ -18,9 +18,9 @@ from closeby.kube.state.decoding import Decoder
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.objects.bounds import shown
-from closeby.objects.decoding.registry import READERS
 from closeby.objects.reasons import Condition
 from closeby.objects.workloads import Workload
+from closeby.reading.registry import READERS
 
 #: Owners above owners; more is a mistake.
 _HIGHEST: Final = 16

@@ -11,17 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.grouping.owners import Lineage, Ref
-from closeby.objects.dialects import kai
-from closeby.objects.dialects.gangs import gangs_of, read_ask
-from closeby.objects.dialects.keys import ROLE_TOPOLOGY
-from closeby.objects.dialects.kueue import POD_GROUP_SIZE, Queues
-from closeby.objects.dialects.loose import loose_gangs
-from closeby.objects.dialects.podgroups import with_condition
 from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import names_of, set_of
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.keys import ROLE_TOPOLOGY
+from closeby.reading.dialects import kai
+from closeby.reading.dialects.gangs import gangs_of, read_ask
+from closeby.reading.dialects.kueue import POD_GROUP_SIZE, Queues
+from closeby.reading.dialects.loose import loose_gangs
+from closeby.reading.dialects.podgroups import with_condition
 
 _LONGEST_NUMBER: Final = 9
 

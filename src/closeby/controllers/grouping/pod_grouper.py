@@ -32,11 +32,11 @@ from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.kube.watch.resources import PODS, WATCHED, Watched
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference, Writer
-from closeby.objects.dialects.grouping import undecided
-from closeby.objects.dialects.kueue import Queues
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
+from closeby.reading.dialects.grouping import undecided
+from closeby.reading.dialects.kueue import Queues
 
 _QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
 _KINDS: Final = _QUEUES | {"PodGroup"}

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from closeby.controllers.grouping.owners import Ref, owner_of
 from closeby.kube.watch.resources import PODS
-from closeby.objects.dialects.grouping import NO_GROUP, undecided
-from closeby.objects.dialects.keys import POD_GROUP
-from closeby.objects.dialects.kueue import POD_GROUP_NAME
 from closeby.objects.pods import Pod
+from closeby.reading.decoding.keys import POD_GROUP
+from closeby.reading.dialects.grouping import NO_GROUP, undecided
+from closeby.reading.dialects.kueue import POD_GROUP_NAME
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 

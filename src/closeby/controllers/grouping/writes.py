@@ -16,9 +16,9 @@ from closeby.kube.client.errors import UNREADABLE, ApiError
 from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, Request, Transport
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.writer import StatusCondition, micro_time
-from closeby.objects.dialects.grouping import NO_GROUP
-from closeby.objects.dialects.keys import POD_GROUP, SUBGROUP
 from closeby.objects.pods import Pod
+from closeby.reading.decoding.keys import POD_GROUP, SUBGROUP
+from closeby.reading.dialects.grouping import NO_GROUP
 
 #: Requests in flight about pods.
 _AT_ONCE: Final = 16

@@ -9,9 +9,9 @@ from msgspec import Struct
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import Reference, StatusCondition
-from closeby.objects.decoding.registry import OWN_GROUP
-from closeby.objects.dialects.keys import MIRROR_OF
 from closeby.objects.groups import PodGroup
+from closeby.reading.decoding.keys import MIRROR_OF
+from closeby.reading.registry import OWN_GROUP
 
 UPSTREAM_GROUP: Final = "scheduling.k8s.io"
 

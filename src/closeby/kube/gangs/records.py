@@ -17,9 +17,9 @@ from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PRIORITY_LIMITED, Said
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, StatusCondition, Verdict, Writer, Written
-from closeby.objects.decoding.registry import OWN_GROUP
-from closeby.objects.dialects.keys import MANAGED_BY, MIRROR_OF
-from closeby.objects.dialects.plans import PlanWire
+from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF
+from closeby.reading.dialects.plans import PlanWire
+from closeby.reading.registry import OWN_GROUP
 
 #: closeby's own kind.
 MIRRORS: Final = Resource(

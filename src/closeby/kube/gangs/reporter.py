@@ -39,9 +39,9 @@ from closeby.kube.writing.writer import (
     Written,
     rfc3339,
 )
-from closeby.objects.dialects.plans import rank_list
 from closeby.objects.groups import PodGroup
 from closeby.objects.unexpected import Contained, brief, fields_of
+from closeby.reading.dialects.plans import rank_list
 from closeby.scheduling.outcomes import Released, Reserved
 
 #: Upstream's name of the condition that we call Scheduled.

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from closeby.kube.writing.writer import LONGEST_MESSAGE
 from closeby.objects.bounds import sentences
-from closeby.objects.dialects.plans import PlanWire, planned_nodes
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.dialects.plans import PlanWire, planned_nodes
 from closeby.scheduling.outcomes import Outcome, Place
 
 SCHEDULED: Final = "Scheduled"

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry, Histogram
 
 from closeby.kube.scheduler.waits import Wait
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.quality.delays import SIZE_BUCKETS, size_bucket
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import Outcome
-from closeby.topology.natural import natural_key
 from closeby.topology.tree import Tree
 
 _EXCESS_BUCKETS: Final = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)

@@ -38,10 +38,10 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
 from closeby.kube.writing.writer import Writer
-from closeby.objects.configuration import Configuration
-from closeby.objects.decoding.registry import OWN_GROUP
 from closeby.objects.unexpected import Contained
 from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
+from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
 from closeby.scheduling.extension import Handle

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.objects.decoding.documents import Document
-from closeby.objects.decoding.errors import FieldError, field_path
-from closeby.objects.decoding.reading import Reading
-from closeby.objects.decoding.registry import READERS, Record
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import FieldError, field_path
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.registry import READERS, Record
 
 #: Objects after which the pool of equal specs is begun anew, so that specs nobody has any more are let go.
 _POOLED: Final = 200_000

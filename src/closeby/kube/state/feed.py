@@ -20,8 +20,6 @@ from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import NODES, PODS, Resource
 from closeby.objects.applications import AppGroup
-from closeby.objects.decoding.registry import Record
-from closeby.objects.dialects.grouping import held_for_the_grouper, undecided
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -29,6 +27,8 @@ from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology
+from closeby.reading.dialects.grouping import held_for_the_grouper, undecided
+from closeby.reading.registry import Record
 from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupRemoved,

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
+from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
 from closeby.scheduling.events import TopologyChanged
-from closeby.topology.natural import natural_key
 from closeby.topology.network_labels import read_network_labels
 from closeby.topology.node_groups import QOS_ANNOTATION
 from closeby.topology.presets import NETWORK_LABELS

@@ -6,9 +6,9 @@ one and has none waits.
 
 import msgspec
 
-from closeby.objects.dialects.gangs import read_ask
-from closeby.objects.dialects.keys import TASK_SPEC
 from closeby.objects.pods import Pod
+from closeby.reading.decoding.keys import TASK_SPEC
+from closeby.reading.dialects.gangs import read_ask
 
 
 def in_its_task(pod: Pod) -> Pod:

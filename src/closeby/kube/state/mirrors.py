@@ -11,11 +11,11 @@ import msgspec
 
 from closeby.kube.state.names import SharedNames
 from closeby.kube.watch.resources import Resource
-from closeby.objects.decoding.identity import object_id
-from closeby.objects.decoding.registry import OWN_GROUP
-from closeby.objects.dialects.plans import completed
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.identity import object_id
+from closeby.reading.dialects.plans import completed
+from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.events import GroupChanged, GroupRemoved
 
 #: Where the definition of closeby's PodGroup stands in a release.

@@ -19,18 +19,18 @@ from closeby.kube.watch.collector import collector_paused
 from closeby.kube.watch.reflector import Reflector, Watching
 from closeby.kube.watch.resources import NODES, PODS, Discovery, Resource
 from closeby.objects.applications import AppGroup
-from closeby.objects.decoding.reading import Reading
-from closeby.objects.decoding.registry import Record
-from closeby.objects.dialects.grouping import held_for_the_grouper, says_it_has_none, undecided
-from closeby.objects.dialects.keys import POD_GROUPER
 from closeby.objects.groups import PodGroup
-from closeby.objects.manifests import Manifests
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology
+from closeby.reading.decoding.keys import POD_GROUPER
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.dialects.grouping import held_for_the_grouper, says_it_has_none, undecided
+from closeby.reading.manifests import Manifests
+from closeby.reading.registry import Record
 
 #: Without these there is nothing to look at.
 _NEEDED: Final = (NODES, PODS)

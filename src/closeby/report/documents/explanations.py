@@ -6,9 +6,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from closeby.objects.groups import PodGroup, Strategy
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import Recorded
-from closeby.report.counterfactuals.records import Counterfactual
+from closeby.objects.words import path_text
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
@@ -25,12 +26,11 @@ from closeby.report.documents.scheduling import (
 )
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
-from closeby.report.words import path_text
 from closeby.scheduling.intake.keys import APPLICATION
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
-from closeby.topology.natural import natural_key
 from closeby.topology.tree import Tree
+from closeby.whatif.records import Counterfactual
 
 
 class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.report.counterfactuals.domains import Domains, slots_of
-from closeby.report.counterfactuals.emptied import Emptied
-from closeby.report.counterfactuals.jobs import stays
-from closeby.report.words import all_pods, names_text, plural, plural_noun
+from closeby.objects.words import all_pods, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.state import CycleState
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
+from closeby.whatif.domains import Domains, slots_of
+from closeby.whatif.emptied import Emptied
+from closeby.whatif.jobs import stays
 
 #: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
 CAUSES = 3

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.quality.best import best_place
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.simulator.runs import Run
-from closeby.topology.natural import natural_key
 from closeby.topology.tree import Tree
 
 

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.quality.model import DEFAULT_MODEL, Model
-from closeby.report.counterfactuals.records import Counterfactual
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
-from closeby.topology.natural import natural_key
+from closeby.whatif.records import Counterfactual
 
 API_VERSION = "closeby.dev/v1alpha1"
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from closeby.objects.groups import PodGroup, Strategy
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.words import all_pods, path_text, plural, plural_noun
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, TrafficEntry
-from closeby.report.words import all_pods, path_text, plural, plural_noun
 from closeby.scheduling.outcomes import Outcome
-from closeby.topology.natural import natural_key
 
 
 def gang_sentences(

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.words import Names
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.views.layout import Indented, plain_table, section
-from closeby.report.words import Names
 
 #: Workloads of an order, and edges, that are shown.
 NAMES = 6

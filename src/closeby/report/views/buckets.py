@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.words import names_text, plural
 from closeby.report.views.layout import plain_table
-from closeby.report.words import names_text, plural
 
 #: Buckets shown, and nodes of one bucket.
 LINES = 12

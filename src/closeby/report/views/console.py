@@ -9,7 +9,7 @@ from typing import IO
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 
-from closeby.report.words import harmless
+from closeby.objects.words import harmless
 
 #: Width of output that does not go to a terminal and has no COLUMNS to say otherwise.
 PIPED_WIDTH = 100

@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.counterfactuals.view import different_lines
+from closeby.objects.words import Names, counts_text, path_text
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
 from closeby.report.views.buckets import buckets_table
 from closeby.report.views.layout import Indented, plain_table
-from closeby.report.words import Names, counts_text, path_text
+from closeby.whatif.view import different_lines
 
 #: Nodes and candidates shown per pod or gang.
 LINES = 10

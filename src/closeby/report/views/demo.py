@@ -8,13 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.words import path_text, plural, plural_noun, span_text
 from closeby.report.documents.explanations import explain
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
 from closeby.report.documents.subjects import GANG, Subject
 from closeby.report.views.explanation import domains_table
 from closeby.report.views.layout import Indented, plain_table
 from closeby.report.views.rack_map import WIDTH, legend, letters, rack_map
-from closeby.report.words import path_text, plural, plural_noun, span_text
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 

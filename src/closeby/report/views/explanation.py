@@ -6,15 +6,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.natural import natural_key
 from closeby.objects.recorded import Recorded
-from closeby.report.counterfactuals.view import different_lines
+from closeby.objects.words import counts_text, names_text, path_text, plural, runs_of
 from closeby.report.documents.explanations import Explanation
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.buckets import buckets_table
 from closeby.report.views.layout import Indented, condition_line, plain_table
-from closeby.report.words import counts_text, names_text, path_text, plural, runs_of
-from closeby.topology.natural import natural_key
+from closeby.whatif.view import different_lines
 
 #: Lines of a table before it says how many more there are.
 LINES = 12

@@ -7,12 +7,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.words import Names
 from closeby.quality.model import Model
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
 from closeby.report.views.layout import Indented, plain_table, section
-from closeby.report.words import Names
 
 #: What data meets under, nearest first; the model's tiers.
 _TIERS: Final = ("one node", "one finest domain", "one level up", "any farther level")

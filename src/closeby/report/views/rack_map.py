@@ -6,7 +6,7 @@ from string import ascii_uppercase
 from rich.text import Text
 
 from closeby.cluster.resources import main_resources
-from closeby.report.words import path_text, plural
+from closeby.objects.words import path_text, plural
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 

@@ -7,6 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.natural import natural_key
+from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.report.documents.conditions import ConditionEntry
 from closeby.report.documents.lines import PartLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
@@ -14,8 +16,6 @@ from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
 from closeby.report.views.layout import Indented, plain_table, section, worth_knowing
 from closeby.report.views.quality import quality_sections
-from closeby.report.words import Names, names_text, path_text, plural, runs_of, span_text
-from closeby.topology.natural import natural_key
 
 #: Lines that one gang or owner may take in the table of pods.
 LINES_PER_GANG = 8

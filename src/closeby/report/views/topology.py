@@ -7,10 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.quantities import format_amount
+from closeby.objects.words import path_text, plural
 from closeby.report.documents.scheduling import NODE_LEVEL
 from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
 from closeby.report.views.layout import Indented, plain_table, worth_knowing
-from closeby.report.words import path_text, plural
 
 #: Single nodes are listed when there are at most this many, unless somebody asks for them.
 NODES_SHOWN = 40

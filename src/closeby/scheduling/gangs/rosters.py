@@ -7,10 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.dialects.keys import TASK_ANTI_AFFINITY
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.keys import TASK_ANTI_AFFINITY
 from closeby.scheduling.gangs.parts import Part
 from closeby.topology.constraints import Levels, closest, resolve
 from closeby.topology.registry import Topologies

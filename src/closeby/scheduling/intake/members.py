@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.topology.natural import natural_key
 
 #: Sort key of the members of one gang.
 MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]

@@ -11,13 +11,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.objects.dialects.trees import children_of
-from closeby.objects.dialects.volcano import GROUP_SOURCE as VOLCANO
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.templates import pod_field
+from closeby.reading.dialects.trees import children_of
+from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO
 from closeby.scheduling.events import PriorityClassChanged, PriorityClassRemoved
 
 _CLASS_FIELD: Final = "spec.priorityClassName"

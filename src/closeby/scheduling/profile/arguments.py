@@ -5,7 +5,7 @@ import re
 import msgspec
 from msgspec import Struct
 
-from closeby.objects.configuration import (
+from closeby.reading.configuration import (
     ConfigurationError,
     ConfigurationMistake,
     PluginEntry,

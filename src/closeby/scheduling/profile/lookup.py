@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
 
-from closeby.objects.configuration import did_you_mean
+from closeby.reading.configuration import did_you_mean
 from closeby.scheduling.extension import Plugin
 
 #: Group of entry points by which installed packages offer plugins.
 ENTRY_POINT_GROUP = "closeby.plugins"
+
+#: What an image that schedules leaves out, and how to have it.
+LABORATORY = "closeby.lab"
+INSTALL_LABORATORY = "the laboratory is not installed; pip install 'closeby[lab]'"
 
 _PATH = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<class>\w+)")
 
@@ -72,6 +76,8 @@ def _module(name: str, module_name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             remedy = "is it beside the configuration, or its folder on PYTHONPATH?"
+            if missing == LABORATORY:
+                remedy = INSTALL_LABORATORY
             raise PluginLookupError(f"plugin {name}: there is no module {missing}", remedy) from error
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise PluginLookupError(

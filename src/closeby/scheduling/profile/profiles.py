@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.configuration import (
+from closeby.reading.configuration import (
     Configuration,
     ConfigurationError,
     ConfigurationMistake,

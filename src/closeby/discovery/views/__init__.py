@@ -1,0 +1,1 @@
+"""What was discovered, as text on a terminal."""

@@ -1,0 +1,1 @@
+"""The laboratory: workloads, runs over time, comparisons, baselines, benchmarks and pictures."""

@@ -1,0 +1,32 @@
+"""Runs over time: the Seren mix on the Lingjun network, which is at 85 % load from the beginning."""
+
+from collections.abc import Iterator
+
+from closeby.lab.benchmarks.figures import Figure, summary, timed
+from closeby.lab.replay.clusters import made_up
+from closeby.lab.replay.driver import replay
+from closeby.lab.replay.settings import Policy, Settings
+from closeby.lab.workloads.generating import Options, generate
+from closeby.lab.workloads.jobs import Jobs
+from closeby.plugins.configurations import CLOSEBY, NAMED
+
+#: Jobs, and the CPU milliseconds that we aim at.
+CASES = ((10_000, 6_000.0), (100_000, 60_000.0))
+LOAD = 0.85
+SEED = 1
+
+
+def over_time() -> Iterator[Figure]:
+    """Whole runs with the configuration ``closeby``: arrivals, decisions, ends, and the history."""
+    cluster = made_up("lingjun")
+    settings = Settings(policy=Policy(name=CLOSEBY, configuration=NAMED[CLOSEBY]), seed=SEED)
+    options = Options(standing=True)
+    gpus = sum(node.allocatable[cluster.resource] for node in cluster.nodes)
+    for count, limit in CASES:
+        jobs = generate("seren", jobs=count, load=LOAD, capacity=gpus, seed=SEED, options=options)
+
+        def run(jobs: Jobs = jobs) -> int:
+            return len(replay(jobs, cluster, settings).slots)
+
+        case = f"{count:,} jobs of seren at {LOAD:.0%} load"
+        yield summary("over time", case, len(cluster.nodes), int(jobs.pods.sum()), [timed(run)], limit)

@@ -1,0 +1,91 @@
+"""Decisions per second at 5,000 nodes in 50 racks, and the time to say no."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from closeby.lab.benchmarks import clusters
+from closeby.lab.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
+from closeby.lab.benchmarks.placement import engine_of
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import GroupChanged, GroupRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.outcomes import bindings_of
+
+NODES = 5_000
+RUNS = 3
+
+
+def throughput() -> Iterator[Figure]:
+    """Gangs of 4 and of 1,000, equal and all-distinct plain pods, on an empty cluster each time.
+
+    ``intake`` counts the events by which the engine hears of the pods, ``decisions`` the tick alone.
+    """
+    small = [clusters.gang(f"small-{index}", 4, 1, required="rack") for index in range(750)]
+    large = [clusters.gang(f"large-{index}", 1_000, 1, required="block") for index in range(9)]
+    equal = clusters.plain_pods([clusters.needs(1)] * 10_000, "equal")
+    distinct = clusters.plain_pods([clusters.needs(1, extra) for extra in range(3_000)], "distinct")
+    cases: tuple[tuple[str, list[PodGroup], list[Pod], float], ...] = (
+        ("750 gangs of 4, required=rack", *_parted(small), 10_000),
+        ("9 gangs of 1,000, required=block", *_parted(large), 100_000),
+        ("10,000 equal plain pods", [], equal, 10_000),
+        ("3,000 all-distinct plain pods", [], distinct, 3_000),
+    )
+    for case, groups, pods, target in cases:
+        intake, decisions = _run(groups, pods)
+        limit = round(len(pods) / target * 1000, 3)
+        yield summary("throughput, decisions", case, NODES, len(pods), decisions, limit)
+        yield summary("throughput, intake", case, NODES, len(pods), intake)
+
+
+def refusals() -> Iterator[Figure]:
+    """The tick that says no: no rack holds the gang although the cluster could."""
+    engine = engine_of(NODES)
+    with quiet_collector():
+        for size, gpus in ((20, 8), (64, 8), (256, 1), (1_024, 1)):
+            group, pods = clusters.gang("hopeless", size, gpus, required="rack")
+            engine.handle(GroupChanged(group), *(PodAdded(pod) for pod in pods))
+            engine.handle(Tick())
+            samples = []
+            for _ in range(20):
+                engine.handle(GroupChanged(group))
+                samples.append(timed(partial(_bound, engine)))
+            engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(group.key))
+            yield summary("time to say no", f"{size} x {gpus} GPU required=rack", NODES, size, samples, 0.2)
+    for name, extras in (("equal", [0] * 1_000), ("all-distinct", range(1_000))):
+        pods = clusters.plain_pods([clusters.needs(16, extra) for extra in extras], name)
+        engine = engine_of(NODES)
+        engine.handle(*(PodAdded(pod) for pod in pods))
+        with quiet_collector():
+            sample = timed(partial(_bound, engine))
+        yield summary("time to say no", f"1,000 {name} plain pods", NODES, len(pods), [sample])
+
+
+def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[Sample], list[Sample]]:
+    intake, decisions = [], []
+    members = clusters.nodes(NODES, racks_a_block=25, nodes_a_rack=100)
+    for _ in range(RUNS):
+        engine = Engine(lambda handle: profile_for(Configuration(), handle))
+        clusters.fill(engine, members, clusters.topology("block", "rack"), iter(()))
+
+        def hear(engine: Engine = engine) -> int:
+            engine.handle(*(GroupChanged(group) for group in groups))
+            return len(engine.handle(*(PodAdded(pod) for pod in pods)))
+
+        def decide(engine: Engine = engine) -> int:
+            return _bound(engine)
+
+        with quiet_collector():
+            intake.append(timed(hear))
+            decisions.append(timed(decide))
+    return intake, decisions
+
+
+def _bound(engine: Engine) -> int:
+    return len(bindings_of(engine.handle(Tick())))
+
+
+def _parted(gangs: Sequence[tuple[PodGroup, list[Pod]]]) -> tuple[list[PodGroup], list[Pod]]:
+    return [group for group, _ in gangs], [pod for _, pods in gangs for pod in pods]

@@ -1,0 +1,1 @@
+"""Runs over time and comparisons as JSON."""

@@ -1,0 +1,195 @@
+"""All pictures of a run, of a state, or of several runs side by side, each with the name of its files."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+from msgspec import Struct
+
+from closeby.lab.pictures.axis import axis_of
+from closeby.lab.pictures.boxes import boxes_of
+from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
+from closeby.lab.pictures.fabric import fabric, limbs_of
+from closeby.lab.pictures.headings import Heading
+from closeby.lab.pictures.paper import Chart, finished, moment_of
+from closeby.lab.pictures.rack_map import rack_map
+from closeby.lab.pictures.scene import GPU, POD, Scene, scene_of
+from closeby.lab.pictures.snapshot import snapshot
+from closeby.lab.pictures.timeline import timeline
+from closeby.lab.replay.history import History
+from closeby.objects.words import plural
+from closeby.simulator.runs import Run
+
+#: Clusters with more nodes have no map: nobody could read it.
+MOST_NODES = 20_000
+
+FLOWS = (
+    "Flows are modelled, not measured: a gang sends around the ring of its ranks, one for each GPU of a pod.",
+    "An uplink has a link for each GPU below, over the oversubscription; beyond 1 a link, flows share links.",
+)
+DELAY = "From submission to start; jobs that never started count with what they had waited in the end."
+SPAN = "Jobs larger than a node, weighted by GPU-time; 1 is as close together as an empty cluster allows."
+
+TALK = "Pairs are pods that call each other. An application counts by the time that it ran."
+NO_SPAN = "Excess span is not drawn: it is told of jobs that need several nodes, and applications need none."
+
+
+class Picture(Struct, frozen=True, kw_only=True, eq=False):
+    """One chart; its files are ``<name>.svg`` and ``<name>.png``."""
+
+    name: str
+    title: str
+    #: How to read it, in sentences of a line each.
+    notes: tuple[str, ...]
+    chart: Chart
+    heading: Heading
+    #: The moment that the chart shows, if it shows one.
+    moment: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The chart as a Vega-Lite document with its title and its notes."""
+        lines = [self.heading.title, self.heading.details, *self.notes]
+        parameters = () if self.moment is None else (moment_of(self.moment),)
+        return finished(self.chart, self.title, [line for line in lines if line], *parameters)
+
+
+def pictures_of_run(run: Run, heading: Heading) -> tuple[Picture, ...]:
+    """``rack-map`` and ``fabric`` of the state after a run over manifests."""
+    return _maps(snapshot(run), heading, 0, "")
+
+
+def pictures_of_history(history: History, heading: Heading, at: float | None = None) -> tuple[Picture, ...]:
+    """``rack-map`` and ``fabric`` at the moment ``at`` (seconds; None: when most GPUs are busy), and
+    ``timeline`` and ``distributions`` of the whole run."""
+    scene = scene_of(history, at)
+    stop = stop_of(history, scene, at)
+    when = f" at {scene.moments.named(stop)}"
+    over_time = Picture(
+        name="timeline",
+        title="Utilisation and queue over time",
+        notes=axis_of(history, scene.moments).notes,
+        chart=timeline(history, scene.moments),
+        heading=heading,
+    )
+    return (
+        *_maps(scene, heading, stop, when),
+        over_time,
+        *distributions({history.policy: [history]}, heading),
+    )
+
+
+def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
+    """``delay``, and ``span`` or ``talk``, with a line for each policy if there are several.
+
+    The runs of one policy, such as those of several seeds, are taken together. Which of the two depends on
+    whether jobs are gangs or applications.
+    """
+    where = (
+        ("talk", "Talk between pods", TALK, talk_cdfs(histories))
+        if are_applications(histories)
+        else ("span", "Excess span", SPAN, span_cdfs(histories))
+    )
+    found = (("delay", "Queueing delay", DELAY, delay_cdfs(histories)), where)
+    return tuple(
+        Picture(name=name, title=title, notes=(note,), chart=chart, heading=heading)
+        for name, title, note, chart in found
+    )
+
+
+def not_drawn(histories: Mapping[str, Sequence[History]]) -> str:
+    """Says which distribution is not drawn, and why; empty if all are."""
+    return NO_SPAN if are_applications(histories) else ""
+
+
+def are_applications(histories: Mapping[str, Sequence[History]]) -> bool:
+    """Whether some job is an application."""
+    return any(run.jobs.graphs for runs in histories.values() for run in runs)
+
+
+def stop_of(history: History, scene: Scene, at: float | None) -> int:
+    """The last stop of the slider up to a time; None: the first at which most GPUs are busy, or else
+    most cores or pods."""
+    if at is not None:
+        return scene.moments.holding(at)
+    stops = scene.moments.stops
+    times = scene.moments.told(history.samples.times)
+    index = np.searchsorted(times, stops, side="right") - 1
+    if scene.resource != GPU:
+        running = (scene.since <= stops[:, None]) & (stops[:, None] < scene.until)
+        held = np.bincount(scene.tenant_of, weights=scene.amounts, minlength=len(scene.tenants))
+        return int(np.argmax(running @ held))
+    busy = np.where(index >= 0, history.samples.busy[index], 0) if len(times) else np.zeros(1)
+    return int(np.argmax(busy))
+
+
+def notes_on(scene: Scene) -> tuple[str, ...]:
+    """What a report says about its maps: how to read them, and what they do not show."""
+    sentences = [bars_note(scene)] if scene.tree.size else []
+    sentences += FLOWS if _has_flows(scene) else ()
+    sentences += scene.left_out
+    if scene.tree.size > MOST_NODES:
+        sentences.append(
+            f"A rack map is not drawn for {plural(scene.tree.size, 'node')}: {MOST_NODES:,} are the most."
+        )
+    limbs = limbs_of(scene.tree)
+    if scene.resource == POD:
+        sentences.append(
+            "Jobs ask for neither GPUs nor cores, in which the load of a fabric is told: it is not drawn."
+        )
+    elif limbs is None:
+        sentences.append(
+            "There is no fabric to draw: the topology has no level above nodes that could be drawn."
+        )
+    elif limbs.levels < scene.tree.node_level:
+        hidden = scene.tree.level_names[limbs.levels]
+        sentences.append(
+            f"The fabric is drawn down to the level above {hidden}, of which there are too many."
+        )
+    return tuple(sentences)
+
+
+def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
+    """``rack-map`` and ``fabric``, as far as they can be drawn."""
+    found = {}
+    if scene.tree.size and scene.tree.size <= MOST_NODES:
+        found["rack-map"] = rack_map(scene, boxes_of(scene.tree))
+    limbs = limbs_of(scene.tree)
+    if limbs is not None and scene.resource != POD:
+        found["fabric"] = fabric(scene, limbs)
+    return found
+
+
+TITLES = {"rack-map": "Rack map", "fabric": "Fabric and load"}
+
+
+def _notes(name: str, scene: Scene) -> tuple[str, ...]:
+    if name == "rack-map":
+        return (bars_note(scene),)
+    return FLOWS if _has_flows(scene) else ()
+
+
+def bars_note(scene: Scene) -> str:
+    """What a bar of the rack map is."""
+    if scene.resource == POD:
+        return "A bar is a node; a full one has as many pods as any node ever has."
+    return f"A bar is a node with all of its {scene.unit}; coloured is what is held."
+
+
+def _has_flows(scene: Scene) -> bool:
+    """Whether a fabric is drawn on which gangs send."""
+    return scene.resource != POD and scene.has_rings and limbs_of(scene.tree) is not None
+
+
+def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture, ...]:
+    return tuple(
+        Picture(
+            name=name,
+            title=f"{TITLES[name]}{when}",
+            notes=_notes(name, scene),
+            chart=chart,
+            heading=heading,
+            moment=scene.moments.at(stop),
+        )
+        for name, chart in maps_of(scene).items()
+    )

@@ -1,0 +1,236 @@
+"""Charts of cumulative distributions: one run with a line a group, or policies side by side."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import altair as alt
+import numpy as np
+from msgspec import Struct
+
+from closeby.lab.pictures.distributions import (
+    TALK,
+    Distribution,
+    delay_distributions,
+    span_distributions,
+    talk_distributions,
+)
+from closeby.lab.pictures.paper import PALE_INK
+from closeby.lab.pictures.tables import data
+from closeby.lab.replay.history import History
+from closeby.objects.words import plural, plural_noun
+from closeby.quality.delays import SizeUnit, size_unit
+
+WIDTH = 400.0
+HEIGHT = 240.0
+SMALL_WIDTH = 205.0
+SMALL_HEIGHT = 170.0
+POLICY = "policy"
+#: A logarithmic axis has no zero: shorter waits are drawn here.
+LEAST = 1.0
+#: Where the axis of delays has its marks, in seconds.
+MARKS = {
+    1: "≤1 s",
+    10: "10 s",
+    60: "1 min",
+    600: "10 min",
+    3600: "1 h",
+    36000: "10 h",
+    259200: "3 d",
+    2592000: "30 d",
+}
+#: Okabe and Ito's colours, made for colour-blind readers, without yellow and black; and dashes, so that lines
+#: are told apart in print too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [12, 3], [4, 1])
+
+
+Panels = alt.HConcatChart
+#: Lines by policy, each with the group of jobs that it tells of.
+Told = Mapping[str, Sequence[tuple[str, Distribution]]]
+
+
+class Axis(Struct, frozen=True, kw_only=True):
+    """What is drawn to the right, and what upward."""
+
+    title: str
+    begin: float
+    end: float
+    scale: alt.Scale
+    axis: alt.Axis
+    share: str
+    #: What each group of jobs is, and what is said where there are none.
+    groups: str
+    otherwise: str
+
+
+def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+    """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them."""
+    found = {policy: delay_distributions(runs) for policy, runs in histories.items()}
+    longest = max((float(one.values.max()) for lines in found.values() for one in lines), default=LEAST)
+    end = max(longest, 10 * LEAST)
+    marks = [mark for mark in MARKS if mark <= end]
+    names = " : ".join(f"datum.value === {mark} ? '{text}'" for mark, text in MARKS.items())
+    axis = Axis(
+        title="queueing delay",
+        begin=LEAST,
+        end=end,
+        scale=alt.Scale(type="log", domain=[LEAST, end], nice=False, clamp=True),
+        axis=alt.Axis(
+            values=marks, labelExpr=f"{names} : ''", grid=True, labelFlush=False, labelSeparation=8
+        ),
+        share="share of jobs",
+        groups="size of job",
+        otherwise="there are no jobs",
+    )
+    unit = size_unit(
+        np.concatenate([run.jobs.gpus[run.counted] for runs in histories.values() for run in runs])
+    )
+    told = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
+    return _panels(told, axis, "delay")
+
+
+def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+    """Excess span by level. With several policies one panel a level, and a line for each of them."""
+    found = {policy: span_distributions(runs) for policy, runs in histories.items()}
+    greatest = max((float(one.values.max()) for lines in found.values() for one in lines), default=1.0)
+    end = max(greatest * 1.02, 2.0)
+    axis = Axis(
+        title="excess span (1 is ideal)",
+        begin=1.0,
+        end=end,
+        scale=alt.Scale(domain=[1, end], nice=False),
+        axis=alt.Axis(tickCount=6, grid=True, labelFlush=False),
+        share="share of GPU-time",
+        groups="level",
+        otherwise="no job larger than a node ran",
+    )
+    told = {policy: [(one.group, one) for one in lines] for policy, lines in found.items()}
+    return _panels(told, axis, "span")
+
+
+def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+    """What talk costs applications and how much of it stays near: a panel each, a line for each policy."""
+    told = {
+        policy: [(one.group, one) for one in talk_distributions(runs)] for policy, runs in histories.items()
+    }
+    dearest = [float(one.values.max()) for lines in told.values() for name, one in lines if name == TALK[0]]
+    cost = _talk_axis(
+        TALK[0],
+        max(1.02 * max(dearest, default=0.0), 1.0),
+        alt.Axis(tickCount=5, grid=True, labelFlush=False),
+    )
+    share = _talk_axis(
+        "share of its pairs", 1.0, alt.Axis(format=".0%", tickCount=5, grid=True, labelFlush=False)
+    )
+    panels = [name for name in TALK if any(name == label for lines in told.values() for label, _ in lines)]
+    if not panels:
+        return alt.hconcat(_nothing(cost).properties(width=WIDTH, height=HEIGHT, name="talk"))
+    charts = [
+        _panel(told, panel, cost if panel == TALK[0] else share, f"talk_{number}")
+        for number, panel in enumerate(panels)
+    ]
+    return alt.hconcat(*charts, spacing=18)
+
+
+def _talk_axis(title: str, end: float, axis: alt.Axis) -> Axis:
+    return Axis(
+        title=title,
+        begin=0.0,
+        end=end,
+        scale=alt.Scale(domain=[0, end], nice=False),
+        axis=axis,
+        share="share of applications",
+        groups=POLICY,
+        otherwise="no application with pods that talk had all of them placed",
+    )
+
+
+def _panel(told: Told, panel: str, axis: Axis, name: str) -> alt.Chart:
+    """One panel of several, with a line for each policy."""
+    lines = [(policy, one) for policy, all_ in told.items() for label, one in all_ if label == panel]
+    title = alt.TitleParams(text=panel, fontSize=12, anchor="start")
+    chart: alt.Chart = _chart(lines, axis, POLICY, list(told))
+    return chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=name)
+
+
+def _size(bucket: str, unit: SizeUnit) -> str:
+    return f"1 {unit}" if bucket == "1" else f"{bucket} {plural_noun(unit)}"
+
+
+def _panels(told: Told, axis: Axis, name: str) -> Panels:
+    if not any(told.values()):
+        return alt.hconcat(_nothing(axis).properties(width=WIDTH, height=HEIGHT, name=name))
+    if len(told) == 1:
+        (lines,) = told.values()
+        named = [(f"{label} ({plural(one.jobs, 'job')})", one) for label, one in lines]
+        chart = _chart(named, axis, axis.groups, [label for label, _ in named])
+        return alt.hconcat(chart.properties(width=WIDTH, height=HEIGHT, name=name))
+    panels = dict.fromkeys(label for lines in told.values() for label, _ in lines)
+    charts = [_panel(told, panel, axis, f"{name}_{number}") for number, panel in enumerate(panels)]
+    return alt.hconcat(*charts, spacing=18)
+
+
+def _chart(
+    lines: Sequence[tuple[str, Distribution]], axis: Axis, title: str, names: Sequence[str]
+) -> alt.Chart:
+    points = [point for name, one in lines for point in _points(name, one, axis)]
+    rows = data(
+        line=[name for name, _, _ in points],
+        number=np.arange(len(points)),
+        value=np.asarray([value for _, value, _ in points]),
+        share=np.asarray([part for _, _, part in points]),
+    )
+    inks = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
+    dashes = [DASHES[number % len(DASHES)] for number in range(len(names))]
+    # A single policy stands in the heading.
+    legend = (
+        None
+        if title == POLICY and len(names) == 1
+        else alt.Legend(
+            title=title,
+            orient="bottom",
+            columns=2 if title != POLICY else 4,
+            symbolStrokeWidth=2.5,
+            symbolSize=220,
+            labelLimit=230,
+        )
+    )
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(
+            x=alt.X("value:Q", title=axis.title, scale=axis.scale, axis=axis.axis),
+            y=alt.Y(
+                "share:Q",
+                title=axis.share,
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format=".0%", tickCount=5),
+            ),
+            color=alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=legend),
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
+            order="number:Q",
+            tooltip=[
+                alt.Tooltip("line:N", title=title),
+                alt.Tooltip("value:Q", title=axis.title, format=",.4~g"),
+                alt.Tooltip("share:Q", title=axis.share, format=".1%"),
+            ],
+        )
+    )
+    return chart
+
+
+def _nothing(axis: Axis) -> alt.Chart:
+    """Says that there is nothing to draw, so that no older file of that name is taken for this run's."""
+    chart: alt.Chart = (
+        alt.Chart(data(text=[axis.otherwise]))
+        .mark_text(fontSize=12, color=PALE_INK)
+        .encode(x=alt.value(WIDTH / 2), y=alt.value(HEIGHT / 2), text="text:N")
+    )
+    return chart
+
+
+def _points(name: str, one: Distribution, axis: Axis) -> Iterator[tuple[str, float, float]]:
+    """A step line that begins at 0 and goes on to the right end."""
+    yield name, max(float(one.values[0]), axis.begin), 0.0
+    for value, part in zip(one.values.tolist(), one.shares.tolist(), strict=True):
+        yield name, max(value, axis.begin), part
+    yield name, axis.end, 1.0

@@ -1,0 +1,158 @@
+"""How many GPUs are busy, and who waits, over time."""
+
+from collections.abc import Iterator
+
+import altair as alt
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.lab.pictures.axis import TimeAxis, axis_of
+from closeby.lab.pictures.moments import Moments
+from closeby.lab.pictures.paper import INK, MOMENT, PALE_INK, RULE, STOP
+from closeby.lab.pictures.steps import thinned
+from closeby.lab.pictures.tables import data
+from closeby.lab.replay.history import History
+from closeby.objects.words import plural
+
+Floats = NDArray[np.float64]
+
+WIDTH = 960.0
+HEIGHT = 110.0
+LOW = 52.0
+#: Room for labels beside each axis, so that the titles stand below each other.
+LABELS = 44
+#: Up to this count an axis names every number.
+FEW = 4
+BUSY = "#2166AC"
+QUEUED = "#B2570C"
+JOBS = "#6B3FA0"
+
+
+def timeline(history: History, moments: Moments, height: float = HEIGHT) -> alt.VConcatChart:
+    """GPUs busy, GPUs that waiting jobs ask for, and waiting jobs, one above the other."""
+    return alt.vconcat(*_panels(history, moments, height, None), spacing=12)
+
+
+def scrubbed_timeline(history: History, moments: Moments) -> alt.VConcatChart:
+    """The same, low, with a line at the chosen moment and what holds then in words above."""
+    panels = _panels(history, moments, LOW, _rule())
+    return alt.vconcat(_in_words(history, moments), *panels, spacing=8)
+
+
+class _Series(Struct, frozen=True, kw_only=True, eq=False):
+    """One line over time."""
+
+    values: NDArray[np.int64]
+    title: str
+    ink: str
+    top: float
+
+
+def _panels(
+    history: History, moments: Moments, height: float, above: alt.Chart | None
+) -> Iterator[alt.LayerChart]:
+    samples = history.samples
+    queued_gpus, queued = float(samples.queued_gpus.max(initial=1)), float(samples.queued.max(initial=1))
+    series = [_Series(values=samples.queued, title="jobs queued", ink=JOBS, top=queued)]
+    if history.told_in_gpus:
+        capacity = float(history.node_gpus.sum())
+        series = [
+            _Series(values=samples.busy, title="GPUs busy", ink=BUSY, top=capacity),
+            _Series(values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
+            *series,
+        ]
+    axis = axis_of(history, moments)
+    over = [*([] if above is None else [above]), *([_end(axis)] if axis.bent else [])]
+    for number, one in enumerate(series):
+        layers = _line(one, samples.times, moments, axis, with_times=one is series[-1], low=height <= LOW)
+        chart = alt.LayerChart(layer=[*layers, *over])
+        yield chart.properties(width=WIDTH, height=height, name=f"timeline_{number}")
+
+
+def _line(
+    series: _Series, times: Floats, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
+) -> tuple[alt.Chart, alt.Chart]:
+    values = series.values
+    kept = thinned(axis.places(moments.told(times)), values)
+    rows = data(
+        # The last value holds until the end; without this point its step would have no length.
+        time=np.append(moments.told(times[kept]), moments.last),
+        value=np.append(values[kept], values[-1:] if len(values) else 0),
+        number=np.arange(len(kept) + 1),
+    )
+    x = alt.X(
+        "time:Q",
+        title=f"time [{moments.unit}]" if with_times else None,
+        scale=axis.scale(),
+        axis=alt.Axis(grid=False, labels=with_times, labelFlush=False, values=list(axis.marks), format=",~g"),
+    )
+    scale = alt.Scale(domain=[0, max(series.top, 1.0)], nice=False)
+    # Values of the same moment would be stacked otherwise.
+    y = alt.Y(
+        "value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4), stack=None
+    )
+    told = [
+        alt.Tooltip("time:Q", title=f"time [{moments.unit}]", format=",.2f"),
+        alt.Tooltip("value:Q", title=series.title, format=",d"),
+    ]
+    base = alt.Chart(rows)
+    area = base.mark_area(interpolate="step-after", color=series.ink, opacity=0.18).encode(x=x, y=y)
+    line = base.mark_line(interpolate="step-after", color=series.ink, strokeWidth=1.2)
+    return area, line.encode(x=x, y=y, order="number:Q", tooltip=told)
+
+
+def _counts(top: float, ticks: int) -> alt.Axis:
+    """Whole numbers only, each once."""
+    if top > FEW:
+        return alt.Axis(format=",d", tickCount=ticks, minExtent=LABELS)
+    return alt.Axis(format=",d", values=list(range(int(top) + 1)), minExtent=LABELS)
+
+
+def _end(axis: TimeAxis) -> alt.Chart:
+    """Where jobs come and wait no more, and the axis bends."""
+    chart: alt.Chart = (
+        alt.Chart(data(end=np.asarray([axis.focus])))
+        .mark_rule(color=PALE_INK, strokeWidth=1, strokeDash=[3, 3])
+        .encode(x="end:Q")
+    )
+    return chart
+
+
+def _rule() -> alt.Chart:
+    """The chosen moment."""
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=[{}]))
+        .transform_calculate(moment=MOMENT)
+        .mark_rule(color=RULE, strokeWidth=1.5)
+        .encode(x="moment:Q")
+    )
+    return chart
+
+
+def _in_words(history: History, moments: Moments) -> alt.Chart:
+    """``At 26.5 h: 5,312 of 6,776 GPUs busy, 12 jobs wait for 400 GPUs`` for each stop of the slider."""
+    stops, samples = moments.stops, history.samples
+    index = np.searchsorted(moments.told(samples.times), stops, side="right") - 1
+    columns = [
+        np.where(index >= 0, one[index], 0) for one in (samples.busy, samples.queued, samples.queued_gpus)
+    ]
+    capacity = int(history.node_gpus.sum()) if history.told_in_gpus else 0
+    texts = [
+        f"At {moments.named(stop)}: "
+        + (f"{busy:,} of {plural(capacity, 'GPU')} busy, " if capacity else "")
+        + (f"{plural(queued, 'job')} waiting" if queued else "no job waits")
+        + (f" for {plural(gpus, 'GPU')}" if gpus else "")
+        for stop, busy, queued, gpus in zip(
+            range(moments.count), *(one.tolist() for one in columns), strict=True
+        )
+    ]
+    rows = data(number=np.arange(moments.count), text=texts)
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .transform_filter(f"datum.number === {STOP}")
+        .mark_text(align="left", baseline="middle", fontSize=13, fontWeight="bold", color=INK)
+        .encode(x=alt.value(0), y=alt.value(9), text="text:N")
+        .properties(width=WIDTH, height=18, name="moment_in_words")
+    )
+    return chart

@@ -1,0 +1,233 @@
+"""The cluster that a workload runs on: made up by name, or read from manifests with what runs there."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.objects.natural import natural_key
+from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition
+from closeby.objects.topologies import Topology, TopologyLevel
+from closeby.reading.manifests import Manifests
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    Event,
+    NetworkTopologyChanged,
+    NodeAdded,
+    PodAdded,
+    TopologyChanged,
+)
+from closeby.simulator.expansion import expand
+from closeby.simulator.surroundings import surroundings_of
+from closeby.simulator.synthetic import (
+    GPU,
+    GPUS_PER_HOST,
+    HOSTNAME,
+    LEAF_LABEL,
+    POD_LABEL,
+    fabric_topology,
+    gpu_hosts,
+)
+from closeby.topology.network_costs import REGION, ZONE
+from closeby.topology.tree import Tree
+
+Counts = NDArray[np.int64]
+
+
+class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):
+    """What is there before the first job: as events for an engine, in an order that no file can change."""
+
+    #: What it is called in reports.
+    name: str
+    nodes: tuple[Node, ...]
+    #: Topologies, priority classes, and the pods that run and stay.
+    others: tuple[Event, ...]
+    #: The resource that a job's pods ask for.
+    resource: str = GPU
+    #: Pods of the manifests that wait: they are left aside.
+    waiting: int = 0
+    #: What is wrong with the manifests' objects as such.
+    conditions: tuple[Condition, ...] = ()
+
+    def enter(self, engine: Engine) -> None:
+        """Put everything into an empty engine."""
+        engine.handle(*(NodeAdded(node) for node in self.nodes))
+        engine.handle(*self.others)
+
+    @property
+    def running(self) -> tuple[Pod, ...]:
+        """The pods that run there already and stay."""
+        return tuple(event.pod for event in self.others if isinstance(event, PodAdded))
+
+
+class Room(Struct, frozen=True, eq=False):
+    """GPUs by slot: what a node has, and what of it the jobs may use."""
+
+    total: Counts
+    free: Counts
+
+
+def room_of(engine: Engine, resource: str) -> Room:
+    """The room of a cluster whose pods are those that stay; shapes (slots,).
+
+    Nodes that take no pods of the jobs have none: they are cordoned, not ready or tainted (but for the taint
+    with the resource's name, which pods that ask for it tolerate).
+    """
+    cluster = engine.cluster
+    row = cluster.row_of.get(resource)
+    if row is None:
+        none = np.zeros(cluster.capacity, dtype=np.int64)
+        return Room(none, none.copy())
+    usable = np.array(
+        [node is not None and _takes_jobs(node, resource) for node in cluster.nodes], dtype=bool
+    )
+    total = cluster.allocatable[row, : cluster.capacity] * usable
+    return Room(total, cluster.free(row, slice(0, cluster.capacity)) * usable)
+
+
+def _takes_jobs(node: Node, resource: str) -> bool:
+    kept_off = any(taint.effect != "PreferNoSchedule" and taint.key != resource for taint in node.taints)
+    return node.ready and not node.unschedulable and not kept_off
+
+
+def usual_needs(nodes: tuple[Node, ...], resource: str) -> tuple[tuple[str, int], ...]:
+    """CPU (thousandths) and memory (bytes) that a job asks for with each GPU.
+
+    Half of what the poorest node with GPUs has for each of them: scorers that weigh CPU and memory see the
+    jobs, and GPUs are what runs out first.
+    """
+    offers = [
+        (node.allocatable[resource], node.allocatable) for node in nodes if node.allocatable.get(resource)
+    ]
+    needs = []
+    for name in ("cpu", "memory"):
+        share = min((offer.get(name, 0) // (2 * gpus) for gpus, offer in offers), default=0)
+        if share:
+            needs.append((name, share))
+    return tuple(needs)
+
+
+def judged_in(engine: Engine, topology: str | None) -> Tree | None:
+    """The tree in which places are judged: the named topology's, else the only one's, else a flat one.
+
+    None when there is none of that name, or when there are several and none is named.
+    """
+    if topology is not None:
+        return engine.topologies.tree(topology)
+    usable = engine.topologies.usable()
+    if not usable:
+        return engine.topologies.flat()
+    return engine.topologies.tree(usable[0]) if len(usable) == 1 else None
+
+
+def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenCluster:
+    """The nodes of manifests with what runs on them; pods that wait are counted and left aside."""
+    surroundings, expansion = surroundings_of(manifests), expand(manifests)
+    pods = [pod for pod in expansion.pods if not pod.finished]
+    held = sorted((pod for pod in pods if pod.node_name is not None), key=_by_name)
+    return GivenCluster(
+        name=name,
+        nodes=surroundings.nodes,
+        others=(*surroundings.events, *map(PodAdded, held)),
+        resource=resource,
+        waiting=sum(pod.node_name is None and not pod.terminating for pod in pods),
+        conditions=(*surroundings.conditions, *expansion.conditions),
+    )
+
+
+class Shape(Struct, frozen=True):
+    """A made-up cluster: its hosts, and what it is like."""
+
+    hosts: Callable[[], tuple[Node, ...]]
+    #: For lists and help.
+    summary: str
+    #: Topologies and costs.
+    others: tuple[Event, ...] = (TopologyChanged(fabric_topology()),)
+
+
+def _lingjun() -> tuple[Node, ...]:
+    return tuple(host for leaf in gpu_hosts() for host in leaf)
+
+
+def _even(pods: int, leaves: int, hosts: int) -> Iterator[Node]:
+    """Equal leaves of equal hosts, as the hosts of ``gpu_hosts`` are."""
+    for number in range(pods * leaves * hosts):
+        leaf = number // hosts
+        name = f"gpu-{number + 1:03}"
+        yield Node(
+            name=name,
+            labels={
+                POD_LABEL: f"pod-{leaf // leaves + 1}",
+                LEAF_LABEL: f"leaf-{leaf % leaves + 1}",
+                HOSTNAME: name,
+            },
+            allocatable={"cpu": 128_000, "memory": 1 << 40, GPU: GPUS_PER_HOST, "pods": 110},
+        )
+
+
+def _in_zones() -> Iterator[Node]:
+    """Two regions of three zones of 20 nodes, without GPUs."""
+    for number in range(120):
+        zone = number // 20
+        name = f"node-{number + 1:03}"
+        yield Node(
+            name=name,
+            labels={REGION: f"region-{zone // 3 + 1}", ZONE: f"zone-{zone + 1}", HOSTNAME: name},
+            allocatable={"cpu": 32_000, "memory": 1 << 37, "pods": 110},
+        )
+
+
+def _zone_costs() -> tuple[Event, ...]:
+    """Zones of a region cost 5 to talk to, regions 20; nodes of one zone cost 1 (NetworkMinCost's rule)."""
+    zones = tuple(
+        LinkCost(origin=f"zone-{one}", destination=f"zone-{other}", cost=5)
+        for first in (1, 4)
+        for one in range(first, first + 3)
+        for other in range(first, first + 3)
+        if one != other
+    )
+    regions = tuple(
+        LinkCost(origin=f"region-{one}", destination=f"region-{3 - one}", cost=20) for one in (1, 2)
+    )
+    costs = WeightSet(name="UserDefined", zone_costs=zones, region_costs=regions)
+    levels = tuple(TopologyLevel(label) for label in (REGION, ZONE, HOSTNAME))
+    return (
+        TopologyChanged(Topology(name="places", levels=levels, source="made up")),
+        NetworkTopologyChanged(NetworkTopology(namespace="default", name="places", weight_sets=(costs,))),
+    )
+
+
+#: Made-up clusters by name; hosts have 8 GPUs each, but for those of ``zones``.
+SHAPES: Mapping[str, Shape] = {
+    "lingjun": Shape(_lingjun, "847 hosts in 119 uneven leaves, 3 pods (Alibaba's Lingjun, 2023)"),
+    "small": Shape(lambda: tuple(_even(2, 4, 8)), "64 hosts in 8 leaves of 8, 2 pods"),
+    "superpod": Shape(lambda: tuple(_even(1, 4, 32)), "128 hosts in 4 leaves of 32, 1 pod"),
+    "zones": Shape(
+        lambda: tuple(_in_zones()),
+        "120 nodes of 32 cores without GPUs in 6 zones, 2 regions, with costs between them",
+        _zone_costs(),
+    ),
+    "racks": Shape(lambda: tuple(_even(5, 10, 100)), "5,000 hosts in 50 racks of 100, 5 pods"),
+}
+
+
+def made_up(name: str, resource: str = GPU) -> GivenCluster:
+    """The made-up cluster of that name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return GivenCluster(
+        name=name,
+        nodes=SHAPES[name].hosts(),
+        others=SHAPES[name].others,
+        resource=resource,
+    )
+
+
+def _by_name(pod: Pod) -> tuple[object, ...]:
+    return natural_key(pod.namespace), natural_key(pod.name), pod.uid

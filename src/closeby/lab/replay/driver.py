@@ -1,0 +1,253 @@
+"""One run over time: the very engine, fed by a virtual clock with jobs that arrive, wait, run and end.
+
+Durations are given and do not depend on where a job lies. A run ends when nothing can happen any more: jobs
+that still wait then could never be placed.
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from math import inf
+
+from closeby.lab.replay.agenda import Agenda
+from closeby.lab.replay.applications import talk_of
+from closeby.lab.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
+from closeby.lab.replay.history import History
+from closeby.lab.replay.limits import too_large, too_many_cores, too_many_pods
+from closeby.lab.replay.recording import Recorder
+from closeby.lab.replay.settings import Settings, engine_of
+from closeby.lab.replay.submitting import Submitter, Wishes
+from closeby.lab.workloads.generating import CPU
+from closeby.lab.workloads.jobs import Jobs
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Event, Tick, Unheard
+from closeby.scheduling.outcomes import (
+    Binding,
+    Decision,
+    ItemKind,
+    Outcome,
+    Output,
+    Released,
+    Reserved,
+    bindings_of,
+)
+from closeby.topology.tree import HOSTNAME, Tree
+
+#: Moments between two reports of progress.
+_STRIDE = 256
+
+#: Is told how many jobs have ended or will never start.
+Progress = Callable[[int], None]
+
+
+class UnrunnableError(ValueError):
+    """The cluster, the topology and the jobs' wishes make no sense together; the text says what to do."""
+
+
+def replay(
+    jobs: Jobs,
+    cluster: GivenCluster,
+    settings: Settings,
+    progress: Progress | None = None,
+    after_each: Callable[[Engine], None] | None = None,
+) -> History:
+    """Run jobs on a cluster. The same input gives the same history.
+
+    ``after_each`` is called after every moment (tests assert the engine's invariants there).
+
+    Raises:
+        ConfigurationError: the configuration names what no plugin knows.
+        UnrunnableError: see there.
+    """
+    engine = engine_of(cluster, settings.policy)
+    with _no_collection():
+        return _Replay(jobs, cluster, settings, engine).run(progress, after_each)
+
+
+class _Replay:
+    """One run."""
+
+    def __init__(self, jobs: Jobs, cluster: GivenCluster, settings: Settings, engine: Engine) -> None:
+        self._jobs = jobs
+        self._settings = settings
+        self._engine = engine
+        self._tree = tree_of(engine, settings.wishes)
+        self._room = room_of(engine, cluster.resource)
+        if jobs.gpus.any() and not self._room.total.any():
+            raise UnrunnableError(
+                f"no node offers {cluster.resource}; name what jobs ask for with --resource"
+            )
+        with_each = usual_needs(cluster.nodes, cluster.resource)
+        self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed)
+        self._agenda = Agenda(jobs.submitted)
+        self._recorder = Recorder(jobs)
+        self._durations: list[float] = jobs.durations.tolist()
+        self._pods: list[int] = jobs.pods.tolist()
+        self._too_large = too_many_pods(jobs, room_of(engine, "pods").free)
+        self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.required))
+        self._cpu = room_of(engine, CPU)
+        self._too_large.update(too_many_cores(jobs, self._cpu))
+        #: Applications of which some pods are placed: slot of each by its index.
+        self._partly: dict[int, dict[int, int]] = {}
+        self._done = 0
+
+    def run(self, progress: Progress | None, after_each: Callable[[Engine], None] | None) -> History:
+        now = 0.0
+        moments = 0
+        end = inf if self._settings.until is None else self._settings.until
+        while True:
+            moment = self._agenda.next()
+            if moment > end or moment == inf:
+                if self._looks_again(now):
+                    continue
+                now = end if moment < inf else now
+                break
+            now = moment
+            self._moment(now)
+            moments += 1
+            if after_each is not None:
+                after_each(self._engine)
+            if progress is not None and moments % _STRIDE == 0:
+                progress(self._done)
+        cluster = self._engine.cluster
+        return self._recorder.history(
+            policy=self._settings.policy.name,
+            seed=self._settings.seed,
+            tree=self._tree,
+            nodes=tuple(name or "" for name in cluster.names),
+            room=(self._room.free, self._cpu.free),
+            until=now,
+        )
+
+    def _moment(self, now: float) -> None:
+        """Everything that happens at one time, and what is decided then."""
+        recorder, agenda, submitter = self._recorder, self._agenda, self._submitter
+        events: list[Event] = []
+        for job in agenda.ends(now):
+            recorder.ends(job, now)
+            events.extend(submitter.leaves(job))
+            self._done += 1
+        for job in agenda.arrivals(now):
+            if job in self._too_large:
+                recorder.refuses(job, self._too_large[job])
+                self._done += 1
+                continue
+            recorder.arrives(job)
+            events.extend(submitter.arrives(job))
+        events.append(Tick(now))
+        self._carry_out(self._engine.handle(*events), now)
+
+    def _looks_again(self, now: float) -> bool:
+        """Try all that waits once more at the end; True when something found a place.
+
+        What lacks room still is not tried on the way, though by now it may wait for another reason than the
+        one it was told. When this is False everything says what keeps it out now.
+        """
+        if not self._engine.waiting:
+            return False
+        decisions = self._engine.handle(Unheard(), Tick(now))
+        self._carry_out(decisions, now)
+        return bool(bindings_of(decisions))
+
+    def _carry_out(self, decisions: Iterable[Output], now: float) -> None:
+        recorder, number_of = self._recorder, self._submitter.number_of
+        for decision in decisions:
+            match decision:
+                case Decision(outcome):
+                    self._note(number_of[outcome.key], outcome, now)
+                case Reserved(reserved):
+                    slots = map(self._engine.cluster.slot_of, reserved.nodes)
+                    recorder.reserves(number_of[reserved.key], now, slots)
+                case Released(_, why):
+                    recorder.releases(now, why)
+        recorder.sample(now)
+
+    def _note(self, job: int, outcome: Outcome, now: float) -> None:
+        if outcome.refused:
+            self._recorder.refusals[job] = outcome.message or ""
+        elif outcome.kind is ItemKind.APPLICATION:
+            self._deployed(job, outcome, now)
+        elif outcome.bindings:
+            self._start(job, self._slots(outcome.bindings), now)
+
+    def _start(self, job: int, slots: list[int], now: float) -> None:
+        self._recorder.starts(job, now, slots)
+        self._agenda.starts(job, now + self._durations[job])
+
+    def _deployed(self, job: int, outcome: Outcome, now: float) -> None:
+        """Some pods of an application were placed, or none; it starts when all are."""
+        held = self._partly.setdefault(job, {})
+        cluster = self._engine.cluster
+        for one in outcome.bindings:
+            held[one.pod.index or 0] = cluster.slot_of(one.node)
+        if len(held) < self._pods[job]:
+            self._recorder.refusals[job] = next((left.message for left in outcome.leftover), "")
+            return
+        slots = [held[index] for index in sorted(self._partly.pop(job))]
+        self._start(job, slots, now)
+        graph = self._jobs.graphs[job]
+        talk = None if graph is None else talk_of(self._engine, outcome.key, graph, slots)
+        if talk is not None:
+            self._recorder.talk[job] = talk
+
+    def _slots(self, bindings: tuple[Binding, ...]) -> list[int]:
+        slot_of = self._engine.cluster.slot_of
+        if len(bindings) > 1:
+            bindings = tuple(sorted(bindings, key=_rank))
+        return [slot_of(one.node) for one in bindings]
+
+
+def tree_of(engine: Engine, wishes: Wishes) -> Tree:
+    """The topology in which places are judged, which has all levels that are asked for.
+
+    Raises:
+        UnrunnableError: there is no such topology, or no such level.
+    """
+    tree = judged_in(engine, wishes.topology)
+    names = engine.topologies.usable()
+    if tree is None and wishes.topology is not None:
+        known = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}" if names else "there is none"
+        raise UnrunnableError(f"there is no topology {wishes.topology}; {known}")
+    if tree is None:
+        raise UnrunnableError(
+            f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
+        )
+    for wish in (wishes.required, wishes.preferred):
+        if wish is not None and tree.level_named(wish) is None:
+            if not names:
+                raise UnrunnableError(
+                    f"there is no topology, and so no level {wish}; add a Topology to the files"
+                )
+            raise UnrunnableError(_no_level(tree, wish))
+    indices = [tree.level_named(wish) for wish in (wishes.required, wishes.preferred) if wish is not None]
+    if len(indices) == 2 and (indices[1] or 0) < (indices[0] or 0):
+        raise UnrunnableError(
+            f"the preferred level {wishes.preferred} lies above the required one, {wishes.required}; "
+            "prefer that one or a finer one"
+        )
+    return tree
+
+
+def _no_level(tree: Tree, wish: str) -> str:
+    """Single nodes are a level of every tree, but may be asked for only where they are declared one."""
+    single = tree.level_names[-1]
+    declared = tree.level_names if tree.host_level is not None else tree.level_names[:-1]
+    remedy = f"; add {HOSTNAME} to its levels" if wish in (single, HOSTNAME) else ""
+    known = f"there {'are' if len(declared) > 1 else 'is'} {', '.join(declared)}"
+    return f"topology {tree.name} has no level {wish}; {known}{remedy}"
+
+
+def _rank(binding: Binding) -> int:
+    return binding.rank or 0
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No search for garbage during a run, whose records hold no cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -1,0 +1,125 @@
+"""Jobs as Kubernetes objects: plain pods, PodGroups whose pods must all start together, applications."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from closeby.lab.replay.applications import Deployer
+from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, PodAdded, PodRemoved
+
+#: Namespace of the jobs' objects.
+NAMESPACE = "simulated"
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What all jobs of several pods ask of the topology; nothing by default: then the policy decides.
+
+    Levels are named by label, alias or short name, of ``topology``, else of the only one that has them.
+    """
+
+    required: str | None = None
+    preferred: str | None = None
+    topology: str | None = None
+
+    @property
+    def constraint(self) -> TopologyConstraint | None:
+        """As a PodGroup says it."""
+        if self.required is None and self.preferred is None:
+            return None
+        return TopologyConstraint(topology=self.topology, required=self.required, preferred=self.preferred)
+
+
+class Submitter:
+    """Makes the events of jobs. Pods that ask for the same share one spec, so that they are judged once."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        resource: str,
+        with_each: tuple[tuple[str, int], ...],
+        wishes: Wishes,
+        seed: int | None = None,
+    ) -> None:
+        """``with_each``: what a pod asks for with each of its GPUs.
+
+        ``seed`` goes into the pods' uids, of which policies draw where nodes are alike: else all seeds of a
+        comparison would share these draws. All policies of one seed see the same uids.
+        """
+        self._origin = "" if seed is None else f"{seed}/"
+        self._names = jobs.names
+        self._submitted: list[float] = jobs.submitted.tolist()
+        self._pods: list[int] = jobs.pods.tolist()
+        self._gpus: list[int] = jobs.gpus.tolist()
+        self._priorities: list[int] = jobs.priorities.tolist()
+        self._resource = resource
+        self._with_each = with_each
+        self._constraint = wishes.constraint
+        self._specs: dict[tuple[int, int], PodSpec] = {}
+        self._graphs = jobs.graphs or (None,) * len(jobs)
+        self._deployer = Deployer(NAMESPACE, self._origin)
+        #: Key of each job as the engine reports it -> its number.
+        self.number_of = {f"{NAMESPACE}/{name}": number for number, name in enumerate(jobs.names)}
+
+    def arrives(self, job: int) -> Iterator[Event]:
+        """A job is submitted."""
+        name, created = self._names[job], self._submitted[job]
+        gpus, priority, count = self._gpus[job], self._priorities[job], self._pods[job]
+        graph = self._graphs[job]
+        if graph is not None:
+            yield from self._deployer.arrives(name, graph, created, priority)
+            return
+        spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
+        if count == 1:
+            yield PodAdded(
+                Pod(namespace=NAMESPACE, name=name, uid=f"{self._origin}{name}/0", spec=spec, created=created)
+            )
+            return
+        yield GroupChanged(
+            PodGroup(
+                namespace=NAMESPACE,
+                name=name,
+                min_member=count,
+                priority=priority,
+                created=created,
+                constraint=self._constraint,
+            )
+        )
+        for index in range(count):
+            member = f"{name}-{index}"
+            yield PodAdded(
+                Pod(
+                    namespace=NAMESPACE,
+                    name=member,
+                    uid=f"{self._origin}{name}/{index}",
+                    spec=spec,
+                    created=created,
+                    group=name,
+                    index=index,
+                )
+            )
+
+    def leaves(self, job: int) -> Iterator[Event]:
+        """A job has ended, or is withdrawn."""
+        name, count, graph = self._names[job], self._pods[job], self._graphs[job]
+        if graph is not None:
+            yield from self._deployer.leaves(name, graph)
+            return
+        if count == 1:
+            yield PodRemoved(f"{self._origin}{name}/0")
+            return
+        yield from (PodRemoved(f"{self._origin}{name}/{index}") for index in range(count))
+        yield GroupRemoved(f"{NAMESPACE}/{name}")
+
+    def _spec(self, gpus: int, priority: int) -> PodSpec:
+        asked = {self._resource: gpus, **{name: amount * gpus for name, amount in self._with_each}}
+        spec = PodSpec(
+            requests=tuple(sorted((name, amount) for name, amount in asked.items() if amount)),
+            # As upstream's admission plugin ExtendedResourceToleration has it.
+            tolerations=(Toleration(key=self._resource, operator="Exists"),) if gpus else (),
+            priority=priority,
+        )
+        self._specs[gpus, priority] = spec
+        return spec

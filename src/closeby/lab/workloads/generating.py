@@ -1,0 +1,274 @@
+"""Named workloads, made from what was published: ``generate("seren", jobs=10_000, load=0.85, ...)``."""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
+
+from closeby.lab.workloads.applications import draw_applications
+from closeby.lab.workloads.arrivals import arrivals
+from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.lab.workloads.published import (
+    BURSTINESS,
+    HELIOS,
+    HELIOS_CLUSTERS,
+    KALOS,
+    PHILLY,
+    SEREN,
+    SIZES,
+    Mix,
+)
+from closeby.lab.workloads.sampling import GPUS_PER_HOST, draw
+from closeby.lab.workloads.standing import standing
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+GPU: Final = "nvidia.com/gpu"
+CPU: Final = "cpu"
+#: Jobs of which those that already run are chosen.
+_POOL: Final = 20_000
+
+
+class UnknownWorkloadError(ValueError):
+    """No workload has that name."""
+
+
+class Drawn(Struct, frozen=True, kw_only=True, eq=False):
+    """Jobs before they have a time to come; J of them."""
+
+    #: GPUs of each whole job, and seconds that it runs; shape (J,).
+    sizes: Counts
+    durations: Floats
+    kinds: tuple[str, ...]
+    graphs: tuple[CallGraph, ...] = ()
+
+    @property
+    def amounts(self) -> Floats:
+        """What the load counts: GPUs, or cores where there are graphs; shape (J,)."""
+        if self.graphs:
+            return np.array([graph.cores for graph in self.graphs], dtype=np.float64)
+        return self.sizes.astype(np.float64)
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """A kind of load by name."""
+
+    name: str
+    #: One line for people.
+    about: str
+    #: Draws a number of jobs, none larger than the options allow.
+    draw: Callable[[int, "Options", Generator], Drawn]
+    #: What its load is a load of: GPUs, or cores where jobs take none.
+    resource: str = GPU
+    diurnal: bool = True
+    burstiness: float = BURSTINESS
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What to change of a workload. Each is 1 or more; None takes what was published."""
+
+    #: Leave larger jobs out: what they would have been is drawn of the others.
+    max_gpus: int | None = None
+    #: The same of applications: cores of a whole one, cores of one of its pods, and pods.
+    max_cores: float = math.inf
+    max_pod_cores: float = math.inf
+    max_pods: float = math.inf
+    #: Seconds after which longer jobs end.
+    max_duration: float = math.inf
+    #: Whether jobs come by the hour of the day.
+    diurnal: bool | None = None
+    #: Standard deviation over mean of the times between arrivals, 1 for a Poisson process.
+    burstiness: float | None = None
+    #: Begin with the jobs that such a cluster would be running: on top of ``jobs``, submitted at 0, each with
+    #: what is left of its run time. They hold ``load`` x ``capacity``, and never more than the capacity.
+    #: Otherwise a cluster that begins empty takes days to reach its load, for a few jobs of days hold most of
+    #: the GPU time.
+    standing: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_gpus", "max_duration", "burstiness"):
+            value = getattr(self, name)
+            if value is not None and not value >= 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
+
+    def allows(self, graph: CallGraph) -> bool:
+        """Whether an application is not too large."""
+        return (
+            graph.cores <= self.max_cores
+            and max(graph.cpu) / 1000 <= self.max_pod_cores
+            and graph.pods <= self.max_pods
+        )
+
+
+AS_PUBLISHED: Final = Options()
+
+
+def generate(
+    name: str,
+    *,
+    jobs: int,
+    load: float,
+    capacity: float,
+    seed: int,
+    options: Options = AS_PUBLISHED,
+) -> Jobs:
+    """A workload that offers ``load`` times what the cluster has, over the time in which its jobs come.
+
+    Offered is the sum of GPUs x run time over all jobs. The jobs come within a span such that offered =
+    ``load`` x ``capacity`` x span, exactly. Jobs that come late run beyond it.
+
+    Args:
+        name: a key of ``WORKLOADS``.
+        jobs: how many.
+        load: of the capacity; 1.0 keeps a cluster busy that places without waste.
+        capacity: GPUs of the cluster; cores for workloads whose ``resource`` is ``cpu``.
+        seed: equal seeds give equal workloads, on every machine.
+        options: what to change of it.
+
+    Raises:
+        UnknownWorkloadError: there is no such workload.
+        ValueError: a number makes no sense.
+    """
+    workload = WORKLOADS.get(name)
+    if workload is None:
+        raise UnknownWorkloadError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    for what, value in (("jobs", jobs), ("load", load), ("capacity", capacity)):
+        if not value > 0 or not np.isfinite(value):
+            raise ValueError(f"{what} must be a number above 0, not {value}")
+    random = Generator(PCG64(seed))
+    drawn = _drawn(workload, jobs, options, random)
+    span = float(drawn.amounts @ drawn.durations) / (load * capacity)
+    submitted = arrivals(
+        jobs,
+        span,
+        random,
+        diurnal=workload.diurnal if options.diurnal is None else options.diurnal,
+        burstiness=options.burstiness or workload.burstiness,
+    )
+    if options.standing:
+        pool = _drawn(workload, _POOL, options, random)
+        first = _standing(pool, min(load, 1.0) * capacity, random)
+        submitted = np.concatenate((np.zeros(len(first.durations)), submitted))
+        drawn = _joined(first, drawn)
+    return _jobs(name, drawn, submitted)
+
+
+def _drawn(workload: Workload, count: int, options: Options, random: Generator) -> Drawn:
+    drawn = workload.draw(count, options, random)
+    return replace(drawn, durations=np.minimum(drawn.durations, options.max_duration))
+
+
+def _standing(pool: Drawn, held: float, random: Generator) -> Drawn:
+    """The jobs of the pool that run at any one time, which hold so many GPUs or cores."""
+    jobs, left = standing(pool.amounts, pool.durations, held, random)
+    chosen = jobs.tolist()
+    return Drawn(
+        sizes=pool.sizes[jobs],
+        durations=left,
+        kinds=tuple(pool.kinds[job] for job in chosen),
+        graphs=tuple(pool.graphs[job] for job in chosen) if pool.graphs else (),
+    )
+
+
+def _joined(first: Drawn, then: Drawn) -> Drawn:
+    return Drawn(
+        sizes=np.concatenate((first.sizes, then.sizes)),
+        durations=np.concatenate((first.durations, then.durations)),
+        kinds=first.kinds + then.kinds,
+        graphs=first.graphs + then.graphs,
+    )
+
+
+def _jobs(name: str, drawn: Drawn, submitted: Floats) -> Jobs:
+    """Jobs of whole hosts as one pod a host, smaller ones as one pod."""
+    count = len(submitted)
+    width = max(5, len(str(count)))
+    if drawn.graphs:
+        pods = np.array([graph.pods for graph in drawn.graphs], dtype=np.int64)
+        gpus = np.zeros(count, dtype=np.int64)
+    else:
+        pods = np.maximum(-(-drawn.sizes // GPUS_PER_HOST), 1)
+        gpus = np.minimum(drawn.sizes, GPUS_PER_HOST)
+    return Jobs(
+        names=tuple(f"{name}-{number:0{width}}" for number in range(1, count + 1)),
+        submitted=submitted,
+        durations=drawn.durations,
+        pods=pods,
+        gpus=gpus,
+        priorities=np.zeros(count, dtype=np.int64),
+        kinds=drawn.kinds,
+        graphs=drawn.graphs,
+    )
+
+
+def _of_mix(mix: Mix) -> Callable[[int, Options, Generator], Drawn]:
+    largest = SIZES[len(mix.jobs) - 1]
+
+    def drawn(count: int, options: Options, random: Generator) -> Drawn:
+        sizes, durations, kinds = draw(mix, count, options.max_gpus or largest, random)
+        return Drawn(sizes=sizes, durations=durations, kinds=kinds)
+
+    return drawn
+
+
+def _gavel(count: int, options: Options, random: Generator) -> Drawn:
+    """Closed form of Gavel (Narayanan et al., OSDI 2020; MIT licence, ``scheduler/utils.py``).
+
+    1, 2, 4 or 8 GPUs with 70, 10, 15 and 5 %; run time 60 x 10^U s with U even in 1.5..3 in 80 % of jobs,
+    else in 3..4; arrivals a Poisson process.
+    """
+    sizes = np.array([1, 2, 4, 8], dtype=np.int64)
+    shares = np.array([0.70, 0.10, 0.15, 0.05]) * (sizes <= (options.max_gpus or sizes[-1]))
+    powers = np.where(
+        random.random(count) < 0.8, random.uniform(1.5, 3.0, count), random.uniform(3.0, 4.0, count)
+    )
+    drawn = random.choice(sizes, size=count, p=shares / shares.sum())
+    return Drawn(sizes=drawn, durations=60.0 * 10.0**powers, kinds=("",) * count)
+
+
+def _applications(count: int, options: Options, random: Generator) -> Drawn:
+    graphs, durations, kinds = draw_applications(count, random, options.allows)
+    return Drawn(sizes=np.zeros(count, dtype=np.int64), durations=durations, kinds=kinds, graphs=graphs)
+
+
+def _published(name: str, about: str, mix: Mix) -> Workload:
+    return Workload(name=name, about=about, draw=_of_mix(mix))
+
+
+#: All named workloads.
+WORKLOADS: Final = {
+    workload.name: workload
+    for workload in (
+        _published("seren", "LLM development, Shanghai AI Lab 2023: many evaluations, few large", SEREN),
+        _published(
+            "kalos", "LLM pretraining, Shanghai AI Lab 2023: nearly all GPU time above 128 GPUs", KALOS
+        ),
+        _published(
+            "philly", "deep learning, Microsoft 2017: small jobs, half the GPU time at 8 GPUs", PHILLY
+        ),
+        _published("helios", "deep learning, SenseTime 2020: four clusters together", HELIOS),
+        *(
+            _published(f"helios-{name}", f"deep learning, SenseTime 2020: cluster {name.title()}", mix)
+            for name, mix in HELIOS_CLUSTERS.items()
+        ),
+        Workload(
+            name="gavel",
+            about="closed form of Gavel 2020: 1 to 8 GPUs, Poisson arrivals",
+            draw=_gavel,
+            diurnal=False,
+            burstiness=1.0,
+        ),
+        Workload(
+            name="microservices",
+            about="applications whose workloads call each other, and the Online Boutique; no GPUs",
+            draw=_applications,
+            resource=CPU,
+        ),
+    )
+}

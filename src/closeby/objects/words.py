@@ -1,0 +1,132 @@
+"""How paths, counts and lists of names are written, so that every view says them alike."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+
+from closeby.objects.natural import natural_key
+
+_DIGITS = re.compile(r"(\d+)")
+#: Control characters but tab and newline, and those that turn the direction of writing.
+_STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Names:
+    """Names with their namespace, unless all there are lie in one."""
+
+    def __init__(self, namespaces: Collection[str]) -> None:
+        self._told = len(namespaces) > 1
+
+    def of(self, namespace: str, name: str) -> str:
+        """``namespace/name`` or ``name``."""
+        return f"{namespace}/{name}" if self._told else name
+
+
+def harmless(text: str) -> str:
+    """Text of the input with characters that would steer a terminal written as ``\\x1b``."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``, ``3 switches``."""
+    return f"{count:,} {noun if count == 1 else plural_noun(noun)}"
+
+
+def plural_noun(noun: str) -> str:
+    """``nodes``, ``switches``, ``leaves``, ``dependencies``."""
+    if noun.endswith("leaf"):
+        return f"{noun[:-1]}ves"
+    if noun.endswith("ncy"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def all_pods(count: int) -> str:
+    """``all 3 pods``, ``its pod``."""
+    return f"all {count:,} pods" if count > 1 else "its pod"
+
+
+def time_text(seconds: float) -> str:
+    """A span of time in its two largest units, rounded: ``3 d 4 h``, ``2 min 5 s``, ``12 s``, ``0 s``."""
+    if 0 < seconds < 1:
+        return "< 1 s"
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for index, (name, size) in enumerate(units):
+        if seconds >= size and index + 1 < len(units):
+            finer, step = units[index + 1]
+            whole = round(seconds / step) * step
+            rest = whole % size // step
+            return f"{whole // size:,} {name}" + (f" {rest} {finer}" if rest else "")
+    return f"{round(seconds)} s"
+
+
+def path_text(path: Iterable[str | None]) -> str:
+    """``zone-a/rack-1``; a missing label is a dash, and the path of the whole cluster is ``the cluster``."""
+    return "/".join(value or "–" for value in path) or "the cluster"
+
+
+def span_text(span: Mapping[str, int], below: int) -> str:
+    """How many domains are used at the levels from index ``below`` on: ``2 racks, 10 nodes``."""
+    parts = list(span.items())[below:]
+    return ", ".join(plural(count, "node" if name == "hostname" else name) for name, count in parts)
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """``3 InsufficientResources, 1 TaintNotTolerated``."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def names_text(names: Sequence[str], most: int = 4) -> str:
+    """Names as ranges where only one number differs: ``worker-0..7``, ``job-0-0..3, job-1-0``."""
+    ranges = _ranges(sorted(names, key=natural_key))
+    if len(ranges) <= most:
+        return ", ".join(ranges)
+    left = len(names) - most + 1
+    return (
+        f"{', '.join(ranges[: most - 1])} and {left} more"
+        if len(ranges) == len(names)
+        else (f"{ranges[0]} … {ranges[-1]}")
+    )
+
+
+def _ranges(names: Sequence[str]) -> list[str]:
+    ranges: list[str] = []
+    run: list[list[str]] = []
+    for tokens in (_DIGITS.split(name) for name in names):
+        if run and not _continues(run, tokens):
+            ranges.append(_range(run))
+            run = []
+        run.append(tokens)
+    if run:
+        ranges.append(_range(run))
+    return ranges
+
+
+def _continues(run: Sequence[Sequence[str]], tokens: Sequence[str]) -> bool:
+    last = run[-1]
+    differing = _differing(last, tokens)
+    if len(differing) != 1 or differing[0] % 2 == 0:
+        return False
+    index = differing[0]
+    if len(run) > 1 and _differing(run[0], last) != [index]:
+        return False
+    return int(tokens[index]) == int(last[index]) + 1
+
+
+def _differing(one: Sequence[str], other: Sequence[str]) -> list[int]:
+    if len(one) != len(other):
+        return [-2, -2]
+    return [index for index, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+
+
+def _range(run: Sequence[Sequence[str]]) -> str:
+    first, last = run[0], run[-1]
+    if len(run) == 1:
+        return "".join(first)
+    index = _differing(first, last)[0]
+    return "".join((*first[:index], f"{first[index]}..{last[index]}", *first[index + 1 :]))
+
+
+def runs_of(values: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Neighbours with equal first parts as one entry with all second parts."""
+    return [(key, [value for _, value in group]) for key, group in groupby(values, key=lambda pair: pair[0])]

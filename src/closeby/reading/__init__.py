@@ -1,0 +1,1 @@
+"""Reads what people and API servers write: manifests, configurations, and every dialect of gangs."""

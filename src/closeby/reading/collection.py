@@ -1,0 +1,195 @@
+"""Takes documents one by one, has each read by its reader, and keeps what comes out."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.objects.applications import AppGroup
+from closeby.objects.bounds import quoted
+from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.objects.reasons import Condition, Reason
+from closeby.objects.topologies import Topology
+from closeby.objects.workloads import Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import FieldError, ManifestError, Path, field_path
+from closeby.reading.decoding.identity import object_id
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.result import Manifests
+from closeby.reading.dialects.plans import completed
+from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
+
+_OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
+
+
+class _Kept(Struct, frozen=True):
+    """A record and where it was read."""
+
+    record: Record
+    file: str
+    document: int
+    position: Path
+
+    @property
+    def place(self) -> str:
+        item = f", {field_path(self.position)}" if self.position else ""
+        return f"{self.file}, document {self.document}{item}"
+
+
+class Collection:
+    """Objects by kind, namespace and name, with the place each was read at."""
+
+    def __init__(self) -> None:
+        self._reading = Reading()
+        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        self._others: Counter[str] = Counter()
+        self._unknown: Counter[tuple[str, str]] = Counter()
+        self._notices: list[Condition] = []
+        self._errors: list[ManifestError] = []
+
+    def fail(self, error: ManifestError) -> None:
+        """Notes what can't be read."""
+        self._errors.append(error)
+
+    def add(self, document: Document) -> None:
+        """Reads one document; whatever is wrong with it is noted, never raised."""
+        try:
+            self._read(document)
+        except FieldError as problem:
+            self._errors.append(document.error(problem, _called(document)))
+        except RecursionError:
+            self._errors.append(document.error(FieldError((), "is nested too deeply", "flatten it")))
+
+    def manifests(self) -> Manifests:
+        """All that was read."""
+        kept = [entry.record for entry in self._kept.values()]
+        notices = [*self._notices, *(_unknown_kind(*key, number) for key, number in self._unknown.items())]
+        return Manifests(
+            nodes=tuple(one for one in kept if isinstance(one, Node)),
+            pods=tuple(one for one in kept if isinstance(one, Pod)),
+            groups=_gangs([one for one in kept if isinstance(one, PodGroup)]),
+            topologies=tuple(one for one in kept if isinstance(one, Topology)),
+            priority_classes=tuple(one for one in kept if isinstance(one, PriorityClass)),
+            flavors=tuple(one for one in kept if isinstance(one, ResourceFlavor)),
+            cluster_queues=tuple(one for one in kept if isinstance(one, ClusterQueue)),
+            local_queues=tuple(one for one in kept if isinstance(one, LocalQueue)),
+            workloads=tuple(one for one in kept if isinstance(one, Workload)),
+            app_groups=tuple(one for one in kept if isinstance(one, AppGroup)),
+            network_topologies=tuple(one for one in kept if isinstance(one, NetworkTopology)),
+            others=dict(sorted(self._others.items())),
+            notices=(
+                *self._reading.all_notices(),
+                *sorted(notices, key=lambda one: (one.object, one.message)),
+            ),
+            errors=tuple(self._errors),
+        )
+
+    def _read(self, document: Document) -> None:
+        group, kind = document.group, document.kind
+        entry = READERS.get((group, kind))
+        if entry is not None:
+            version = document.api_version.rpartition("/")[2]
+            if not entry.versions or version in entry.versions:
+                record = entry.read(document, self._reading)
+                if record is not None:
+                    self._keep(document, record)
+                return
+        elif group == OWN_GROUP:
+            remedy = f"known kinds: {', '.join(own_kinds())}"
+            raise FieldError(("kind",), f"{quoted(kind)} is not a kind of {OWN_GROUP}", remedy)
+        elif (group, kind) in NOTED:
+            self._others[kind] += 1
+            self._notices.append(_noted(document, NOTED[group, kind]))
+            return
+        elif irrelevant(group, kind):
+            self._others[kind] += 1
+            return
+        self._unknown[document.api_version, kind] += 1
+
+    def _keep(self, document: Document, record: Record) -> None:
+        kind, namespace, name = key = _key(document, record)
+        kept = _Kept(record, document.file, document.number, document.position)
+        before = self._kept.setdefault(key, kept)
+        if before is kept:
+            return
+        if not _same(before.record, record):
+            message = f"is already defined differently in {before.place}"
+            raise FieldError(("metadata", "name"), message, "keep one of the two, or rename one")
+        self._notices.append(
+            Condition(
+                reason=Reason.INVALID_SPEC,
+                object=object_id(kind.rpartition("/")[2], namespace, name),
+                message=f"is given twice, in {before.place} and in {kept.place}",
+                remedy="the second is ignored",
+            )
+        )
+
+
+def _key(document: Document, record: Record) -> tuple[str, str, str]:
+    """What makes an object unique. Gangs, topologies, app groups and network topologies of all dialects share
+    one space of names each: whoever names one does not say the dialect.
+    """
+    kind = document.kind
+    if isinstance(record, Workload):
+        kind = f"{document.group}/{kind}"
+    elif isinstance(record, PodGroup) and record.mirrors:
+        kind = f"{record.mirrors} mirror/{kind}"
+    return kind, getattr(record, "namespace", ""), record.name
+
+
+def _gangs(groups: Sequence[PodGroup]) -> tuple[PodGroup, ...]:
+    """The gangs, with what their mirrors keep."""
+    mirrors = {one.key: one for one in groups if one.mirrors}
+    return tuple(completed(one, mirrors.get(one.key)) for one in groups if not one.mirrors)
+
+
+def _same(one: Record, other: Record) -> bool:
+    if isinstance(one, _OF_MANY_DIALECTS) and isinstance(other, _OF_MANY_DIALECTS):
+        return one == msgspec.structs.replace(other, source=one.source)
+    return one == other
+
+
+def _called(document: Document) -> str:
+    """``Kind/namespace/name`` of a document that can't be read, as far as it says."""
+    try:
+        content = document.plain()
+    except RecursionError:
+        return document.kind
+    metadata = content.get("metadata") if isinstance(content, Mapping) else None
+    fields = metadata if isinstance(metadata, Mapping) else {}
+    name = fields.get("name") or fields.get("generateName")
+    namespace = fields.get("namespace") or ""
+    if not name:
+        return f"{document.kind} at {field_path(document.position)}" if document.position else document.kind
+    return object_id(document.kind, str(namespace), str(name))
+
+
+def _noted(document: Document, message: str) -> Condition:
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object=_called(document),
+        message=f"{document.kind} {message}",
+        remedy="it is ignored",
+    )
+
+
+def _unknown_kind(api_version: str, kind: str, number: int) -> Condition:
+    group = api_version.rpartition("/")[0]
+    entry = READERS.get((group, kind))
+    what = f"{api_version} {kind} is a kind that closeby does not know"
+    if entry is not None:
+        versions = ", ".join(f"{group}/{version}" for version in entry.versions)
+        what = f"{api_version} is a version of {kind} that closeby does not know; it knows {versions}"
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object=kind,
+        message=what if number == 1 else f"{what} ({number} objects)",
+        remedy="it is ignored" if number == 1 else "they are ignored",
+    )

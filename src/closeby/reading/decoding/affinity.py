@@ -1,0 +1,140 @@
+"""Node affinity and tolerations, checked as the API server checks them."""
+
+import re
+
+from msgspec import field
+
+from closeby.objects.bounds import quoted
+from closeby.objects.pods import NodeSelectorTerm, PreferredTerm, Requirement, Toleration
+from closeby.reading.decoding.errors import FieldError, Path
+from closeby.reading.decoding.wire import Wire
+
+
+class RequirementWire(Wire):
+    """``matchExpressions[]`` or ``matchFields[]``."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class TermWire(Wire):
+    """``nodeSelectorTerms[]``."""
+
+    match_expressions: list[RequirementWire] | None = None
+    match_fields: list[RequirementWire] | None = None
+
+
+class PreferredWire(Wire):
+    """A weighted term."""
+
+    weight: int = 0
+    preference: TermWire | None = None
+
+
+class RequiredWire(Wire):
+    """Terms of which one must hold."""
+
+    node_selector_terms: list[TermWire] | None = None
+
+
+class NodeAffinityWire(Wire):
+    """``affinity.nodeAffinity``."""
+
+    required: RequiredWire | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: list[PreferredWire] | None = field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class TolerationWire(Wire, gc=False):
+    """``tolerations[]``."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+_PATH: Path = ("affinity", "nodeAffinity")
+_REQUIRED: Path = (*_PATH, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+_PREFERRED: Path = (*_PATH, "preferredDuringSchedulingIgnoredDuringExecution")
+_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def required_terms(affinity: NodeAffinityWire | None) -> tuple[NodeSelectorTerm, ...] | None:
+    """The alternatives, or None where nothing is required.
+
+    Raises:
+        FieldError: an operator or its values make no sense; the path starts at the pod's ``spec``.
+    """
+    if affinity is None or affinity.required is None:
+        return None
+    terms = affinity.required.node_selector_terms or []
+    return tuple(_term(term, (*_REQUIRED, i)) for i, term in enumerate(terms))
+
+
+def preferred_terms(affinity: NodeAffinityWire | None) -> tuple[PreferredTerm, ...]:
+    """The weighted preferences.
+
+    Raises:
+        FieldError: as ``required_terms``, or a weight outside 1 to 100.
+    """
+    if affinity is None or not affinity.preferred:
+        return ()
+    result = []
+    for i, preferred in enumerate(affinity.preferred):
+        if not 1 <= preferred.weight <= 100:
+            raise FieldError((*_PREFERRED, i, "weight"), f"is {preferred.weight}", "use 1 to 100")
+        term = _term(preferred.preference or TermWire(), (*_PREFERRED, i, "preference"))
+        result.append(PreferredTerm(weight=preferred.weight, term=term))
+    return tuple(result)
+
+
+def tolerations_of(
+    wires: list[TolerationWire] | None, path: Path = ("tolerations",)
+) -> tuple[Toleration, ...]:
+    """The tolerations.
+
+    Raises:
+        FieldError: an effect that does not exist, or an empty key without operator Exists.
+    """
+    result = []
+    for i, wire in enumerate(wires or ()):
+        operator = wire.operator or "Equal"
+        if (wire.effect or "") not in _EFFECTS:
+            remedy = f"use {', '.join(_EFFECTS[1:])}"
+            raise FieldError((*path, i, "effect"), f"{quoted(wire.effect)} is not a taint effect", remedy)
+        if not wire.key and operator != "Exists":
+            raise FieldError((*path, i, "key"), "is empty", "name a key, or use operator Exists")
+        result.append(Toleration(wire.key or "", operator, wire.value or "", wire.effect or ""))
+    return tuple(result)
+
+
+def _term(term: TermWire, path: Path) -> NodeSelectorTerm:
+    expressions = term.match_expressions or ()
+    fields = term.match_fields or ()
+    return NodeSelectorTerm(
+        tuple(_requirement(one, (*path, "matchExpressions", i)) for i, one in enumerate(expressions)),
+        tuple(_requirement(one, (*path, "matchFields", i)) for i, one in enumerate(fields)),
+    )
+
+
+def _requirement(wire: RequirementWire, path: Path) -> Requirement:
+    values = tuple(wire.values or ())
+    if not wire.key:
+        raise FieldError((*path, "key"), "is missing", "name a label")
+    match wire.operator:
+        case "In" | "NotIn":
+            wrong = "" if values else "needs at least one value"
+        case "Exists" | "DoesNotExist":
+            wrong = "takes no values" if values else ""
+        case "Gt" | "Lt":
+            whole = len(values) == 1 and re.fullmatch(r"[+-]?\d+", values[0], re.ASCII)
+            wrong = "" if whole else "needs exactly one whole number"
+        case _:
+            remedy = "use In, NotIn, Exists, DoesNotExist, Gt or Lt"
+            raise FieldError((*path, "operator"), f"{quoted(wire.operator)} is not an operator", remedy)
+    if wrong:
+        raise FieldError((*path, "values"), f"operator {wire.operator} {wrong}")
+    return Requirement(wire.key, wire.operator, values)

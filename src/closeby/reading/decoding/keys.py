@@ -1,0 +1,174 @@
+"""Labels and annotations of known schedulers that ask for placement in a way closeby does not read.
+
+None of them is dropped silently: one that says required or hard keeps its pods waiting, others are reported.
+"""
+
+import difflib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.objects.bounds import shown
+from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, few
+from closeby.reading.decoding.errors import field_path
+
+#: Who keeps an object, and what it says on PodGroups of the pod-grouper.
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+POD_GROUPER: Final = "closeby-pod-grouper"
+
+#: closeby's own keys.
+POD_GROUP: Final = "closeby.dev/pod-group"
+SUBGROUP: Final = "closeby.dev/subgroup"
+RANK: Final = "closeby.dev/rank"
+TOPOLOGY_DOMAIN: Final = "closeby.dev/topology-domain"
+PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
+#: What a pod does in its job, for those whose controller does not say it Volcano's way.
+ROLE: Final = "closeby.dev/role"
+#: How much the roles of a gang say to each other: ``ps-worker=10,worker-worker=1``.
+TASK_TRAFFIC: Final = "closeby.dev/task-traffic"
+#: Annotation in which older versions kept the plan of a start on PodGroups of other dialects. Who may write a
+#: PodGroup may write that too, so it is not read.
+PLAN: Final = "closeby.dev/plan"
+#: Label of a PodGroup of ours that only keeps what we say of another dialect's of the same name; the value is
+#: the API group of that.
+MIRROR_OF: Final = "closeby.dev/mirror-of"
+#: When whoever runs a pod thinks that it will be done, as an RFC 3339 time.
+EXPECTED_END: Final = "closeby.dev/expected-end"
+_OWN: Final = (
+    POD_GROUP,
+    SUBGROUP,
+    RANK,
+    TOPOLOGY_DOMAIN,
+    PLACEMENT_STRATEGY,
+    ROLE,
+    TASK_TRAFFIC,
+    PLAN,
+    MIRROR_OF,
+    EXPECTED_END,
+)
+
+#: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
+TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"
+TASK_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
+TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
+#: Annotations of a gang that say how its roles are to lie to each other.
+ROLE_TOPOLOGY: Final = (TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC)
+#: Role of a pod in its job, as annotation and label.
+TASK_SPEC: Final = "volcano.sh/task-spec"
+
+#: Volcano's wish of a plain pod; its mode is hard unless it says soft.
+VOLCANO_MODE: Final = "volcano.sh/network-topology-mode"
+VOLCANO_TIER: Final = "volcano.sh/network-topology-highest-tier"
+
+_KUEUE_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
+_KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+_OWN_PREFIX: Final = "closeby.dev/"
+_DOMAINS: Final = (
+    "kueue.x-k8s.io",
+    "kai.scheduler",
+    "volcano.sh",
+    "scheduling.x-k8s.io",
+    "scheduling.k8s.io",
+    "jobset.sigs.k8s.io",
+    "leaderworkerset.sigs.k8s.io",
+    "grove.io",
+    "koordinator.sh",
+)
+_WORDS: Final = (
+    "topology",
+    "placement",
+    "podset-slice",
+    "podset-group",
+    "segment",
+    "hypernode",
+    "tier",
+    "partition-policy",
+    "exclusive",
+    "node-pool",
+)
+#: Keys with such a word that closeby does read, or that only say what was decided.
+_READ: Final = frozenset(
+    {
+        _KUEUE_REQUIRED,
+        "kueue.x-k8s.io/podset-preferred-topology",
+        "kueue.x-k8s.io/podset-unconstrained-topology",
+        "kai.scheduler/topology",
+        "kai.scheduler/topology-required-placement",
+        "kai.scheduler/topology-preferred-placement",
+        TASK_AFFINITY,
+        TASK_ANTI_AFFINITY,
+        TASK_ORDER,
+    }
+)
+
+
+class Wish(Struct, frozen=True):
+    """``hard`` means that a placement without it would be wrong."""
+
+    key: str
+    value: str
+    hard: bool
+
+
+def unread_wishes(entries: Mapping[str, str]) -> tuple[Wish, ...]:
+    """The wishes among labels or annotations that closeby does not read."""
+    return tuple(Wish(key, entries[key], _hard(key, entries)) for key in entries if _asks(key))
+
+
+def wish_path(wish: Wish, part: str) -> str:
+    """The field path of a wish; ``part`` is ``metadata.annotations`` or ``metadata.labels``, maybe longer."""
+    return part + field_path((wish.key,))
+
+
+def wish_conditions(
+    entries: Mapping[str, str], owner: str, part: str = "metadata.annotations"
+) -> tuple[Condition, ...]:
+    """One condition for each wish that closeby does not read; ``owner`` names the object in them."""
+    return few(
+        wish_condition(wish, owner, part, guess=place < MOST_CONDITIONS)
+        for place, wish in enumerate(unread_wishes(entries))
+    )
+
+
+def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> Condition:
+    """What to say about one wish; ``guess`` which key was meant, which takes a fraction of a millisecond."""
+    if wish.key.startswith(_OWN_PREFIX):
+        close = difflib.get_close_matches(wish.key, _OWN, n=1) if guess else []
+        reason, message = Reason.INVALID_SPEC, f"{wish.key} is not a key that closeby knows"
+        remedy = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_OWN)}"
+    else:
+        reason, message = (
+            Reason.UNSUPPORTED,
+            f"{wish.key}: {shown(wish.value)} asks for what is not supported yet",
+        )
+        remedy = "remove it to be placed without it" if wish.hard else "it is ignored"
+    return Condition(
+        reason=reason,
+        object=owner,
+        field=wish_path(wish, part),
+        message=message,
+        remedy=remedy,
+        blocking=wish.hard,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _asks(key: str) -> bool:
+    domain, slash, name = key.partition("/")
+    if not slash or key in _READ:
+        return False
+    if domain == "closeby.dev":
+        return key not in _OWN
+    known = any(domain == one or domain.endswith(f".{one}") for one in _DOMAINS)
+    return known and any(word in name for word in _WORDS)
+
+
+def _hard(key: str, entries: Mapping[str, str]) -> bool:
+    if key in (VOLCANO_MODE, VOLCANO_TIER):
+        return entries.get(VOLCANO_MODE, "hard") != "soft"
+    if key == _KUEUE_GROUP:
+        # The pod sets of a group share one domain, which a required level makes binding.
+        return _KUEUE_REQUIRED in entries
+    return "required" in key or "exclusive" in key or entries[key] in ("required", "hard")

@@ -1,0 +1,91 @@
+"""Reads ``Node``."""
+
+from closeby.objects.bounds import quoted
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.quantities import LARGEST_AMOUNT, QuantityError, amount
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import FieldError
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Quantities, Wire
+
+
+class TaintWire(Wire, gc=False):
+    """``taints[]``."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpecWire(Wire):
+    """``spec``."""
+
+    taints: list[TaintWire] | None = None
+    unschedulable: bool | None = None
+
+
+class ConditionWire(Wire, gc=False):
+    """``conditions[]``."""
+
+    type: str = ""
+    status: str = ""
+
+
+class AddressWire(Wire, gc=False):
+    """``addresses[]``."""
+
+    address: str = ""
+
+
+class NodeStatusWire(Wire):
+    """``status``."""
+
+    allocatable: Quantities | None = None
+    capacity: Quantities | None = None
+    conditions: list[ConditionWire] | None = None
+    addresses: list[AddressWire] | None = None
+
+
+class NodeWire(ObjectWire):
+    """A node."""
+
+    spec: NodeSpecWire | None = None
+    status: NodeStatusWire | None = None
+
+
+def read_node(document: Document, reading: Reading) -> Node:
+    """A node; its amounts are rounded down, and cut at ``LARGEST_AMOUNT``.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(NodeWire)
+    meta = wire.meta
+    spec = wire.spec or NodeSpecWire()
+    status = wire.status or NodeStatusWire()
+    return Node(
+        name=reading.name(document, meta),
+        labels=meta.label_map,
+        annotations=meta.annotation_map,
+        addresses=tuple(one.address for one in status.addresses or () if one.address),
+        allocatable=_allocatable(status),
+        taints=tuple(Taint(taint.key, taint.value or "", taint.effect) for taint in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        ready=all(one.status == "True" for one in status.conditions or () if one.type == "Ready"),
+        uid=meta.uid or "",
+    )
+
+
+def _allocatable(status: NodeStatusWire) -> dict[str, int]:
+    field = "capacity" if status.allocatable is None else "allocatable"
+    quantities = status.capacity if status.allocatable is None else status.allocatable
+    result = {}
+    for name, text in (quantities or {}).items():
+        try:
+            value = amount(name, text, "down")
+        except QuantityError as error:
+            raise FieldError(("status", field, name), error.message, error.remedy) from error
+        if value < 0:
+            raise FieldError(("status", field, name), f"{quoted(text)} is negative", "give zero or more")
+        result[name] = min(value, LARGEST_AMOUNT)
+    return result

@@ -1,0 +1,147 @@
+"""What the readers of workload objects share: pod sets, their sizes, and whether the work is over."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import FieldError, Path, field_path
+from closeby.reading.decoding.identity import namespace_of, object_id
+from closeby.reading.decoding.keys import unread_wishes, wish_path
+from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import Meta, Wire
+
+#: A workload that asks for more pods than any cluster has is a slip, and would fill the memory.
+MOST_PODS: Final = 1_000_000
+
+_FINISHED: Final = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
+
+
+class ConditionWire(Wire, gc=False):
+    """``status.conditions[]``."""
+
+    type: str = ""
+    status: str = ""
+
+
+class Owner:
+    """A workload under construction: what its pod sets need to know of it."""
+
+    def __init__(self, document: Document, reading: Reading, meta: Meta) -> None:
+        """Raises ``FieldError`` when the object has no name."""
+        self._document = document
+        self._reading = reading
+        self.meta = meta
+        self.namespace = namespace_of(meta)
+        self.name = reading.name(document, meta)
+        annotations = unread_wishes(meta.annotation_map)
+        labels = unread_wishes(meta.label_map)
+        paths = [wish_path(wish, "metadata.annotations") for wish in annotations if wish.hard]
+        paths += [wish_path(wish, "metadata.labels") for wish in labels if wish.hard]
+        #: Hard wishes of the workload that nobody reads; its pods wait because of them.
+        self._unsupported = tuple(f"{document.kind}/{self.name} {path}" for path in paths)
+
+    def pod_set(
+        self,
+        name: str,
+        pod_names: Sequence[str],
+        template: TemplateWire | None,
+        path: Path,
+        *,
+        inherited: Mapping[str, str] | None = None,
+        unsupported: Sequence[str] = (),
+    ) -> PodSet:
+        """Equal pods of a template that stands at ``path``.
+
+        ``inherited`` are annotations of objects between the workload and its pods; ``unsupported`` names
+        hard constraints that stand outside of the template.
+
+        Raises:
+            FieldError: a value of the template can't be read.
+        """
+        kind = self._document.kind
+        called = object_id(kind, self.namespace, self.name)
+        identity = Identity(self.namespace, f"{kind}/{self.name}", called)
+        pod = read_template(template, self._reading, identity, path)
+        unread = [wish for wish in unread_wishes(inherited or {}) if wish.hard]
+        more = (
+            *self._unsupported,
+            *unsupported,
+            *(wish_path(wish, "metadata.annotations") for wish in unread),
+        )
+        if more:
+            spec = msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, *more))
+            pod = msgspec.structs.replace(pod, spec=self._reading.pool.intern(spec))
+        return PodSet(
+            name=name,
+            replicas=len(pod_names),
+            template=pod,
+            pod_names=tuple(pod_names),
+            template_annotations={**(inherited or {}), **pod.annotations},
+            template_labels=pod.labels,
+            path=field_path(path),
+        )
+
+    def workload(
+        self, pod_sets: Sequence[PodSet], *, suspended: bool = False, gang: PodGroup | None = None
+    ) -> Workload:
+        """The finished record."""
+        return Workload(
+            kind=self._document.kind,
+            namespace=self.namespace,
+            name=self.name,
+            api_version=self._document.api_version,
+            uid=self.meta.uid or "",
+            labels=self.meta.label_map,
+            annotations=self.meta.annotation_map,
+            created=self.meta.created,
+            pod_sets=tuple(pod_sets),
+            suspended=suspended,
+            owner=self.meta.controller,
+            gang=gang,
+        )
+
+
+def with_role(pods: PodSet) -> PodSet:
+    """The pods have the role that their set is called, unless their template names another."""
+    if pods.template.role:
+        return pods
+    template = msgspec.structs.replace(pods.template, role=pods.name)
+    return msgspec.structs.replace(pods, template=template)
+
+
+def count(number: int | None, path: Path, default: int = 1) -> int:
+    """A number of pods.
+
+    Raises:
+        FieldError: it is negative, or beyond all sense.
+    """
+    result = default if number is None else number
+    if result < 0:
+        raise FieldError(path, f"{result} is negative", "give zero or more")
+    return at_most(result, path)
+
+
+def at_most(pods: int, path: Path) -> int:
+    """``pods``, if they are not too many.
+
+    Raises:
+        FieldError: they are.
+    """
+    if pods > MOST_PODS:
+        raise FieldError(path, f"{pods} pods are more than {MOST_PODS:,}", "give fewer")
+    return pods
+
+
+def finished(conditions: Sequence[ConditionWire] | None) -> bool:
+    """Whether a status says that the work is over, so that no pods will be made any more."""
+    return any(one.type in _FINISHED and one.status == "True" for one in conditions or ())
+
+
+def numbered(prefix: str, number: int) -> tuple[str, ...]:
+    """``prefix-0``, ``prefix-1``, ..."""
+    return tuple(f"{prefix}-{i}" for i in range(number))

@@ -1,0 +1,215 @@
+"""Reads ``Pod`` and pod templates."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.objects.bounds import quoted
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
+from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import FieldError, Path, field_path
+from closeby.reading.decoding.identity import namespace_of
+from closeby.reading.decoding.keys import (
+    EXPECTED_END,
+    POD_GROUP,
+    ROLE,
+    SUBGROUP,
+    TASK_SPEC,
+    unread_wishes,
+    wish_path,
+)
+from closeby.reading.decoding.podspecs import PodSpecWire
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire, seconds
+
+KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
+
+#: Where a pod may name its group, the first one given counts: annotation (True) or label.
+_GROUP_KEYS: Final = (
+    ("pod-group-name", True),
+    (POD_GROUP, False),
+    ("scheduling.x-k8s.io/pod-group", False),
+    ("pod-group.scheduling.sigs.k8s.io", False),
+    ("scheduling.k8s.io/group-name", True),
+)
+#: Indices given by controllers, as label or annotation.
+_INDEX_KEYS: Final = (
+    "batch.kubernetes.io/job-completion-index",
+    "apps.kubernetes.io/pod-index",
+    "training.kubeflow.org/replica-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+)
+#: Where a pod's role stands: what Volcano writes, closeby's own label, and what other controllers write.
+_ROLE_LABELS: Final = (
+    TASK_SPEC,
+    ROLE,
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+)
+_ROLE_KEYS: Final = frozenset(_ROLE_LABELS)
+_LONGEST_NUMBER: Final = 10
+#: Seconds; Kubernetes takes no longer one.
+_LONGEST_DEADLINE: Final = 2**31 - 1
+
+
+class PodStatusWire(Wire, gc=False):
+    """``status``."""
+
+    phase: str | None = None
+    start_time: datetime | None = None
+
+
+class PodWire(ObjectWire):
+    """A pod."""
+
+    spec: PodSpecWire | None = None
+    status: PodStatusWire | None = None
+
+
+class TemplateWire(ObjectWire):
+    """``template`` of a controller: a pod without a status."""
+
+    spec: PodSpecWire | None = None
+
+
+class Identity(Struct, frozen=True):
+    """Who a pod is; ``called`` is its name in messages."""
+
+    namespace: str
+    name: str
+    called: str
+
+
+def read_pod(document: Document, reading: Reading) -> Pod:
+    """A pod with its own name.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(PodWire)
+    meta = wire.meta
+    name, namespace = reading.name(document, meta), namespace_of(meta)
+    called = f"Pod/{namespace}/{name}"
+    for part, entries in (("annotations", meta.annotations), ("labels", meta.labels)):
+        soft = [wish for wish in unread_wishes(entries or {}) if not wish.hard]
+        for wish in soft[:MOST_CONDITIONS]:
+            reading.unread(wish, called, f"metadata.{part}")
+        if len(soft) > MOST_CONDITIONS:
+            reading.unread_too(len(soft) - MOST_CONDITIONS, called, f"metadata.{part}")
+    deadline = wire.spec.active_deadline_seconds if wire.spec else None
+    pod = _pod(wire, reading, Identity(namespace, name, called), ("spec",))
+    phase = wire.status.phase if wire.status else None
+    if phase and phase != "Pending":
+        pod = msgspec.structs.replace(pod, phase=phase)
+    if deadline is not None or EXPECTED_END in pod.annotations:
+        started = wire.status.start_time if wire.status else None
+        ends = _ends(started, deadline, pod.annotations.get(EXPECTED_END), reading, called)
+        pod = msgspec.structs.replace(pod, ends=ends)
+    return pod
+
+
+def read_template(wire: TemplateWire | None, reading: Reading, owner: Identity, path: Path) -> Pod:
+    """The pod that a template describes, called after its owner (``Kind/name``) until it gets a name.
+
+    Its wishes that nobody reads are for the reader of its owner to report.
+
+    Raises:
+        FieldError: a value that can't be read; ``path`` says where the template stands.
+    """
+    pod = _pod(wire or TemplateWire(), reading, owner, (*path, "spec"))
+    return msgspec.structs.replace(pod, owner=owner.name)
+
+
+def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, path: Path) -> Pod:
+    meta = wire.meta
+    labels, annotations = meta.label_map, meta.annotation_map
+    spec_wire = wire.spec or PodSpecWire()
+    node_name = spec_wire.node_name or None
+    group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
+    try:
+        spec, preferences = reading.pool.read(spec_wire)
+    except FieldError as error:
+        raise FieldError((*path, *error.path), error.message, error.remedy) from error
+    for field in preferences:
+        reading.unheeded(field, identity.called)
+    hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]
+    hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels) if wish.hard]
+    if hard:
+        spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
+    limits = None
+    if annotations and not LIMITS.isdisjoint(annotations):
+        part = field_path((*path[:-1], "metadata", "annotations"))
+        limits = read_bandwidth_limits(annotations, spec.requests, reading, identity.called, part)
+    return Pod(
+        namespace=identity.namespace,
+        name=identity.name,
+        uid=meta.uid or f"{identity.namespace}/{identity.name}",
+        spec=spec,
+        labels=labels,
+        annotations=annotations,
+        node_name=node_name,
+        created=meta.created,
+        terminating=meta.deletion_timestamp is not None,
+        group=_group(labels, annotations) or group_field,
+        subgroup=labels.get(SUBGROUP) or labels.get(KAI_SUBGROUP),
+        index=_index(labels, annotations),
+        owner=meta.controller,
+        role=_role(labels, annotations),
+        bandwidth_limits=limits,
+    )
+
+
+def _ends(
+    started: datetime | None, deadline: int | None, expected: str | None, reading: Reading, called: str
+) -> float | None:
+    """When a pod is done, by what it is allowed and what somebody expects."""
+    ends = []
+    if started is not None and deadline is not None and 0 < deadline <= _LONGEST_DEADLINE:
+        ends.append(seconds(started) + deadline)
+    if expected is not None:
+        try:
+            ends.append(seconds(msgspec.convert(expected, datetime)))
+        except msgspec.ValidationError:
+            field = f"metadata.annotations{field_path((EXPECTED_END,))}"
+            message, remedy = f"{quoted(expected)} is no time", "write it like 2030-01-31T12:00:00Z"
+            condition = Condition(
+                reason=Reason.INVALID_SPEC, object=called, field=field, message=message, remedy=remedy
+            )
+            reading.note(f"{EXPECTED_END}={expected}", condition)
+    return min(ends, default=None)
+
+
+def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
+    for key, annotated in _GROUP_KEYS:
+        name = (annotations if annotated else labels).get(key)
+        if name:
+            return name
+    return None
+
+
+def _role(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    role = annotations.get(TASK_SPEC)
+    if role or _ROLE_KEYS.isdisjoint(labels):
+        return role or ""
+    return next((labels[key] for key in _ROLE_LABELS if labels.get(key)), "")
+
+
+def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
+    for key in _INDEX_KEYS:
+        text = labels.get(key) or annotations.get(key)
+        if text is not None:
+            return _number(text)
+    return None
+
+
+def _number(text: str | None) -> int | None:
+    """A number that a controller wrote; anything else counts as not written."""
+    if text is None or not text.isdecimal() or len(text) > _LONGEST_NUMBER:
+        return None
+    return int(text)

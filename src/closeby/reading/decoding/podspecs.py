@@ -1,0 +1,167 @@
+"""A pod's ``spec`` as needs, and the pool in which equal needs are one object."""
+
+import msgspec
+
+from closeby.objects.pods import PodSpec
+from closeby.reading.decoding.affinity import (
+    NodeAffinityWire,
+    TolerationWire,
+    preferred_terms,
+    required_terms,
+    tolerations_of,
+)
+from closeby.reading.decoding.requests import ContainersWire, effective_requests, host_ports, qos_class
+from closeby.reading.decoding.wire import Wire
+
+
+class Present(Wire):
+    """Something of which only the presence matters."""
+
+
+class PodAffinityWire(Wire):
+    """``podAffinity`` or ``podAntiAffinity``."""
+
+    required: list[Present] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: list[Present] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class AffinityWire(Wire):
+    """``affinity``."""
+
+    node_affinity: NodeAffinityWire | None = None
+    pod_affinity: PodAffinityWire | None = None
+    pod_anti_affinity: PodAffinityWire | None = None
+
+
+class SpreadWire(Wire, gc=False):
+    """``topologySpreadConstraints[]``."""
+
+    when_unsatisfiable: str | None = None
+
+
+class VolumeWire(Wire):
+    """``volumes[]``, of which only those that can bind a pod to a place matter."""
+
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+
+
+class GateWire(Wire, gc=False):
+    """``schedulingGates[]``."""
+
+    name: str = ""
+
+
+class SchedulingGroupWire(Wire, gc=False):
+    """``schedulingGroup``."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpecWire(ContainersWire):
+    """``spec`` of a pod or a pod template."""
+
+    node_selector: dict[str, str] | None = None
+    affinity: AffinityWire | None = None
+    tolerations: list[TolerationWire] | None = None
+    topology_spread_constraints: list[SpreadWire] | None = None
+    volumes: list[VolumeWire] | None = None
+    resource_claims: list[Present] | None = None
+    scheduling_gates: list[GateWire] | None = None
+    scheduling_group: SchedulingGroupWire | None = None
+    scheduler_name: str | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    node_name: str | None = None
+    active_deadline_seconds: int | None = None
+
+
+class SpecPool:
+    """Turns specs on the wire into ``PodSpec`` objects, of which equal ones are the same object."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[bytes, tuple[PodSpec, tuple[str, ...]]] = {}
+        self._by_value: dict[PodSpec, PodSpec] = {}
+        self._encoder = msgspec.json.Encoder()
+
+    def read(self, wire: PodSpecWire) -> tuple[PodSpec, tuple[str, ...]]:
+        """The needs in ``wire``, and its wishes that nothing here heeds yet (as field paths).
+
+        ``wire`` loses its node, its group and its deadline, which are no needs.
+
+        Raises:
+            FieldError: something in it makes no sense; the path starts at ``spec``.
+        """
+        wire.node_name = None
+        wire.scheduling_group = None
+        wire.active_deadline_seconds = None
+        text = self._encoder.encode(wire)
+        known = self._by_text.get(text)
+        if known is None:
+            known = self._by_text[text] = self.intern(_needs(wire)), _wishes(wire)
+        return known
+
+    def intern(self, spec: PodSpec) -> PodSpec:
+        """The one object that stands for all specs equal to ``spec``."""
+        return self._by_value.setdefault(spec, spec)
+
+
+def _needs(wire: PodSpecWire) -> PodSpec:
+    node_affinity = wire.affinity.node_affinity if wire.affinity else None
+    return PodSpec(
+        requests=effective_requests(wire),
+        node_selector=tuple(sorted((wire.node_selector or {}).items())),
+        required_affinity=required_terms(node_affinity),
+        preferred_affinity=preferred_terms(node_affinity),
+        tolerations=tolerations_of(wire.tolerations),
+        host_ports=host_ports(wire),
+        scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
+        unsupported=_unsupported(wire),
+        qos_class=qos_class(wire),
+        scheduler_name=wire.scheduler_name or "",
+        priority_class_name=wire.priority_class_name or "",
+        priority=wire.priority,
+    )
+
+
+def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
+    """Hard constraints that nothing here can check yet, as field paths of the pod."""
+    found = []
+    for name, affinity in _pod_affinities(wire):
+        if affinity.required:
+            found.append(f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution")
+    for i, spread in enumerate(wire.topology_spread_constraints or ()):
+        if spread.when_unsatisfiable != "ScheduleAnyway":
+            found.append(f"spec.topologySpreadConstraints[{i}]")
+    for i, volume in enumerate(wire.volumes or ()):
+        if volume.persistent_volume_claim is not None:
+            found.append(f"spec.volumes[{i}].persistentVolumeClaim")
+        elif volume.ephemeral is not None:
+            found.append(f"spec.volumes[{i}].ephemeral")
+    if wire.resource_claims:
+        found.append("spec.resourceClaims")
+    return tuple(found)
+
+
+def _wishes(wire: PodSpecWire) -> tuple[str, ...]:
+    """Soft constraints that nothing here heeds yet, as field paths without positions."""
+    found = [
+        f"spec.affinity.{name}.preferredDuringSchedulingIgnoredDuringExecution"
+        for name, affinity in _pod_affinities(wire)
+        if affinity.preferred
+    ]
+    if any(one.when_unsatisfiable == "ScheduleAnyway" for one in wire.topology_spread_constraints or ()):
+        found.append("spec.topologySpreadConstraints (ScheduleAnyway)")
+    return tuple(found)
+
+
+def _pod_affinities(wire: PodSpecWire) -> list[tuple[str, PodAffinityWire]]:
+    affinity = wire.affinity
+    if affinity is None:
+        return []
+    pairs = (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity))
+    return [(name, one) for name, one in pairs if one is not None]

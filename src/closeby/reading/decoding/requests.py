@@ -1,0 +1,183 @@
+"""What a pod asks of its node: effective requests, quality of service, host ports.
+
+Source of the rules: Kubernetes' resource helpers (``PodRequests``, ``ComputePodQOS``), the sidecar containers
+KEP and the pod-level resources KEP.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import field
+
+from closeby.objects.bounds import quoted
+from closeby.objects.pods import HostPort
+from closeby.objects.quantities import QuantityError, amount_of_nanos, nanos
+from closeby.reading.decoding.errors import FieldError, Path
+from closeby.reading.decoding.wire import Quantities, Wire
+
+Amounts = dict[str, int]
+
+
+class ResourcesWire(Wire):
+    """``resources`` of a container or a pod."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class PortWire(Wire, gc=False):
+    """``ports[]``."""
+
+    container_port: int | None = None
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = field(name="hostIP", default=None)
+
+
+class ContainerWire(Wire):
+    """A container or an init container."""
+
+    resources: ResourcesWire | None = None
+    ports: list[PortWire] | None = None
+    restart_policy: str | None = None
+
+
+class ContainersWire(Wire):
+    """The part of a pod's ``spec`` that says what it consumes."""
+
+    containers: list[ContainerWire] | None = None
+    init_containers: list[ContainerWire] | None = None
+    overhead: Quantities | None = None
+    resources: ResourcesWire | None = None
+    host_network: bool | None = None
+
+
+def effective_requests(spec: ContainersWire) -> tuple[tuple[str, int], ...]:
+    """What the scheduler must set aside: per resource the greater of what runs together and what each start
+    step needs, plus overhead; sorted by name, zeros left out, rounded up once at the end.
+
+    Raises:
+        FieldError: a quantity that is none, is negative or too large; the path starts at the pod's ``spec``.
+    """
+    running: Amounts = {}
+    for path, container in _containers(spec.containers, "containers"):
+        _add(running, _requests(container.resources, path))
+    sidecars: Amounts = {}
+    start: Amounts = {}
+    for path, container in _containers(spec.init_containers, "initContainers"):
+        wanted = _requests(container.resources, path)
+        if container.restart_policy == "Always":
+            # It keeps running: beside the containers, and beside each init container after it.
+            _add(running, wanted)
+            _add(sidecars, wanted)
+            step = sidecars
+        else:
+            step = dict(sidecars)
+            _add(step, wanted)
+        for name, value in step.items():
+            start[name] = max(start.get(name, 0), value)
+    total = {name: max(running.get(name, 0), start.get(name, 0)) for name in (running | start)}
+    total.update(_pod_level(spec.resources, total))
+    _add(total, _amounts(spec.overhead, ("overhead",)))
+    try:
+        return tuple((name, amount_of_nanos(name, value)) for name, value in sorted(total.items()) if value)
+    except QuantityError as error:
+        raise FieldError(("containers",), error.message, error.remedy) from error
+
+
+def qos_class(spec: ContainersWire) -> str:
+    """Guaranteed, Burstable or BestEffort; cpu and memory alone decide.
+
+    Raises:
+        FieldError: as ``effective_requests``.
+    """
+    requests: Amounts = {}
+    limits: Amounts = {}
+    guaranteed = True
+    if spec.resources and (spec.resources.requests or spec.resources.limits):
+        claims: list[tuple[Path, ResourcesWire | None]] = [((), spec.resources)]
+    else:
+        claims = [
+            (path, container.resources)
+            for name, containers in (
+                ("containers", spec.containers),
+                ("initContainers", spec.init_containers),
+            )
+            for path, container in _containers(containers, name)
+        ]
+    for path, resources in claims:
+        limited = _computing(
+            _amounts(resources.limits if resources else None, (*path, "resources", "limits"))
+        )
+        guaranteed = guaranteed and len(limited) == 2
+        _add(limits, limited)
+        _add(requests, _computing(_requests(resources, path)))
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+def host_ports(spec: ContainersWire) -> tuple[HostPort, ...]:
+    """The ports the pod takes on its node, sorted, without repeats."""
+    ports = set()
+    for container in [
+        *(spec.containers or ()),
+        *(one for one in spec.init_containers or () if one.restart_policy == "Always"),
+    ]:
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else None)
+            if number:
+                ports.add((number, port.protocol or "TCP", port.host_ip or "0.0.0.0"))
+    return tuple(HostPort(*port) for port in sorted(ports))
+
+
+def _containers(containers: list[ContainerWire] | None, name: str) -> Iterator[tuple[Path, ContainerWire]]:
+    for i, container in enumerate(containers or ()):
+        yield (name, i), container
+
+
+def _requests(resources: ResourcesWire | None, path: Path) -> Amounts:
+    """Requests of one container; a limit stands in for a request that is not there."""
+    if resources is None:
+        return {}
+    wanted = _amounts(resources.limits, (*path, "resources", "limits"))
+    wanted.update(_amounts(resources.requests, (*path, "resources", "requests")))
+    return wanted
+
+
+def _pod_level(resources: ResourcesWire | None, containers: Mapping[str, int]) -> Amounts:
+    """What ``spec.resources`` settles: its requests, and its limits where nobody requests anything."""
+    if resources is None:
+        return {}
+    settled = {
+        name: value
+        for name, value in _amounts(resources.limits, ("resources", "limits")).items()
+        if name not in containers
+    }
+    settled.update(_amounts(resources.requests, ("resources", "requests")))
+    return {name: value for name, value in settled.items() if _settled_by_pod(name)}
+
+
+def _settled_by_pod(resource: str) -> bool:
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def _computing(amounts: Amounts) -> Amounts:
+    return {name: value for name, value in amounts.items() if name in ("cpu", "memory") and value}
+
+
+def _amounts(quantities: Quantities | None, path: Path) -> Amounts:
+    result: Amounts = {}
+    for name, text in (quantities or {}).items():
+        try:
+            value = nanos(text)
+        except QuantityError as error:
+            raise FieldError((*path, name), error.message, error.remedy) from error
+        if value < 0:
+            raise FieldError((*path, name), f"{quoted(text)} is negative", "give zero or more")
+        result[name] = value
+    return result
+
+
+def _add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value

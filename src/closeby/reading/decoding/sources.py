@@ -1,0 +1,67 @@
+"""Where manifests lie: files, folders, or what comes through a pipe."""
+
+import codecs
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from closeby.reading.decoding.errors import ManifestError
+
+STDIN: Final = "-"
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+_CHUNK: Final = 1 << 20
+
+
+def find_files(paths: Sequence[str]) -> tuple[list[str], list[ManifestError]]:
+    """The files behind ``paths``, each once, and what is wrong with the paths.
+
+    A folder stands for all files below it that end in .yaml, .yml or .json, in the order of their names;
+    folders whose names begin with a dot are left out.
+    """
+    files: dict[str, str] = {}
+    errors = []
+    for path in paths:
+        if path == STDIN:
+            files.setdefault(STDIN, STDIN)
+        elif os.path.isdir(path):
+            found = list(_below(path))
+            if not found:
+                message = f"no file in it ends in {', '.join(_ENDINGS)}"
+                errors.append(
+                    ManifestError(file=path, message=message, remedy="name a folder with manifests")
+                )
+            for file in found:
+                files.setdefault(os.path.realpath(file), file)
+        elif os.path.exists(path):
+            files.setdefault(os.path.realpath(path), path)
+        else:
+            message, remedy = "no such file or folder", "check the path"
+            errors.append(ManifestError(file=path, message=message, remedy=remedy))
+    return list(files.values()), errors
+
+
+def read_file(path: str) -> bytes | ManifestError:
+    """The content of a file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return ManifestError(file=path, message=f"can't be read: {reason}", remedy="check the path")
+
+
+def not_utf8(data: bytes) -> int | None:
+    """The position of the first byte that is no UTF-8; None when all of them are."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), _CHUNK):
+        try:
+            decoder.decode(data[start : start + _CHUNK], final=start + _CHUNK >= len(data))
+        except UnicodeDecodeError as error:
+            return start + error.start
+    return None
+
+
+def _below(folder: str) -> Iterable[str]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (os.path.join(root, name) for name in sorted(names) if name.endswith(_ENDINGS))

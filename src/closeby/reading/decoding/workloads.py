@@ -1,0 +1,108 @@
+"""Reads Kubernetes' own workload objects: Job, Deployment, ReplicaSet, ReplicationController, StatefulSet."""
+
+import msgspec
+
+from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.owners import ConditionWire, Owner, count, finished, numbered
+from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.podspecs import Present
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+
+
+class ReplicatedSpecWire(Wire):
+    """``spec`` of Deployment, ReplicaSet, ReplicationController and StatefulSet."""
+
+    replicas: int | None = None
+    template: TemplateWire | None = None
+    volume_claim_templates: list[Present] | None = None
+
+
+class ReplicatedWire(ObjectWire):
+    """One of these four."""
+
+    spec: ReplicatedSpecWire | None = None
+
+
+class JobSpecWire(Wire):
+    """``spec`` of a Job."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str | None = None
+    suspend: bool | None = None
+    template: TemplateWire | None = None
+
+
+class JobStatusWire(Wire):
+    """``status`` of a Job."""
+
+    succeeded: int | None = None
+    conditions: list[ConditionWire] | None = None
+
+
+class JobWire(ObjectWire):
+    """A Job."""
+
+    spec: JobSpecWire | None = None
+    status: JobStatusWire | None = None
+
+
+def read_replicated(document: Document, reading: Reading) -> Workload:
+    """A Deployment, ReplicaSet or ReplicationController.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    return _replicated(document, reading, indexed=False)
+
+
+def read_stateful_set(document: Document, reading: Reading) -> Workload:
+    """A StatefulSet; its pods are numbered.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    return _replicated(document, reading, indexed=True)
+
+
+def read_job(document: Document, reading: Reading) -> Workload:
+    """A Job. Pods at a time: ``parallelism``, but not more than are still to complete.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(JobWire)
+    owner = Owner(document, reading, wire.meta)
+    spec = wire.spec or JobSpecWire()
+    status = wire.status or JobStatusWire()
+    names = numbered(owner.name, 0 if finished(status.conditions) else pods_of_job(spec, ("spec",)))
+    pods = owner.pod_set(owner.name, names, spec.template, ("spec", "template"))
+    pods = msgspec.structs.replace(
+        pods,
+        indexed=spec.completion_mode == "Indexed",
+        completions=spec.completions,
+        completed=status.succeeded or 0,
+    )
+    return owner.workload((pods,), suspended=bool(spec.suspend))
+
+
+def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
+    """How many pods a Job runs at a time when none has completed.
+
+    Raises:
+        FieldError: a number makes no sense; ``path`` says where the Job's ``spec`` stands.
+    """
+    parallelism = count(spec.parallelism, (*path, "parallelism"))
+    return min(parallelism, count(spec.completions, (*path, "completions"), default=parallelism))
+
+
+def _replicated(document: Document, reading: Reading, *, indexed: bool) -> Workload:
+    wire = document.decode(ReplicatedWire)
+    owner = Owner(document, reading, wire.meta)
+    spec = wire.spec or ReplicatedSpecWire()
+    names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))
+    claims = ["spec.volumes[*].persistentVolumeClaim"] if spec.volume_claim_templates else []
+    pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=claims)
+    return owner.workload((msgspec.structs.replace(pods, indexed=indexed),))

@@ -1,0 +1,153 @@
+"""closeby's own PodGroup (``closeby.dev/v1alpha1``). The schema is ours, so unknown fields are errors."""
+
+from typing import Final
+
+import msgspec
+
+from closeby.objects.bounds import quoted
+from closeby.objects.durations import parse_duration
+from closeby.objects.groups import OnPartial, PodGroup, SubGroup
+from closeby.objects.reasons import Reason
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF, POD_GROUPER
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.dialects.plans import read_plan, read_ranks
+from closeby.reading.dialects.podgroups import (
+    ConstraintWire,
+    constraint_of,
+    new_group,
+    with_condition,
+    with_level_check,
+    with_strategy,
+)
+from closeby.reading.dialects.trees import checked
+
+
+class OwnConstraintWire(ConstraintWire, forbid_unknown_fields=True):
+    """``topologyConstraint``."""
+
+
+class OwnSubGroupWire(Wire, forbid_unknown_fields=True):
+    """``subGroups[]``."""
+
+    name: str = ""
+    min_member: int | None = None
+    parent: str | None = None
+    topology_constraint: OwnConstraintWire | None = None
+    min_sub_group: int | None = None
+
+
+class OwnPlacementWire(Wire, forbid_unknown_fields=True):
+    """``placement``."""
+
+    strategy: str | None = None
+    on_partial: str | None = None
+    completion_timeout: str | None = None
+
+
+class OwnSpecWire(Wire, forbid_unknown_fields=True):
+    """``spec``."""
+
+    min_member: int | None = None
+    topology_constraint: OwnConstraintWire | None = None
+    sub_groups: list[OwnSubGroupWire] | None = None
+    min_sub_group: int | None = None
+    placement: OwnPlacementWire | None = None
+    priority_class_name: str | None = None
+
+
+class OwnPodGroupWire(ObjectWire, forbid_unknown_fields=True):
+    """The object."""
+
+    api_version: str = ""
+    kind: str = ""
+    spec: OwnSpecWire | None = None
+    status: dict[str, object] | None = None
+
+
+#: Owners whose completions the pod-grouper takes off the minimum.
+_COUNTED_DOWN: Final = {"Job", "JobSet"}
+_KNOWN: Final = {
+    "": OwnPodGroupWire.__struct_encode_fields__,
+    "spec": OwnSpecWire.__struct_encode_fields__,
+    "spec.placement": OwnPlacementWire.__struct_encode_fields__,
+    "spec.subGroups": OwnSubGroupWire.__struct_encode_fields__,
+    "spec.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
+    "spec.subGroups.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
+}
+
+
+def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+    """A gang. Without ``minMember`` it needs one pod, or what its subgroups need.
+
+    Raises:
+        FieldError: a value that can't be read, or a field that does not exist.
+    """
+    wire = document.decode(OwnPodGroupWire, _KNOWN)
+    spec = wire.spec or OwnSpecWire()
+    group = msgspec.structs.replace(
+        new_group(document, reading, wire.meta),
+        min_member=1 if spec.min_member is None else spec.min_member,
+        constraint=constraint_of(spec.topology_constraint),
+        subgroups=tuple(
+            SubGroup(
+                name=one.name,
+                min_member=1 if one.min_member is None else one.min_member,
+                parent=one.parent or None,
+                constraint=constraint_of(one.topology_constraint),
+                min_subgroups=one.min_sub_group,
+            )
+            for one in spec.sub_groups or ()
+        ),
+        min_subgroups=spec.min_sub_group,
+        priority_class_name=spec.priority_class_name or "",
+    )
+    group = with_level_check(group, spec.topology_constraint, "spec.topologyConstraint")
+    for i, one in enumerate(spec.sub_groups or ()):
+        group = with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
+    if spec.placement:
+        group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
+        group = _with_policy(group, spec.placement)
+    owners = {one.kind for one in wire.meta.owner_references or ()}
+    by_the_grouper = wire.meta.label_map.get(MANAGED_BY) == POD_GROUPER
+    group = msgspec.structs.replace(
+        group,
+        plan=read_plan((wire.status or {}).get("plan")),
+        ranks=read_ranks((wire.status or {}).get("ranks")),
+        mirrors=wire.meta.label_map.get(MIRROR_OF, ""),
+        counts_finished=not (by_the_grouper and owners & _COUNTED_DOWN),
+    )
+    return checked(group, given_minimum=spec.min_member is not None)
+
+
+def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:
+    """What is to become of a start that does not come to its end."""
+    policy, timeout = placement.on_partial, placement.completion_timeout
+    if policy:
+        if policy in set(OnPartial):
+            group = msgspec.structs.replace(group, on_partial=OnPartial(policy))
+        else:
+            group = with_condition(
+                group,
+                Reason.INVALID_SPEC,
+                "spec.placement.onPartial",
+                f"{quoted(policy)} is no policy, so members that are bound keep their nodes",
+                f"use {' or '.join(OnPartial)}",
+                blocking=False,
+            )
+    if timeout:
+        seconds = parse_duration(timeout)
+        if seconds:
+            group = msgspec.structs.replace(group, completion_timeout=seconds)
+        else:
+            group = with_condition(
+                group,
+                Reason.INVALID_SPEC,
+                "spec.placement.completionTimeout",
+                f"{quoted(timeout)} is no span of time greater than zero, "
+                f"so {group.completion_timeout:g} s count",
+                "write one such as 5m or 1h30m",
+                blocking=False,
+            )
+    return group

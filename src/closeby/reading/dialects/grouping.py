@@ -1,0 +1,42 @@
+"""The word of the pod-grouper: which pods must not be placed before it has said whether they are a gang's.
+
+What a gang asks for mostly stands at the top owner (a JobSet, say), which the scheduler does not read. So a
+pod that somebody made waits until it names its PodGroup, or is said to have none.
+"""
+
+from typing import Final
+
+import msgspec
+
+from closeby.objects.pods import Pod
+from closeby.reading.decoding.keys import POD_GROUP
+from closeby.reading.dialects.gangs import read_ask
+from closeby.reading.dialects.kueue import POD_GROUP_NAME
+
+#: Value of the annotation ``closeby.dev/pod-group`` of a pod that belongs to no gang. The pod-grouper writes
+#: it; in a pod template it keeps the pod-grouper away from the pods.
+NO_GROUP: Final = "none"
+#: Owners whose pods are never a gang: one pod a node, each for itself.
+_NEVER: Final = frozenset({"DaemonSet", "Node"})
+
+
+def undecided(pod: Pod) -> bool:
+    """Whether the pod-grouper has still to say to which gang a pod belongs, if to any."""
+    if pod.group is not None or pod.annotations.get(POD_GROUP) == NO_GROUP:
+        return False
+    if pod.owner:
+        return pod.owner.partition("/")[0] not in _NEVER
+    return POD_GROUP_NAME in pod.labels or read_ask(pod.annotations, "").given
+
+
+def says_it_has_none(pod: Pod) -> bool:
+    """Whether a pod that somebody owns bears the pod-grouper's word that it belongs to no gang."""
+    return bool(pod.owner) and pod.annotations.get(POD_GROUP) == NO_GROUP
+
+
+def held_for_the_grouper(pod: Pod) -> Pod:
+    """An undecided pod so that no scheduler places it."""
+    lack = f"what {pod.owner or 'its group'} asks for, which the pod-grouper has not said yet"
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
+    )

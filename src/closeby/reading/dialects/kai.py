@@ -1,0 +1,118 @@
+"""KAI-Scheduler: its PodGroup (``scheduling.run.ai/v2alpha2``) and the annotations of a workload.
+
+Source: KAI topology-aware scheduling design; field names as implemented.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
+from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.dialects.asks import Ask
+from closeby.reading.dialects.podgroups import ConstraintWire, constraint_of, new_group, with_level_check
+from closeby.reading.dialects.trees import checked
+
+TOPOLOGY: Final = "kai.scheduler/topology"
+REQUIRED: Final = "kai.scheduler/topology-required-placement"
+PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
+
+
+class SubGroupWire(Wire):
+    """``subGroups[]``."""
+
+    name: str = ""
+    min_member: int | None = None
+    parent: str | None = None
+    topology_constraint: ConstraintWire | None = None
+    min_sub_group: int | None = None
+
+
+class SpecWire(Wire):
+    """``spec``; the design writes ``topologyConstraints``, the implementation ``topologyConstraint``."""
+
+    min_member: int | None = None
+    topology_constraint: ConstraintWire | None = None
+    topology_constraints: ConstraintWire | None = None
+    sub_groups: list[SubGroupWire] | None = None
+    min_sub_group: int | None = None
+    priority_class_name: str | None = None
+
+
+class PodGroupWire(ObjectWire):
+    """The object."""
+
+    spec: SpecWire | None = None
+
+
+def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+    """A gang. With subgroups KAI ignores ``minMember`` of the group: the tree says what is needed.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(PodGroupWire)
+    spec = wire.spec or SpecWire()
+    constraint = spec.topology_constraint or spec.topology_constraints
+    subgroups = spec.sub_groups or []
+    parents = _parents(subgroups)
+    group = msgspec.structs.replace(
+        new_group(document, reading, wire.meta),
+        min_member=1 if spec.min_member is None else spec.min_member,
+        constraint=constraint_of(constraint),
+        subgroups=tuple(
+            SubGroup(
+                name=one.name,
+                min_member=1 if one.min_member is None else one.min_member,
+                parent=parent,
+                constraint=constraint_of(one.topology_constraint),
+                min_subgroups=one.min_sub_group,
+            )
+            for one, parent in zip(subgroups, parents, strict=True)
+        ),
+        min_subgroups=spec.min_sub_group,
+        priority_class_name=spec.priority_class_name or "",
+    )
+    group = with_level_check(group, constraint, "spec.topologyConstraint")
+    for i, one in enumerate(subgroups):
+        group = with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
+    return checked(group, given_minimum=not subgroups)
+
+
+def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> Ask:
+    """What a workload's annotations ask for; ``owner`` and ``part`` name object and field in conditions."""
+    topology, required, preferred = (annotations.get(key) or None for key in (TOPOLOGY, REQUIRED, PREFERRED))
+    if required or preferred:
+        return Ask(
+            constraint=TopologyConstraint(topology=topology, required=required, preferred=preferred),
+            dialect="kai.scheduler",
+        )
+    if topology is None:
+        return Ask()
+    condition = Condition(
+        reason=Reason.INVALID_SPEC,
+        object=owner,
+        field=f'{part}["{TOPOLOGY}"]',
+        message=f"names topology {topology} but no level, so it asks for nothing",
+        remedy=f"add {REQUIRED} or {PREFERRED}",
+    )
+    return Ask(conditions=(condition,))
+
+
+def _parents(subgroups: list[SubGroupWire]) -> list[str | None]:
+    """The parents by their true names: KAI looks them up in lower case."""
+    names = {one.name.lower(): one.name for one in reversed(subgroups)}
+    exact = {one.name for one in subgroups}
+    return [
+        None
+        if not one.parent
+        else one.parent
+        if one.parent in exact
+        else names.get(one.parent.lower(), one.parent)
+        for one in subgroups
+    ]

@@ -1,0 +1,126 @@
+"""Reads Kubeflow's training jobs (``kubeflow.org``): PyTorchJob, MPIJob and their kin.
+
+Each holds a mapping from role (Master, Worker, Launcher, ...) to a number of pods.
+"""
+
+import msgspec
+from msgspec import field
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.owners import (
+    ConditionWire,
+    Owner,
+    at_most,
+    count,
+    finished,
+    numbered,
+    with_role,
+)
+from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+
+
+class ReplicaSpecWire(Wire):
+    """One role."""
+
+    replicas: int | None = None
+    template: TemplateWire | None = None
+
+
+class SchedulingPolicyWire(Wire, gc=False):
+    """``runPolicy.schedulingPolicy``: who writes it wants a gang."""
+
+    min_available: int | None = None
+    priority_class: str | None = None
+
+
+class RunPolicyWire(Wire):
+    """``runPolicy``."""
+
+    suspend: bool | None = None
+    scheduling_policy: SchedulingPolicyWire | None = None
+
+
+Roles = dict[str, ReplicaSpecWire]
+
+
+class SpecWire(Wire):
+    """``spec``; each kind has one of the mappings."""
+
+    pytorch: Roles | None = field(name="pytorchReplicaSpecs", default=None)
+    mpi: Roles | None = field(name="mpiReplicaSpecs", default=None)
+    tensorflow: Roles | None = field(name="tfReplicaSpecs", default=None)
+    jax: Roles | None = field(name="jaxReplicaSpecs", default=None)
+    paddle: Roles | None = field(name="paddleReplicaSpecs", default=None)
+    xgboost: Roles | None = field(name="xgbReplicaSpecs", default=None)
+    run_policy: RunPolicyWire | None = None
+
+
+class StatusWire(Wire):
+    """``status``."""
+
+    conditions: list[ConditionWire] | None = None
+
+
+class TrainingJobWire(ObjectWire):
+    """The object."""
+
+    spec: SpecWire | None = None
+    status: StatusWire | None = None
+
+
+#: Kind to the field that holds its roles, as the attribute of ``SpecWire`` and as written.
+_ROLES = {
+    "PyTorchJob": ("pytorch", "pytorchReplicaSpecs"),
+    "MPIJob": ("mpi", "mpiReplicaSpecs"),
+    "TFJob": ("tensorflow", "tfReplicaSpecs"),
+    "JAXJob": ("jax", "jaxReplicaSpecs"),
+    "PaddleJob": ("paddle", "paddleReplicaSpecs"),
+    "XGBoostJob": ("xgboost", "xgbReplicaSpecs"),
+}
+KINDS = tuple(_ROLES)
+
+
+def read_training_job(document: Document, reading: Reading) -> Workload:
+    """A training job with one pod set for each role, called like the role in lower case.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(TrainingJobWire)
+    owner = Owner(document, reading, wire.meta)
+    spec = wire.spec or SpecWire()
+    attribute, field_name = _ROLES[document.kind]
+    roles: Roles = getattr(spec, attribute) or {}
+    over = finished(wire.status.conditions if wire.status else None)
+    pod_sets = []
+    for role, replica_spec in roles.items():
+        path = ("spec", field_name, role)
+        replicas = count(replica_spec.replicas, (*path, "replicas"))
+        names = numbered(f"{owner.name}-{role.lower()}", 0 if over else replicas)
+        pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
+        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True))
+    at_most(sum(pods.replicas for pods in pod_sets), ("spec", field_name))
+    policy = spec.run_policy or RunPolicyWire()
+    gang = _gang(document, owner, pod_sets, policy.scheduling_policy)
+    return owner.workload(pod_sets, suspended=bool(policy.suspend), gang=gang)
+
+
+def _gang(
+    document: Document, owner: Owner, pod_sets: list[PodSet], policy: SchedulingPolicyWire | None
+) -> PodGroup | None:
+    if policy is None:
+        return None
+    pods = sum(one.replicas for one in pod_sets)
+    return PodGroup(
+        namespace=owner.namespace,
+        name=owner.name,
+        min_member=pods if policy.min_available is None else policy.min_available,
+        priority_class_name=policy.priority_class or "",
+        created=owner.meta.created,
+        annotations=owner.meta.annotation_map,
+        source=document.api_version,
+    )

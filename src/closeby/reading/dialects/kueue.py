@@ -1,0 +1,195 @@
+"""Kueue (``kueue.x-k8s.io``): flavors and queues, and what a pod template's annotations ask for."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.objects.bounds import quoted
+from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.groups import TopologyConstraint
+from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.identity import namespace_of
+from closeby.reading.decoding.label_keys import is_label_key
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.dialects.asks import Ask
+
+REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+#: A gang of plain pods: its name (label) and its size (annotation).
+POD_GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
+
+
+class FlavorSpecWire(Wire):
+    """``spec`` of a ResourceFlavor."""
+
+    node_labels: dict[str, str] | None = None
+    tolerations: list[TolerationWire] | None = None
+    topology_name: str | None = None
+
+
+class FlavorWire(ObjectWire):
+    """A ResourceFlavor."""
+
+    spec: FlavorSpecWire | None = None
+
+
+class FlavorNameWire(Wire, gc=False):
+    """``flavors[]``."""
+
+    name: str = ""
+
+
+class ResourceGroupWire(Wire):
+    """``resourceGroups[]``."""
+
+    flavors: list[FlavorNameWire] | None = None
+
+
+class ClusterQueueSpecWire(Wire):
+    """``spec`` of a ClusterQueue."""
+
+    resource_groups: list[ResourceGroupWire] | None = None
+
+
+class ClusterQueueWire(ObjectWire):
+    """A ClusterQueue."""
+
+    spec: ClusterQueueSpecWire | None = None
+
+
+class LocalQueueSpecWire(Wire):
+    """``spec`` of a LocalQueue."""
+
+    cluster_queue: str = ""
+
+
+class LocalQueueWire(ObjectWire):
+    """A LocalQueue."""
+
+    spec: LocalQueueSpecWire | None = None
+
+
+def read_flavor(document: Document, reading: Reading) -> ResourceFlavor:
+    """A flavor.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(FlavorWire)
+    spec = wire.spec or FlavorSpecWire()
+    return ResourceFlavor(
+        name=reading.name(document, wire.meta),
+        node_labels=tuple(sorted((spec.node_labels or {}).items())),
+        tolerations=tolerations_of(spec.tolerations, ("spec", "tolerations")),
+        topology_name=spec.topology_name or None,
+    )
+
+
+def read_cluster_queue(document: Document, reading: Reading) -> ClusterQueue:
+    """A cluster queue.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(ClusterQueueWire)
+    groups = (wire.spec.resource_groups if wire.spec else None) or []
+    names = [flavor.name for group in groups for flavor in group.flavors or ()]
+    return ClusterQueue(name=reading.name(document, wire.meta), flavors=tuple(dict.fromkeys(names)))
+
+
+def read_local_queue(document: Document, reading: Reading) -> LocalQueue:
+    """A local queue.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(LocalQueueWire)
+    return LocalQueue(
+        namespace=namespace_of(wire.meta),
+        name=reading.name(document, wire.meta),
+        cluster_queue=wire.spec.cluster_queue if wire.spec else "",
+    )
+
+
+def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> Ask:
+    """What annotations ask for; ``owner`` and ``part`` name the object and the field in conditions.
+
+    Required, preferred and unconstrained exclude one another, and a level is named by its label.
+    """
+    given = [key for key in (REQUIRED, PREFERRED, UNCONSTRAINED) if key in annotations]
+
+    def refuse(key: str, message: str, remedy: str) -> Ask:
+        condition = Condition(
+            reason=Reason.INVALID_SPEC,
+            object=owner,
+            field=f'{part}["{key}"]',
+            message=message,
+            remedy=remedy,
+            blocking=True,
+        )
+        return Ask(conditions=(condition,), dialect="kueue.x-k8s.io")
+
+    if not given:
+        return Ask()
+    key, value = given[0], annotations[given[0]]
+    if len(given) > 1:
+        return refuse(key, f"{' and '.join(given)} exclude one another", "keep one of them")
+    if key == UNCONSTRAINED:
+        if value not in ("true", "false"):
+            return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
+        return Ask(unconstrained=value == "true", dialect="kueue.x-k8s.io")
+    if not is_label_key(value):
+        return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
+    constraint = (
+        TopologyConstraint(required=value) if key == REQUIRED else TopologyConstraint(preferred=value)
+    )
+    return Ask(constraint=constraint, dialect="kueue.x-k8s.io")
+
+
+class Queues(Struct, frozen=True):
+    """The way from a local queue to the flavor whose nodes have a topology."""
+
+    local: Mapping[tuple[str, str], LocalQueue]
+    cluster: Mapping[str, ClusterQueue]
+    flavors: Mapping[str, ResourceFlavor]
+
+    def flavor(self, namespace: str, queue: str) -> ResourceFlavor | None:
+        """The first flavor of the queue that has a topology; None when there is none or a part is unknown."""
+        local = self.local.get((namespace, queue))
+        cluster = self.cluster.get(local.cluster_queue) if local else None
+        names = cluster.flavors if cluster else ()
+        flavors = (self.flavors.get(name) for name in names)
+        return next((flavor for flavor in flavors if flavor and flavor.topology_name), None)
+
+    def missing(self, namespace: str, queue: str) -> str:
+        """What is missing on the way to a flavor with a topology, for a message; empty when it was found."""
+        local = self.local.get((namespace, queue))
+        if local is None:
+            return f"LocalQueue {namespace}/{queue} is not in the input"
+        cluster = self.cluster.get(local.cluster_queue)
+        if cluster is None:
+            return f"ClusterQueue {local.cluster_queue} is not in the input"
+        unknown = [name for name in cluster.flavors if name not in self.flavors]
+        if self.flavor(namespace, queue) is not None:
+            return ""
+        if unknown:
+            return f"ResourceFlavor {unknown[0]} is not in the input"
+        return f"no flavor of ClusterQueue {cluster.name} names a topology"
+
+
+def queues_of(
+    local: Iterable[LocalQueue], cluster: Iterable[ClusterQueue], flavors: Iterable[ResourceFlavor]
+) -> Queues:
+    """The queues by their names."""
+    return Queues(
+        {(queue.namespace, queue.name): queue for queue in local},
+        {queue.name: queue for queue in cluster},
+        {flavor.name: flavor for flavor in flavors},
+    )

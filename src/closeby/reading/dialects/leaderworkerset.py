@@ -1,0 +1,66 @@
+"""Reads ``LeaderWorkerSet`` (``leaderworkerset.x-k8s.io``): each replica is a gang, a leader and workers."""
+
+import msgspec
+
+from closeby.objects.workloads import Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.owners import Owner, at_most, count
+from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+
+
+class GroupTemplateWire(Wire):
+    """``leaderWorkerTemplate``."""
+
+    leader_template: TemplateWire | None = None
+    worker_template: TemplateWire | None = None
+    size: int | None = None
+
+
+class SpecWire(Wire):
+    """``spec``."""
+
+    replicas: int | None = None
+    leader_worker_template: GroupTemplateWire | None = None
+
+
+class LeaderWorkerSetWire(ObjectWire):
+    """The object."""
+
+    spec: SpecWire | None = None
+
+
+def read_leader_worker_set(document: Document, reading: Reading) -> Workload:
+    """A LeaderWorkerSet. Replica 2 is the gang ``name-2``: leader ``name-2``, workers ``name-2-1`` and on.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(LeaderWorkerSetWire)
+    owner = Owner(document, reading, wire.meta)
+    spec = wire.spec or SpecWire()
+    group = spec.leader_worker_template or GroupTemplateWire()
+    path = ("spec", "leaderWorkerTemplate")
+    replicas = count(spec.replicas, ("spec", "replicas"))
+    size = count(group.size, (*path, "size"))
+    at_most(replicas * size, ("spec", "replicas"))
+    has_leader = group.leader_template is not None
+    leader = owner.pod_set(
+        "leader",
+        (),
+        group.leader_template if has_leader else group.worker_template,
+        (*path, "leaderTemplate" if has_leader else "workerTemplate"),
+    )
+    worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"))
+    pod_sets = []
+    for replica in range(replicas if size else 0):
+        gang = f"{owner.name}-{replica}"
+        workers = tuple(f"{gang}-{i}" for i in range(1, size))
+        pod_sets.append(msgspec.structs.replace(leader, replicas=1, pod_names=(gang,), gang=gang))
+        if workers:
+            worker = msgspec.structs.replace(
+                worker, replicas=size - 1, pod_names=workers, gang=gang, indexed=True
+            )
+            pod_sets.append(worker)
+    return owner.workload(pod_sets)

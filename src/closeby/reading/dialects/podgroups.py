@@ -1,0 +1,101 @@
+"""What the readers of all PodGroup dialects share."""
+
+from typing import Final
+
+import msgspec
+
+from closeby.objects.bounds import quoted
+from closeby.objects.groups import PodGroup, Strategy, TopologyConstraint
+from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.identity import namespace_of, object_id
+from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, wish_conditions
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import Meta, Wire
+
+STRATEGY_FIELD: Final = f'metadata.annotations["{PLACEMENT_STRATEGY}"]'
+
+
+class ConstraintWire(Wire):
+    """``topologyConstraint`` (KAI topology-aware scheduling design)."""
+
+    topology: str | None = None
+    required_topology_level: str | None = None
+    preferred_topology_level: str | None = None
+
+
+def new_group(document: Document, reading: Reading, meta: Meta) -> PodGroup:
+    """A group with what every dialect takes from ``metadata``: name, annotations, strategy, age.
+
+    Raises:
+        FieldError: there is no name.
+    """
+    namespace, name = namespace_of(meta), reading.name(document, meta)
+    annotations = meta.annotation_map
+    owner = object_id("PodGroup", namespace, name)
+    group = PodGroup(
+        namespace=namespace,
+        name=name,
+        uid=meta.uid or "",
+        created=meta.created,
+        annotations={key: value for key, value in annotations.items() if key != PLAN},
+        owner=meta.controller,
+        source=document.api_version,
+        conditions=wish_conditions(annotations, owner)
+        + wish_conditions(meta.label_map, owner, "metadata.labels"),
+    )
+    return with_strategy(group, annotations.get(PLACEMENT_STRATEGY), STRATEGY_FIELD)
+
+
+def with_strategy(group: PodGroup, text: str | None, field: str, *, owner: str = "") -> PodGroup:
+    """The group with its strategy, or with a blocking condition where nobody knows it."""
+    if not text:
+        return group
+    try:
+        return msgspec.structs.replace(group, strategy=Strategy(text))
+    except ValueError:
+        remedy = f"use {' or '.join(Strategy)}"
+        message = f"{quoted(text)} is not a strategy"
+        return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, owner=owner)
+
+
+def with_condition(
+    group: PodGroup,
+    reason: Reason,
+    field: str,
+    message: str,
+    remedy: str,
+    *,
+    blocking: bool = True,
+    owner: str = "",
+) -> PodGroup:
+    """The group with one more condition; ``owner`` names the object at fault where it is not the group."""
+    condition = Condition(
+        reason=reason,
+        object=owner or object_id("PodGroup", group.namespace, group.name),
+        field=field,
+        message=message,
+        remedy=remedy,
+        blocking=blocking,
+    )
+    return msgspec.structs.replace(group, conditions=(*group.conditions, condition))
+
+
+def constraint_of(wire: ConstraintWire | None) -> TopologyConstraint | None:
+    """The constraint, or None where no level is asked for."""
+    if wire is None or not (wire.required_topology_level or wire.preferred_topology_level):
+        return None
+    return TopologyConstraint(
+        topology=wire.topology or None,
+        required=wire.required_topology_level or None,
+        preferred=wire.preferred_topology_level or None,
+    )
+
+
+def with_level_check(group: PodGroup, wire: ConstraintWire | None, field: str) -> PodGroup:
+    """Says so where a topology is named but no level of it, which asks for nothing."""
+    if wire is None or not wire.topology or constraint_of(wire) is not None:
+        return group
+    message = f"names topology {wire.topology} but no level, so it asks for nothing"
+    remedy = "add requiredTopologyLevel or preferredTopologyLevel"
+    return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, blocking=False)

@@ -1,0 +1,131 @@
+"""Reads Volcano's ``Job`` (``batch.volcano.sh``): tasks with roles that start as one gang."""
+
+import msgspec
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.identity import object_id
+from closeby.reading.decoding.keys import TASK_SPEC
+from closeby.reading.decoding.owners import Owner, at_most, count, numbered
+from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.dialects.trees import checked
+from closeby.reading.dialects.volcano import (
+    NetworkTopologyWire,
+    policy_conditions,
+    task_subgroups,
+    topology_conditions,
+)
+
+
+class PartitionPolicyWire(Wire):
+    """``partitionPolicy``."""
+
+    network_topology: NetworkTopologyWire | None = None
+
+
+class TaskWire(Wire):
+    """``tasks[]``."""
+
+    name: str = ""
+    replicas: int | None = None
+    min_available: int | None = None
+    partition_policy: PartitionPolicyWire | None = None
+    template: TemplateWire | None = None
+
+
+class SpecWire(Wire):
+    """``spec``."""
+
+    min_available: int | None = None
+    tasks: list[TaskWire] | None = None
+    network_topology: NetworkTopologyWire | None = None
+    priority_class_name: str | None = None
+
+
+class StateWire(Wire, gc=False):
+    """``status.state``."""
+
+    phase: str | None = None
+
+
+class StatusWire(Wire):
+    """``status``."""
+
+    state: StateWire | None = None
+
+
+class JobWire(ObjectWire):
+    """The object."""
+
+    spec: SpecWire | None = None
+    status: StatusWire | None = None
+
+
+_OVER = ("Completed", "Failed", "Terminated", "Aborted")
+
+
+def read_volcano_job(document: Document, reading: Reading) -> Workload:
+    """A Volcano Job with one pod set for each task; pods are called ``job-task-index``.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(JobWire)
+    owner = Owner(document, reading, wire.meta)
+    spec = wire.spec or SpecWire()
+    state = wire.status.state if wire.status else None
+    over = state is not None and state.phase in _OVER
+    pod_sets = []
+    for i, task in enumerate(spec.tasks or ()):
+        path = ("spec", "tasks", i)
+        # Volcano calls a task without a name so.
+        name = task.name or f"default{i}"
+        replicas = count(task.replicas, (*path, "replicas"))
+        names = numbered(f"{owner.name}-{name}", 0 if over else replicas)
+        pods = owner.pod_set(name, names, task.template, (*path, "template"))
+        pod_sets.append(_with_role(pods))
+    at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
+    return owner.workload(pod_sets, gang=_gang(document, owner, spec, pod_sets))
+
+
+def _with_role(pods: PodSet) -> PodSet:
+    """The pods carry their task's name as label and annotation, as Volcano writes it."""
+    template = msgspec.structs.replace(
+        pods.template,
+        labels={**pods.template.labels, TASK_SPEC: pods.name},
+        annotations={**pods.template.annotations, TASK_SPEC: pods.name},
+        role=pods.name,
+    )
+    return msgspec.structs.replace(pods, template=template, indexed=True)
+
+
+def _gang(document: Document, owner: Owner, spec: SpecWire, pod_sets: list[PodSet]) -> PodGroup:
+    name = object_id("Job", owner.namespace, owner.name)
+    tasks = spec.tasks or []
+    total = sum(pods.replicas for pods in pod_sets)
+    minimum = total if spec.min_available is None else spec.min_available
+    given = any(task.min_available is not None for task in tasks)
+    minima = {
+        pods.name: pods.replicas if task.min_available is None else task.min_available
+        for task, pods in zip(tasks, pod_sets, strict=True)
+    }
+    conditions = topology_conditions(spec.network_topology, name, "spec.networkTopology")
+    for i, task in enumerate(tasks):
+        if task.partition_policy is not None:
+            field = f"spec.tasks[{i}].partitionPolicy"
+            conditions += policy_conditions(task.partition_policy.network_topology, name, field)
+    group = PodGroup(
+        namespace=owner.namespace,
+        name=owner.name,
+        min_member=minimum,
+        subgroups=task_subgroups(minimum, minima) if given else (),
+        priority_class_name=spec.priority_class_name or "",
+        created=owner.meta.created,
+        annotations=owner.meta.annotation_map,
+        source=document.api_version,
+        conditions=conditions,
+    )
+    return checked(group)

@@ -1,0 +1,190 @@
+"""Reads Kubernetes manifests, YAML or JSON, as ``kubectl get -o yaml`` prints them and people write them.
+
+``read_manifests`` never raises for bad input: what can't be read is in ``Manifests.errors`` with its file,
+document, field and remedy, and the caller decides whether the rest is used.
+"""
+
+import gc
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import yaml
+
+from closeby.reading.collection import Collection
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import ManifestError
+from closeby.reading.decoding.result import Manifests
+from closeby.reading.decoding.sources import STDIN, find_files, not_utf8, read_file
+from closeby.reading.decoding.splitting import Found, json_documents, value_documents
+from closeby.reading.decoding.yaml_remedies import yaml_remedy
+from closeby.reading.decoding.yaml_values import ValueBuilder, YamlError
+
+__all__ = ["ManifestError", "Manifests", "read_manifests"]
+
+_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+#: A line that begins so always begins a document (YAML 1.2, section 9.1.2), even inside of text.
+_DOCUMENT_START: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+#: A line that is neither blank nor a comment nor a directive.
+_CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
+_JSON_START: Final = re.compile(rb"\s*[{\[]")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+STDIN_NAME: Final = "standard input"
+
+#: Gives what came through the pipe.
+ReadStdin = Callable[[], bytes | str | ManifestError]
+
+
+def _read_stdin() -> bytes | ManifestError:
+    remedy = "pipe manifests into it"
+    if sys.stdin is None:
+        # The shell closed it (`<&-`).
+        return ManifestError(file=STDIN_NAME, message="can't be read: it is closed", remedy=remedy)
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        message = f"can't be read: {error.strerror or error}"
+        return ManifestError(file=STDIN_NAME, message=message, remedy=remedy)
+
+
+def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Manifests:
+    """Everything that the files, folders (with all below them) and ``-`` (what ``stdin`` gives) say.
+
+    YAML may hold several documents, JSON several objects; Lists of any kind are taken apart. A file that is
+    named twice is read once. In JSON the last of two equal keys counts, in YAML two equal keys are an error.
+    """
+    collection = Collection()
+    files, errors = find_files(paths)
+    for error in errors:
+        collection.fail(error)
+    collecting = gc.isenabled()
+    # The records are many, live long and hold no cycles: looking for garbage among them triples the time.
+    gc.disable()
+    try:
+        for file in files:
+            for found in _documents(file, stdin):
+                if isinstance(found, ManifestError):
+                    collection.fail(found)
+                else:
+                    collection.add(found)
+        return collection.manifests()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _documents(file: str, stdin: ReadStdin) -> Found:
+    content = stdin() if file == STDIN else read_file(file)
+    if isinstance(content, ManifestError):
+        yield content
+        return
+    name = STDIN_NAME if file == STDIN else file
+    data = content.encode() if isinstance(content, str) else content
+    data = data.removeprefix(_BYTE_ORDER_MARK)
+    position = not_utf8(data)
+    if position is not None:
+        message = f"is not UTF-8 (byte {position})"
+        yield ManifestError(file=name, message=message, remedy="save it as UTF-8")
+        return
+    if file.endswith(".json"):
+        yield from json_documents(name, data)
+        return
+    if _JSON_START.match(data):
+        # JSON is YAML too, but as JSON it is read thirty times as fast.
+        found = list(json_documents(name, data))
+        if any(isinstance(one, ManifestError) and one.line is not None for one in found):
+            as_yaml = list(_yaml_documents(name, data))
+            # What was meant is what more of it can be read as.
+            found = found if _readable(found) > _readable(as_yaml) else as_yaml
+        yield from found
+        return
+    yield from _yaml_documents(name, data)
+
+
+def _readable(found: Iterable[Document | ManifestError]) -> int:
+    return sum(isinstance(one, Document) for one in found)
+
+
+def _yaml_documents(file: str, data: bytes) -> Found:
+    number = 0
+    for line, piece in _pieces(data.decode()):
+        for value in _values(file, number + 1, line, piece):
+            if isinstance(value, ManifestError):
+                number += 1
+                yield value
+            elif value.value is not None:
+                number += 1
+                yield from value_documents(file, number, value.value, value.lines.find)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The documents of a text, each with the line it begins on (counted from 1).
+
+    Cut before parsing, so that a document which is no YAML does not take those after it along.
+    """
+    line = 1
+    starts = [0, *(match.start() for match in _DOCUMENT_START.finditer(text)), len(text)]
+    for start, end in pairwise(starts):
+        piece = text[start:end]
+        if _CONTENT.search(piece.removeprefix("---")):
+            yield line, piece
+        line += piece.count("\n")
+
+
+def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuilder | ManifestError]:
+    """The values of one piece, which begins on ``line``; several only where ``...`` ends a document."""
+    builder = ValueBuilder(line)
+    try:
+        for event in yaml.parse(piece, Loader=_LOADER):
+            if isinstance(event, yaml.DocumentStartEvent):
+                builder = ValueBuilder(line)
+            elif isinstance(event, yaml.DocumentEndEvent):
+                yield builder
+            else:
+                feed(builder, event)
+    except YamlError as error:
+        yield ManifestError(
+            file=file, document=number, line=line + error.line, message=error.message, remedy=error.remedy
+        )
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        tab = mark is not None and _at_tab(piece, mark)
+        remedy = yaml_remedy(error.problem, piece, mark.line, mark.column, line) if mark else ""
+        yield ManifestError(
+            file=file,
+            document=number,
+            line=line + mark.line if mark else line,
+            message=f"is not YAML: {'a tab indents this line' if tab else error.problem}",
+            remedy="indent with spaces" if tab else remedy,
+        )
+    except yaml.YAMLError as error:
+        message = f"is not YAML: {' '.join(str(error).split())}"
+        yield ManifestError(file=file, document=number, line=line, message=message)
+
+
+def _at_tab(piece: str, mark: yaml.Mark) -> bool:
+    """Whether the parser stopped at a tab before any text of its line."""
+    lines = piece.splitlines()
+    return (
+        mark.line < len(lines)
+        and "\t" in lines[mark.line][: mark.column + 1]
+        and not (lines[mark.line][: mark.column].strip())
+    )
+
+
+def feed(builder: ValueBuilder, event: yaml.Event) -> None:
+    """Passes what PyYAML found on to ``builder``."""
+    mark = event.start_mark
+    line = mark.line if mark else 0
+    if isinstance(event, yaml.ScalarEvent):
+        builder.scalar(event.value, event.tag, event.implicit[0], event.anchor, line)
+    elif isinstance(event, yaml.MappingStartEvent):
+        builder.open({}, event.anchor, line)
+    elif isinstance(event, yaml.SequenceStartEvent):
+        builder.open([], event.anchor, line)
+    elif isinstance(event, yaml.CollectionEndEvent):
+        builder.close(line)
+    elif isinstance(event, yaml.AliasEvent) and event.anchor is not None:
+        builder.alias(event.anchor, line)

@@ -1,0 +1,172 @@
+"""Which reader reads which kind, and what is said about the kinds that have none."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.objects.applications import AppGroup
+from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.groups import PodGroup
+from closeby.objects.networks import NetworkTopology
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.priorities import PriorityClass
+from closeby.objects.topologies import Topology
+from closeby.objects.workloads import Workload
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.nodes import read_node
+from closeby.reading.decoding.pods import read_pod
+from closeby.reading.decoding.priorities import read_priority_class
+from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.topologies import read_own_topology, read_topology
+from closeby.reading.decoding.workloads import read_job, read_replicated, read_stateful_set
+from closeby.reading.dialects import (
+    app_groups,
+    closeby,
+    coscheduling,
+    kai,
+    kueue,
+    network_topologies,
+    upstream,
+    volcano,
+)
+from closeby.reading.dialects.jobset import read_job_set
+from closeby.reading.dialects.kubeflow import KINDS as TRAINING_KINDS
+from closeby.reading.dialects.kubeflow import read_training_job
+from closeby.reading.dialects.leaderworkerset import read_leader_worker_set
+from closeby.reading.dialects.ray import read_ray_cluster
+from closeby.reading.dialects.volcano_jobs import read_volcano_job
+
+Record = (
+    Node
+    | Pod
+    | PodGroup
+    | Topology
+    | PriorityClass
+    | ResourceFlavor
+    | ClusterQueue
+    | LocalQueue
+    | Workload
+    | AppGroup
+    | NetworkTopology
+)
+
+#: closeby's own API group, whose schema is strict.
+OWN_GROUP: Final = "closeby.dev"
+
+
+class Entry(Struct, frozen=True):
+    """``versions`` empty means that all of them say the same about what is read."""
+
+    read: Callable[[Document, Reading], Record | None]
+    versions: tuple[str, ...] = ()
+
+
+_KUEUE_VERSIONS: Final = ("v1alpha1", "v1beta1", "v1beta2")
+_UPSTREAM_VERSIONS: Final = ("v1alpha2", "v1alpha3", "v1beta1")
+
+#: API group and kind to reader.
+READERS: Final[dict[tuple[str, str], Entry]] = {
+    ("", "Node"): Entry(read_node),
+    ("", "Pod"): Entry(read_pod),
+    ("", "ReplicationController"): Entry(read_replicated),
+    ("apps", "Deployment"): Entry(read_replicated),
+    ("apps", "ReplicaSet"): Entry(read_replicated),
+    ("apps", "StatefulSet"): Entry(read_stateful_set),
+    ("batch", "Job"): Entry(read_job),
+    ("batch.volcano.sh", "Job"): Entry(read_volcano_job),
+    ("jobset.x-k8s.io", "JobSet"): Entry(read_job_set),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Entry(read_leader_worker_set),
+    ("ray.io", "RayCluster"): Entry(read_ray_cluster),
+    **{("kubeflow.org", kind): Entry(read_training_job) for kind in TRAINING_KINDS},
+    ("scheduling.k8s.io", "PriorityClass"): Entry(read_priority_class),
+    (OWN_GROUP, "PodGroup"): Entry(closeby.read_pod_group, ("v1alpha1",)),
+    ("scheduling.run.ai", "PodGroup"): Entry(kai.read_pod_group, ("v2alpha2",)),
+    ("scheduling.x-k8s.io", "PodGroup"): Entry(coscheduling.read_pod_group, ("v1alpha1",)),
+    ("scheduling.volcano.sh", "PodGroup"): Entry(volcano.read_pod_group, ("v1beta1",)),
+    ("scheduling.k8s.io", "PodGroup"): Entry(upstream.read_pod_group, _UPSTREAM_VERSIONS),
+    ("scheduling.k8s.io", "CompositePodGroup"): Entry(upstream.read_composite),
+    (OWN_GROUP, "Topology"): Entry(read_own_topology, ("v1alpha1",)),
+    ("kai.scheduler", "Topology"): Entry(read_topology, ("v1alpha1",)),
+    ("kueue.x-k8s.io", "Topology"): Entry(read_topology, _KUEUE_VERSIONS),
+    ("kueue.x-k8s.io", "ResourceFlavor"): Entry(kueue.read_flavor, _KUEUE_VERSIONS),
+    ("kueue.x-k8s.io", "ClusterQueue"): Entry(kueue.read_cluster_queue, _KUEUE_VERSIONS),
+    ("kueue.x-k8s.io", "LocalQueue"): Entry(kueue.read_local_queue, _KUEUE_VERSIONS),
+    ("scheduling.sigs.k8s.io", "AppGroup"): Entry(app_groups.read_kep, ("v1alpha1",)),
+    ("appgroup.diktyo.x-k8s.io", "AppGroup"): Entry(app_groups.read_published, ("v1alpha1",)),
+    ("scheduling.sigs.k8s.io", "NetworkTopology"): Entry(network_topologies.read_kep, ("v1alpha1",)),
+    ("networktopology.diktyo.x-k8s.io", "NetworkTopology"): Entry(
+        network_topologies.read_published, ("v1alpha1",)
+    ),
+}
+
+_LATER: Final = "is not used yet"
+#: Kinds that bear on placement or make pods, and are known but not used: what is said about them.
+NOTED: Final[dict[tuple[str, str], str]] = {
+    ("apps", "DaemonSet"): "makes one pod a node by itself; only pods of it that exist are counted",
+    ("batch", "CronJob"): "is a template; only jobs of it that exist are placed",
+    ("topology.volcano.sh", "HyperNode"): _LATER,
+    ("resource.k8s.io", "ResourceClaim"): _LATER,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _LATER,
+}
+
+#: Core kinds that have no bearing on placement.
+_CORE: Final = frozenset(
+    {
+        "Binding",
+        "ComponentStatus",
+        "ConfigMap",
+        "Endpoints",
+        "Event",
+        "LimitRange",
+        "Namespace",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodTemplate",
+        "ResourceQuota",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+    }
+)
+#: Groups of which nothing else has a bearing on placement.
+_GROUPS: Final = frozenset(
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "gateway.networking.k8s.io",
+        "kueue.x-k8s.io",
+        "metrics.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    }
+)
+#: Queues of batch schedulers: quota, not placement.
+_QUEUES: Final = frozenset({"scheduling.run.ai", "scheduling.volcano.sh"})
+
+
+def irrelevant(group: str, kind: str) -> bool:
+    """Whether a kind without a reader is known to have no bearing on placement."""
+    if not group:
+        return kind in _CORE
+    return group in _GROUPS or (group in _QUEUES and kind == "Queue")
+
+
+def own_kinds() -> list[str]:
+    """The kinds of closeby's own group."""
+    return sorted(kind for group, kind in READERS if group == OWN_GROUP)

@@ -1,0 +1,195 @@
+"""What it would help an application if pods of it that hold a node were deleted and placed once more."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from closeby.applications.registry import workload_name
+from closeby.objects.pods import Pod
+from closeby.objects.words import names_text, plural
+from closeby.simulator.runs import DEFAULT_SCHEDULER
+from closeby.simulator.trials import Change, Result
+from closeby.whatif.applications.answers import Answers
+from closeby.whatif.applications.reach import Reach
+from closeby.whatif.applications.talking import ROUNDING, Cost
+from closeby.whatif.jobs import Job, jobs_beside, soonest, stays, when
+from closeby.whatif.questions import Question, where_entry
+from closeby.whatif.records import Counterfactual, Kind
+
+#: Pods that are tried alone, and jobs whose end is tried with all pods placed anew.
+ALONE = 64
+JOBS = 24
+
+
+class _Found(NamedTuple):
+    """A trial in which every pod got a node again."""
+
+    pods: tuple[Pod, ...]
+    change: Change
+    result: Result
+    cost: Cost | None
+
+
+class Anew:
+    """Asks with the pods that the scheduler named would place again."""
+
+    def __init__(self, question: Question, answers: Answers, scheduler_name: str | None) -> None:
+        self._question = question
+        self._answers = answers
+        books = question.trials.engine.books
+        #: Not those of gangs, nor those that come back to their node, nor those that go anyway.
+        self.movable = tuple(
+            pod
+            for pod in answers.talk.pods
+            if pod.node_name is not None
+            and books.item_key(pod) == question.key
+            and not (stays(pod) or pod.terminating or books.is_homeless(pod.uid))
+            and scheduler_name in (None, pod.spec.scheduler_name or DEFAULT_SCHEDULER)
+        )
+
+    def makes_room(self) -> Iterator[Counterfactual]:
+        """The fewest found of the application's own pods without which, placed anew, all that waits fits."""
+        if not self.movable:
+            return
+        found = next((one for pod in self._unlike() if (one := self._tried((pod,)))), None)
+        found = found or self._fewer(self._tried(self.movable))
+        if found is None:
+            return
+        names = names_text([pod.name for pod in found.pods])
+        condition = f"if {names} {'is' if len(found.pods) == 1 else 'are'} placed anew too"
+        said = self._answers.answer(Kind.ANEW, found.result, found.change, condition)
+        yield replace(said, anew=tuple(pod.key for pod in found.pods))
+
+    def makes_near(self, *, jobs: bool) -> Iterator[Counterfactual]:
+        """What talk would cost then; with one pod alone; and (``jobs``) once something else has ended."""
+        here = self._answers.talk.now
+        if here is None or not self.movable or not (here.over or here.talk > ROUNDING):
+            return
+        everything = self._tried(self.movable)
+        best = here if everything is None or everything.cost is None else everything.cost
+        if everything is not None and best.below(here):
+            fewer = self._fewer(everything) or everything
+            if len(fewer.pods) > 1:
+                alone = self._best_alone(here)
+                if alone is not None:
+                    yield self._near(alone, here)
+            yield self._near(fewer, here)
+        elif not self._question.trials.spent:
+            best = here
+            yield self._no_nearer(everything, here)
+        if jobs:
+            yield from self._after_an_end(here, best)
+
+    def _tried(self, pods: tuple[Pod, ...], gone: tuple[Pod, ...] = ()) -> _Found | None:
+        """What becomes of it; None unless all of them, and all that wait, get a node."""
+        change = Change(gone=gone, waiting=tuple(map(_waiting, pods)))
+        result = self._question.tried(change)
+        if result is None or not self._question.whole(result):
+            return None
+        if {pod.uid for pod in pods} - {one.pod.uid for one in result.bindings}:
+            return None
+        return _Found(pods, change, result, self._answers.talk.then(change, result))
+
+    def _fewer(self, found: _Found | None) -> _Found | None:
+        """Only those that went elsewhere, if that does as well."""
+        if found is None:
+            return None
+        moved = _moved(found.pods, found.result)
+        fewer = self._tried(moved) if moved and len(moved) < len(found.pods) else None
+        if fewer is None or (found.cost is not None and (fewer.cost is None or found.cost.below(fewer.cost))):
+            return found
+        return fewer
+
+    def _unlike(self) -> tuple[Pod, ...]:
+        """One of each that is alike: as needed, of one workload, on one node."""
+        unlike: dict[Hashable, Pod] = {}
+        for pod in self.movable:
+            unlike.setdefault((_alike(pod), pod.node_name), pod)
+        return tuple(unlike.values())[:ALONE]
+
+    def _best_alone(self, here: Cost) -> _Found | None:
+        best: _Found | None = None
+        for pod in self._unlike():
+            found = self._tried((pod,))
+            if found is None or found.cost is None:
+                continue
+            if found.cost.below(here if best is None or best.cost is None else best.cost):
+                best = found
+        return best
+
+    def _after_an_end(self, here: Cost, best: Cost) -> Iterator[Counterfactual]:
+        """The job with whose end talk would cost least, if that is less than without."""
+        reach = Reach(replace(self._question, waiting=tuple(map(_waiting, self.movable))), limits=False)
+        jobs = [job for job in jobs_beside(self._question) if reach.helps(job.pods)]
+        jobs.sort(key=soonest)
+        cheapest: tuple[Job, _Found] | None = None
+        for job in jobs[:JOBS]:
+            found = self._tried(self.movable, job.pods)
+            if found is not None and found.cost is not None and found.cost.below(best):
+                cheapest, best = (job, found), found.cost
+        if cheapest is None:
+            return
+        job, found = cheapest
+        yield replace(
+            self._near(found, here, f"{when((job,))} and "),
+            kind=Kind.ENDED,
+            jobs=(job.entry,),
+            complete=len(jobs) <= JOBS and not self._question.trials.spent,
+        )
+
+    def _near(self, found: _Found, here: Cost, before: str = "if ") -> Counterfactual:
+        there = here if found.cost is None else found.cost
+        many = len(found.pods) == len(self.movable) > 1
+        names = names_text([one.name for one in found.pods])
+        names = f"all its {plural(len(found.pods), 'pod')}" if many else names
+        verb = "is" if len(found.pods) == 1 else "are"
+        moved = len(_moved(found.pods, found.result))
+        elsewhere = f"; {moved} would lie elsewhere" if moved < len(found.pods) else ""
+        costs = f"costs {there.figure:,} instead of {here.figure:,}"
+        if here.over or there.over:
+            costs += f", with {plural(there.over, 'pair')} beyond the limit instead of {here.over:,},"
+        sentence = f"Its talk {costs} {before}{names} {verb} placed anew{elsewhere}."
+        return self._said(sentence, found, there)
+
+    def _no_nearer(self, found: _Found | None, here: Cost) -> Counterfactual:
+        if found is None or found.cost is None:
+            sentence = "Placed anew not all of its pods would find a node."
+            return Counterfactual(kind=Kind.ANEW, fits=False, sentence=sentence)
+        sentence = f"Placed anew its talk would cost no less than {here.figure:,}."
+        return self._said(sentence, found, found.cost)
+
+    def _said(self, sentence: str, found: _Found, there: Cost) -> Counterfactual:
+        entry = self._answers.talk.entry(there)
+        said = Counterfactual(
+            kind=Kind.ANEW,
+            fits=True,
+            sentence=sentence,
+            where=where_entry(found.result),
+            anew=tuple(pod.key for pod in found.pods),
+        )
+        return said if entry is None else replace(said, talk=entry)
+
+
+def _moved(pods: Sequence[Pod], result: Result) -> tuple[Pod, ...]:
+    """The pods that went elsewhere. Of pods that are alike it is no matter which lies where."""
+    nodes = {one.pod.uid: one.node for one in result.bindings}
+    stay = Counter((_alike(pod), nodes[pod.uid]) for pod in pods)
+    moved = []
+    for pod in pods:
+        place = _alike(pod), pod.node_name or ""
+        if stay[place]:
+            stay[place] -= 1
+        else:
+            moved.append(pod)
+    return tuple(moved)
+
+
+def _alike(pod: Pod) -> Hashable:
+    return pod.spec, workload_name(pod)
+
+
+def _waiting(pod: Pod) -> Pod:
+    """As it was before it got its node."""
+    return replace(pod, node_name=None, rank=None, phase="Pending")

@@ -1,0 +1,119 @@
+"""Where a placed gang would lie if the domain it lies in were not there, and how much worse that is."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.objects.words import path_text, plural
+from closeby.scheduling.gangs.places import place_of
+from closeby.scheduling.outcomes import Place
+from closeby.simulator.trials import Change, Result, Trials
+from closeby.topology.tree import Tree
+from closeby.whatif.questions import where_entry, where_text
+from closeby.whatif.records import Counterfactual, DistanceEntry, Kind
+
+Ints = NDArray[np.intp]
+Floats = NDArray[np.float64]
+
+
+def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Counterfactual]:
+    """The place that the engine would choose were the gang to start anew without its domain.
+
+    Nothing that waits takes part. Nothing is said of gangs that lie in no domain or that have not all their
+    members.
+    """
+    books, cluster = trials.engine.books, trials.engine.cluster
+    members = books.placed(group.key)
+    slots = [slot for slot in (cluster.placement(pod.uid) for pod in members) if slot is not None]
+    if tree is None or len(slots) < max(len(members), group.min_member, 1):
+        return
+    here = place_of(tree, list(zip(members, slots, strict=True)))
+    domain = tree.domain_named(here.path)
+    if not here.path or domain is None:
+        return
+    first, end = tree.span(domain)
+    closed = [cluster.node_at(slot) for slot in tree.slot_at[first:end].tolist()]
+    result = trials.try_out(
+        group.key,
+        Change(
+            waiting=tuple(_waiting(pod) for pod in members),
+            nodes=tuple(replace(node, ready=False) for node in closed),
+        ),
+    )
+    where = path_text(here.path)
+    if result is None:
+        if not trials.spent:
+            yield Counterfactual(
+                kind=Kind.RUNNER_UP, fits=False, sentence=f"Without {where} it would fit nowhere else."
+            )
+        return
+    there = np.asarray([cluster.slot(one.node) or 0 for one in result.bindings], dtype=np.intp)
+    distance = DistanceEntry(
+        here=round(mean_distance(tree, np.asarray(slots, dtype=np.intp)), 3),
+        there=round(mean_distance(tree, there), 3),
+    )
+    cost = _cost(here, result, distance, len(slots))
+    yield Counterfactual(
+        kind=Kind.RUNNER_UP,
+        fits=True,
+        sentence=f"Without {where} it would lie {where_text(result)}: {cost}.",
+        where=where_entry(result),
+        distance=distance,
+    )
+
+
+def _waiting(pod: Pod) -> Pod:
+    """As it was before it got its node."""
+    return replace(pod, node_name=None, rank=None, phase="Pending")
+
+
+def _cost(here: Place, result: Result, distance: DistanceEntry, members: int) -> str:
+    parts = []
+    if len(result.bindings) < members:
+        parts.append(f"with {len(result.bindings)} of its {plural(members, 'pod')}")
+    elif distance.here != distance.there:
+        parts.append(f"pods {distance.there:g} edges apart on average instead of {distance.here:g}")
+    else:
+        parts.append("pods just as far apart")
+    there = result.place
+    if there is not None:
+        for (level, before), after in zip(here.span.items(), there.span.values(), strict=False):
+            if before != after:
+                name = "node" if level == list(here.span)[-1] else level
+                parts.append(f"{plural(after, name)} instead of {before}")
+    return ", ".join(parts)
+
+
+def mean_distance(tree: Tree, slots: Ints) -> float:
+    """Mean edges between two of these pods, degraded links by their cost; 0 for a single pod.
+
+    The sum over pairs is what lies between each pod and the root, but for what both ways share.
+    """
+    positions = tree.position_of[slots]
+    number = len(positions)
+    if number < 2:
+        return 0.0
+    shared = 0.0
+    total = np.zeros(number)
+    for level in range(tree.node_level + 1):
+        owners = positions if level == tree.node_level else tree.domain_at[level][positions]
+        edges = _edges(tree, level, positions)
+        total += edges
+        _, index, counts = np.unique(owners, return_index=True, return_counts=True)
+        shared += float((counts * (counts - 1) / 2 * edges[index]).sum())
+    pairs = number * (number - 1) / 2
+    return float(((number - 1) * total.sum() - 2 * shared) / pairs)
+
+
+def _edges(tree: Tree, level: int, positions: Ints) -> Floats:
+    """What the way up from each position's domain of a level costs."""
+    if not tree.depths:
+        return np.ones(len(positions))
+    depth = tree.depths[level][positions if level == tree.node_level else tree.domain_at[level][positions]]
+    if not level:
+        return depth
+    return depth - tree.depths[level - 1][tree.domain_at[level - 1][positions]]

@@ -1,0 +1,76 @@
+"""The fabric as a tree: where its domains lie, and what is told of them at a moment."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from closeby.lab.pictures.fabric import MOST_DOMAINS, WIDTH, fabric, limbs_of
+from closeby.lab.pictures.scene import scene_of
+from closeby.topology.tree import Tree
+from tests.lab.pictures.histories import story, tree_of
+from tests.lab.pictures.test_boxes import grid
+
+
+def check(tree: Tree) -> None:
+    """Each bar lies above those of the domains in it, and no two bars of a level meet."""
+    limbs = limbs_of(tree)
+    assert limbs is not None
+    assert len(set(limbs.domains)) == 1 + sum(tree.count(level) for level in range(limbs.levels))
+    assert (limbs.left < limbs.right).all()
+    assert limbs.left.min() >= 0
+    assert limbs.right.max() <= WIDTH
+    for index, domain in enumerate(limbs.domains):
+        above = limbs.domains[int(limbs.above[index])]
+        assert above == tree.ancestor(domain, max(domain.level - 1, -1))
+        if domain.level > 0:
+            middle = (limbs.left[index] + limbs.right[index]) / 2
+            assert limbs.left[limbs.above[index]] <= middle <= limbs.right[limbs.above[index]]
+        if domain.level >= 0:
+            assert limbs.top[index] > limbs.top[limbs.above[index]]
+    for level in range(limbs.levels):
+        mine = [index for index, domain in enumerate(limbs.domains) if domain.level == level]
+        assert (limbs.right[mine][:-1] <= limbs.left[mine][1:]).all()
+
+
+@pytest.mark.parametrize(("zones", "leaves"), [(1, 1), (3, 40), (5, 125), (100, 1)])
+def test_trees_of_any_width(zones: int, leaves: int) -> None:
+    check(tree_of(grid(zones, leaves, 1)))
+
+
+def test_levels_that_are_too_many_to_draw_are_left_out() -> None:
+    limbs = limbs_of(tree_of(grid(2, MOST_DOMAINS // 2 + 1, 1)))
+    assert limbs is not None
+    assert limbs.levels == 1
+
+
+def test_nodes_side_by_side_are_no_fabric() -> None:
+    assert limbs_of(tree_of("n1=4".replace("n1", ": n1"), ())) is None
+
+
+def rows(document: Any, field: str) -> list[dict[str, str]]:
+    """The table of a chart that has a column of this name."""
+    tables = [
+        list(csv.DictReader(io.StringIO(values)))
+        for values in document["datasets"].values()
+        if field in values.split("\n", 1)[0].split(",")
+    ]
+    return tables[0]
+
+
+def test_what_is_told_at_a_moment() -> None:
+    """At minute 10 wide holds n1, n2 and n3, other three GPUs of n4; wide's ring leaves both leaves of a."""
+    scene = scene_of(story())
+    limbs = limbs_of(scene.tree)
+    assert limbs is not None
+    loads = rows(fabric(scene, limbs).to_dict(), "flows")
+    names = ["/".join(map(str, scene.tree.path(domain))) for domain in limbs.domains]
+    held = dict.fromkeys(names, 0.0)
+    flows = dict.fromkeys(names, 0.0)
+    for row in loads:
+        if float(row["since"]) <= 10 < float(row["until"]):
+            held[names[int(row["domain"])]] += float(row["held"])
+            flows[names[int(row["domain"])]] += float(row["flows"])
+    assert held == {"": 15, "a": 15, "b": 0, "a/l1": 8, "a/l2": 7, "b/l1": 0, "b/l2": 0}
+    assert flows == {"": 0, "a": 0, "b": 0, "a/l1": 4, "a/l2": 4, "b/l1": 0, "b/l2": 0}

@@ -1,0 +1,90 @@
+"""The letters that tell gangs of one colour apart."""
+
+import csv
+import io
+
+import pytest
+
+from closeby.lab.pictures.album import pictures_of_history
+from closeby.lab.pictures.boxes import boxes_of
+from closeby.lab.pictures.colours import GANGS, colours_of, ink_on
+from closeby.lab.pictures.files import to_svg
+from closeby.lab.pictures.headings import Heading
+from closeby.lab.pictures.lanes import pieces_of
+from closeby.lab.pictures.letters import letters
+from closeby.lab.pictures.paper import Sheet
+from closeby.lab.pictures.scene import Scene, scene_of
+from tests.lab.pictures.histories import Job, history, story, tree_of
+from tests.lab.pictures.test_boxes import grid
+from tests.lab.pictures.test_files import texts
+
+HEADING = Heading(title="", details="")
+
+
+def placed(scene: Scene) -> list[tuple[str, float, float]]:
+    """Tenants with the places of their letters."""
+    boxes = boxes_of(scene.tree)
+    sheet = Sheet(boxes.width, boxes.height)
+    _, chart = letters(sheet, boxes, scene, pieces_of(scene), colours_of(scene), 12)
+    (values,) = chart.to_dict()["datasets"].values()
+    rows = list(csv.DictReader(io.StringIO(values)))
+    return [
+        (scene.tenants[int(row["number"])].name, float(row["x"]), float(row["y"]))
+        for row in rows
+        if row["there"] == "1"
+    ]
+
+
+def test_a_gang_has_its_letter_once_in_each_leaf_and_on_its_own_bars() -> None:
+    """wide lies in two leaves, later in one; single pods have none."""
+    scene = scene_of(story())
+    found = placed(scene)
+    assert sorted(name for name, _, _ in found) == ["later", "wide", "wide"]
+    boxes, pieces = boxes_of(scene.tree), pieces_of(scene)
+    for name, x, y in found:
+        mine = [
+            slot
+            for slot, tenant in zip(pieces.slots, pieces.tenants, strict=True)
+            if scene.tenants[int(tenant)].name == name
+        ]
+        bars = boxes.bars[scene.tree.position_of[mine]]
+        assert ((bars[:, 0] <= x) & (x <= bars[:, 2]) & (bars[:, 1] <= y) & (y <= bars[:, 3])).any()
+
+
+def test_letters_of_the_map_are_those_of_the_names_below_it() -> None:
+    """At minute 10 wide is the only gang: A on its two leaves, with an edge each, and by its name."""
+    (rack_map, *_) = pictures_of_history(story(), HEADING, 600.0)
+    said = texts(to_svg(rack_map.document()))
+    assert said.count("A") == 5
+    assert "B" not in said
+
+
+def test_more_gangs_than_colours_have_letters_of_their_own() -> None:
+    """Eleven gangs of two nodes each: two colours come twice, no letter does (each has an edge below it)."""
+    drawing = grid(1, 11, 2)
+    nodes = [
+        one.split("=")[0]
+        for line in drawing.splitlines()
+        if ":" in line
+        for one in line.split(":")[1].split()
+    ]
+    jobs = {
+        f"g{number}": Job(nodes=nodes[2 * number : 2 * number + 2], start=0.0, end=9.0)
+        for number in range(11)
+    }
+    past = history(jobs, until=9.0, drawing=drawing)
+    (rack_map, *_) = pictures_of_history(past, HEADING, 1.0)
+    said = texts(to_svg(rack_map.document()))
+    assert len(GANGS) < 11
+    assert {letter: said.count(letter) for letter in "ABCDEFGHIJK"} == dict.fromkeys("ABCDEFGHIJK", 3)
+
+
+@pytest.mark.parametrize(("fill", "ink"), [("#332288", "#FFFFFF"), ("#DDCC77", "#1F2937")])
+def test_ink_is_read_on_its_colour(fill: str, ink: str) -> None:
+    assert ink_on(fill) == ink
+
+
+def test_large_leaves_have_their_names_however_small_their_nodes_are() -> None:
+    """Fifty leaves of a hundred nodes, as of the cluster racks."""
+    boxes = boxes_of(tree_of(grid(5, 10, 100)))
+    assert [box.label for box in boxes.boxes if box.is_leaf and not box.label] == []

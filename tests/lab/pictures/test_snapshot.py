@@ -1,0 +1,80 @@
+"""A run over manifests as a scene: who holds what, in which topology, and what is said about the rest."""
+
+from pathlib import Path
+
+import numpy as np
+
+from closeby.lab.pictures.album import notes_on
+from closeby.lab.pictures.lanes import pieces_of
+from closeby.lab.pictures.snapshot import snapshot
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests, read_manifests
+from closeby.simulator.runs import simulate
+from tests.worlds import HOSTNAME, draw, fabric, gang, node, pods, spec
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+DRAWING = "a l1 : n1=4 n2=4\na l2 : n3=4"
+
+
+def test_gangs_then_single_pods() -> None:
+    """Two pods of 3 GPUs that are placed by rank, and one of 1 that runs."""
+    run = simulate(
+        Manifests(
+            nodes=tuple(draw(DRAWING, ["zone", "leaf"])),
+            topologies=(fabric("zone", "leaf", HOSTNAME),),
+            groups=(gang(min_member=2, required="leaf"),),
+            pods=(*pods("train", 2, spec(gpu=3)), *pods(None, 1, spec(gpu=1), prefix="solo", on="n1")),
+        ),
+        Configuration(),
+    )
+    scene = snapshot(run)
+    assert [(one.name, one.has_colour, one.asks) for one in scene.tenants] == [
+        ("default/train", True, "2 pods × 3 GPUs"),
+        ("default/solo-0", False, "1 pod × 1 GPU"),
+    ]
+    assert scene.tenants[0].in_short == "default/train: 2 pods × 3 GPUs in a/l1"
+    assert sorted(scene.nodes[slot] for slot in scene.slots[:2].tolist()) == ["n1", "n2"]
+    assert (scene.resource, scene.coloured, scene.left_out) == ("GPU", "gangs", ())
+    pieces = pieces_of(scene)
+    held = np.bincount(pieces.slots, weights=(pieces.high - pieces.low) * 4, minlength=3)
+    assert dict(zip(scene.nodes, held.tolist(), strict=True)) == {"n1": 4, "n2": 3, "n3": 0}
+
+
+def test_nodes_that_may_not_be_used() -> None:
+    cordoned = node("n9", {"zone": "a", "leaf": "l1"}, {"example.com/gpu": 4}, unschedulable=True)
+    nodes = (*draw(DRAWING, ["zone", "leaf"]), cordoned)
+    scene = snapshot(simulate(Manifests(nodes=nodes, topologies=(fabric("zone", "leaf"),)), Configuration()))
+    assert [name for name, usable in zip(scene.nodes, scene.usable, strict=True) if not usable] == ["n9"]
+
+
+def test_of_several_topologies_the_one_is_drawn_in_which_gangs_lie() -> None:
+    """The gang asks for a leaf of topology second; first has as many levels and the earlier name."""
+    run = simulate(
+        Manifests(
+            nodes=tuple(draw(DRAWING, ["zone", "leaf"])),
+            topologies=(fabric("zone", HOSTNAME, name="first"), fabric("leaf", HOSTNAME, name="second")),
+            groups=(gang(min_member=2, required="leaf", topology="second"),),
+            pods=tuple(pods("train", 2, spec(gpu=4))),
+        ),
+        Configuration(),
+    )
+    scene = snapshot(run)
+    assert scene.tree.name == "second"
+    assert "Drawn is topology second, in which most gangs lie; not drawn: first." in notes_on(scene)
+
+
+def test_without_a_topology_all_nodes_lie_side_by_side() -> None:
+    scene = snapshot(simulate(Manifests(nodes=tuple(draw(DRAWING, ["zone", "leaf"]))), Configuration()))
+    assert scene.tree.levels == ()
+    assert "No topology is declared, so all nodes lie side by side." in notes_on(scene)
+
+
+def test_an_application_has_a_colour_and_is_told_in_cores() -> None:
+    run = simulate(read_manifests([str(EXAMPLES / "shop")]), Configuration())
+    scene = snapshot(run)
+    assert [one.name for one in scene.tenants] == ["default/shop"]
+    assert (scene.resource, scene.coloured) == ("cpu", "applications")
+    pieces = pieces_of(scene)
+    assert (pieces.high <= 1).all()
+    cores = (pieces.high - pieces.low) @ scene.capacity[pieces.slots]
+    assert round(float(cores), 6) == scene.tenants[0].size

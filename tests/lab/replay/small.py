@@ -1,0 +1,105 @@
+"""Small clusters and workloads, and what must hold of every history whatever the policy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.lab.replay.clusters import GivenCluster
+from closeby.lab.replay.driver import replay
+from closeby.lab.replay.history import History
+from closeby.lab.replay.settings import Settings
+from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.nodes import Node
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import TopologyChanged
+from closeby.simulator.synthetic import GPU, HOSTNAME, LEAF_LABEL, POD_LABEL, fabric_topology
+
+#: Name, submitted, duration, pods, GPUs of each.
+Job = tuple[str, float, float, int, int]
+DEFAULT = Settings()
+
+
+def jobs(*rows: Job, priorities: Sequence[int] = ()) -> Jobs:
+    """Jobs in columns."""
+    return Jobs(
+        names=tuple(row[0] for row in rows),
+        submitted=np.array([row[1] for row in rows], dtype=np.float64),
+        durations=np.array([row[2] for row in rows], dtype=np.float64),
+        pods=np.array([row[3] for row in rows], dtype=np.int64),
+        gpus=np.array([row[4] for row in rows], dtype=np.int64),
+        priorities=np.array(priorities or [0] * len(rows), dtype=np.int64),
+        kinds=("",) * len(rows),
+    )
+
+
+def leaves(*sizes: int, gpus: int = 8) -> GivenCluster:
+    """One pod with a leaf of each size; hosts are called h1, h2, …, which are the slots 0, 1, …."""
+    nodes: list[Node] = []
+    for leaf, size in enumerate(sizes, start=1):
+        for _ in range(size):
+            name = f"h{len(nodes) + 1}"
+            labels = {POD_LABEL: "p", LEAF_LABEL: f"leaf-{leaf}", HOSTNAME: name}
+            nodes.append(
+                Node(name=name, labels=labels, allocatable={"cpu": 64_000, "memory": 1 << 38, GPU: gpus})
+            )
+    topology = TopologyChanged(fabric_topology())
+    return GivenCluster(name="small", nodes=tuple(nodes), others=(topology,))
+
+
+def run(workload: Jobs, cluster: GivenCluster, settings: Settings = DEFAULT) -> History:
+    """A run in which the engine's invariants are asserted after every moment, and those of the history."""
+    history = replay(workload, cluster, settings, after_each=Engine.validate_state)
+    holds_together(history)
+    return history
+
+
+def places(history: History) -> dict[str, list[str]]:
+    """Nodes of each job that started, in the order of ranks."""
+    found = {name: history.slots_of(job).tolist() for job, name in enumerate(history.jobs.names)}
+    return {name: [history.nodes[slot] for slot in slots] for name, slots in found.items() if slots}
+
+
+def holds_together(history: History) -> None:
+    """No slot is ever over its capacity, jobs end when they must, and the samples say what the jobs say."""
+    jobs = history.jobs
+    started, ended = history.started, history.ended
+    ran = ~np.isnan(started)
+    assert (np.diff(history.offsets) == np.where(ran, jobs.pods, 0)).all(), "started jobs have all their pods"
+    assert (started[ran] >= jobs.submitted[ran]).all(), "nothing starts before it is submitted"
+    over = ~np.isnan(ended)
+    assert (ended[over] == started[over] + jobs.durations[over]).all(), "durations are what was given"
+    late = ran & ~over
+    assert (started[late] + jobs.durations[late] > history.until).all(), "what should have ended has"
+
+    owner = np.repeat(np.arange(len(jobs)), np.diff(history.offsets))
+    times = np.concatenate([ended[owner], started[owner]])
+    amounts = np.concatenate([-jobs.gpus[owner], jobs.gpus[owner]])
+    slots = np.concatenate([history.slots, history.slots])
+    kept = ~np.isnan(times)
+    # Those that end at a moment make room for those that start at it.
+    order = np.lexsort((amounts[kept], times[kept], slots[kept]))
+    held = amounts[kept][order].cumsum()
+    bounds = np.searchsorted(slots[kept][order], np.arange(len(history.nodes)))
+    for slot, (first, end) in enumerate(zip(bounds, [*bounds[1:], len(held)], strict=True)):
+        before = held[first - 1] if first else 0
+        most = (held[first:end] - before).max(initial=0)
+        assert most <= history.node_gpus[slot], f"{history.nodes[slot]} holds {most} GPUs"
+
+    samples = history.samples
+    assert (np.diff(samples.times) > 0).all()
+    assert (samples.busy == _running(history, samples.times)).all(), "busy GPUs are those of running jobs"
+    assert (samples.busy <= history.node_gpus.sum()).all()
+    assert (samples.queued >= 0).all() and (samples.queued_gpus >= 0).all()
+
+
+def _running(history: History, times: NDArray[np.float64]) -> NDArray[np.int64]:
+    """GPUs of the jobs that have started by each time and have not ended."""
+    sizes = history.jobs.sizes
+    total = np.zeros(len(times), dtype=np.int64)
+    for moments, sign in ((history.started, 1), (history.ended, -1)):
+        known = np.flatnonzero(~np.isnan(moments))
+        order = known[np.argsort(moments[known], kind="stable")]
+        sums = np.concatenate(([0], sizes[order].cumsum()))
+        total += sign * sums[np.searchsorted(moments[order], times, side="right")]
+    return total

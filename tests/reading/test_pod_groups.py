@@ -1,0 +1,303 @@
+"""PodGroup in every dialect: how each says gang, constraint and tree, and what is said about nonsense."""
+
+import pytest
+
+from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
+from closeby.objects.reasons import Condition
+from tests.reading.manifest_text import error_of, read_good
+
+OURS = "closeby.dev/v1alpha1"
+KAI = "scheduling.run.ai/v2alpha2"
+COSCHEDULING = "scheduling.x-k8s.io/v1alpha1"
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+UPSTREAM = "scheduling.k8s.io/v1beta1"
+
+
+def group(api: str, spec: str, annotations: str = "{}") -> PodGroup:
+    """The gang that one PodGroup describes."""
+    (result,) = read_good(
+        f"""
+        apiVersion: {api}
+        kind: PodGroup
+        metadata: {{name: g, annotations: {annotations}}}
+        spec: {spec}
+        """
+    ).groups
+    return result
+
+
+def condition(group: PodGroup) -> Condition:
+    (result,) = group.conditions
+    return result
+
+
+def test_our_own() -> None:
+    (result,) = read_good(
+        """
+        apiVersion: closeby.dev/v1alpha1
+        kind: PodGroup
+        metadata:
+          name: train
+          namespace: ml
+          uid: 12ab
+          creationTimestamp: "1970-01-01T00:01:00Z"
+        spec:
+          minMember: 9
+          priorityClassName: high
+          placement: {strategy: spread}
+          topologyConstraint: {topology: fabric, requiredTopologyLevel: zone, preferredTopologyLevel: rack}
+          minSubGroup: 1
+          subGroups:
+          - {name: stage, minSubGroup: 2}
+          - name: a
+            parent: stage
+            minMember: 4
+            topologyConstraint: {topology: fabric, requiredTopologyLevel: rack}
+          - {name: b, parent: stage}
+        """
+    ).groups
+    assert result == PodGroup(
+        namespace="ml",
+        name="train",
+        uid="12ab",
+        created=60.0,
+        min_member=9,
+        priority_class_name="high",
+        strategy=Strategy.SPREAD,
+        constraint=TopologyConstraint(topology="fabric", required="zone", preferred="rack"),
+        min_subgroups=1,
+        subgroups=(
+            SubGroup(name="stage", min_subgroups=2),
+            SubGroup(
+                name="a",
+                parent="stage",
+                min_member=4,
+                constraint=TopologyConstraint(topology="fabric", required="rack"),
+            ),
+            SubGroup(name="b", parent="stage"),
+        ),
+        source=OURS,
+    )
+
+
+def test_our_own_schema_is_strict() -> None:
+    text = f"{{apiVersion: {OURS}, kind: PodGroup, metadata: {{name: g}}, spec: {{minMembers: 3}}}}"
+    assert error_of(text).endswith(
+        "PodGroup/g: spec.minMembers: is not a known field; did you mean minMember?"
+    )
+    text = (
+        f"{{apiVersion: {OURS}, kind: PodGroup, metadata: {{name: g}}, spec: {{subGroups: [{{size: 3}}]}}}}"
+    )
+    assert "spec.subGroups[0].size: is not a known field; known fields: minMember, minSubGroup" in error_of(
+        text
+    )
+
+
+@pytest.mark.parametrize("field", ["topologyConstraint", "topologyConstraints"])
+def test_kai_with_the_designs_name_and_the_implementations(field: str) -> None:
+    result = group(KAI, f"{{minMember: 3, queue: q, {field}: {{topology: t, preferredTopologyLevel: rack}}}}")
+    assert result.min_member == 3
+    assert result.constraint == TopologyConstraint(topology="t", preferred="rack")
+    assert result.conditions == ()
+
+
+def test_kai_looks_parents_up_in_lower_case() -> None:
+    result = group(
+        KAI, "{subGroups: [{name: Stage}, {name: exact}, {name: a, parent: STAGE}, {name: b, parent: exact}]}"
+    )
+    assert [one.parent for one in result.subgroups] == [None, None, "Stage", "exact"]
+    assert result.conditions == ()
+
+
+#              g: all          g: 1 of 2
+#             /     \
+#        a: 1 of 2   d: 4
+#        /     \
+#      b: 3    c: 2
+def test_in_kai_the_tree_says_how_many_pods_are_needed() -> None:
+    subgroups = (
+        "[{name: a, minSubGroup: 1, minMember: 50}, {name: b, parent: a, minMember: 3},"
+        " {name: c, parent: a, minMember: 2}, {name: d, minMember: 4}]"
+    )
+    assert group(KAI, f"{{minMember: 77, subGroups: {subgroups}}}").min_member == 6
+    assert group(KAI, f"{{minSubGroup: 1, subGroups: {subgroups}}}").min_member == 2
+
+
+def test_ours_takes_the_minimum_that_is_given_and_else_what_the_tree_needs() -> None:
+    subgroups = "[{name: a, minMember: 3}, {name: b, minMember: 0}]"
+    assert group(OURS, f"{{minMember: 7, subGroups: {subgroups}}}").min_member == 7
+    assert group(OURS, f"{{subGroups: {subgroups}}}").min_member == 3
+    assert group(OURS, "{}").min_member == 1
+
+
+def test_coscheduling() -> None:
+    result = group(COSCHEDULING, "{minMember: 5, scheduleTimeoutSeconds: 60, minResources: {cpu: 3}}")
+    assert (result.min_member, result.constraint, result.conditions) == (5, None, ())
+    assert group(COSCHEDULING, "{}").min_member == 1
+
+
+def test_volcano() -> None:
+    result = group(
+        VOLCANO, "{minMember: 5, queue: default, priorityClassName: high, minTaskMember: {ps: 2, worker: 3}}"
+    )
+    assert (result.min_member, result.priority_class_name, result.conditions) == (5, "high", ())
+    assert result.subgroups == (SubGroup(name="ps", min_member=2), SubGroup(name="worker", min_member=3))
+
+
+def test_volcano_looks_at_tasks_only_where_all_of_them_must_start() -> None:
+    assert group(VOLCANO, "{minMember: 4, minTaskMember: {ps: 2, worker: 3}}").subgroups == ()
+
+
+@pytest.mark.parametrize(
+    ("wish", "blocking"),
+    [
+        ("networkTopology: {}", True),
+        ("networkTopology: {mode: hard, highestTierAllowed: 2}", True),
+        ("networkTopology: {mode: soft, highestTierAllowed: 2}", False),
+        ("subGroupPolicy: [{name: p, subGroupSize: 4, networkTopology: {highestTierName: rack}}]", True),
+        ("subGroupPolicy: [{name: p, subGroupSize: 4}]", False),
+    ],
+)
+def test_volcanos_tiers_are_not_known_and_a_hard_wish_waits(wish: str, blocking: bool) -> None:
+    found = condition(group(VOLCANO, f"{{minMember: 2, {wish}}}"))
+    assert (found.reason, found.blocking) == ("Unsupported", blocking)
+    assert found.field.startswith(f"spec.{wish.partition(':')[0]}")
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
+@pytest.mark.parametrize("spelling", ["key", "level"])
+def test_upstream(version: str, spelling: str) -> None:
+    result = group(
+        f"scheduling.k8s.io/{version}",
+        "{schedulingPolicy: {gang: {minCount: 8}}, priorityClassName: high, priority: 7,"
+        " disruptionMode: {single: {}},"
+        f" schedulingConstraints: {{topology: [{{{spelling}: example.com/rack}}]}}}}",
+    )
+    assert result.min_member == 8
+    assert result.constraint == TopologyConstraint(required="example.com/rack")
+    assert (result.priority_class_name, result.priority, result.conditions) == ("high", 7, ())
+
+
+def test_upstreams_basic_policy_is_no_gang() -> None:
+    assert group(UPSTREAM, "{schedulingPolicy: {basic: {}}}").min_member == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "field"),
+    [
+        ("{}", "InvalidSpec", "spec.schedulingPolicy"),
+        ("{schedulingPolicy: {basic: {}, gang: {minCount: 1}}}", "InvalidSpec", "spec.schedulingPolicy"),
+        ("{schedulingPolicy: {gang: {}}}", "InvalidSpec", "spec.schedulingPolicy.gang.minCount"),
+        (
+            "{schedulingPolicy: {basic: {}}, parentCompositePodGroupName: root}",
+            "Unsupported",
+            "spec.parentCompositePodGroupName",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, resourceClaims: [{name: c}]}",
+            "Unsupported",
+            "spec.resourceClaims",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: a}, {key: b}]}}",
+            "Unsupported",
+            "spec.schedulingConstraints.topology",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{}]}}",
+            "InvalidSpec",
+            "spec.schedulingConstraints.topology[0].key",
+        ),
+    ],
+)
+def test_upstreams_groups_that_wait(spec: str, reason: str, field: str) -> None:
+    found = condition(group(UPSTREAM, spec))
+    assert (found.reason, found.field, found.object, found.blocking) == (
+        reason,
+        field,
+        "PodGroup/default/g",
+        True,
+    )
+
+
+def test_a_composite_group_is_reported() -> None:
+    manifests = read_good(
+        "{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {name: root}}"
+    )
+    (notice,) = manifests.notices
+    assert (notice.reason, notice.object) == ("Unsupported", "CompositePodGroup/default/root")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "said"),
+    [
+        ("{minMember: -1}", "spec.minMember", "minMember -1 is negative"),
+        ("{minSubGroup: 1}", "spec.minSubGroup", "1 is not between 0 and the 0 subgroups there are"),
+        ("{subGroups: [{minMember: 1}]}", "spec.subGroups[0].name", "subgroup 0 has no name"),
+        (
+            "{subGroups: [{name: a, minMember: -2}]}",
+            "spec.subGroups[0].minMember",
+            "minMember -2 of subgroup 'a' is negative",
+        ),
+        (
+            "{subGroups: [{name: a, parent: b}]}",
+            "spec.subGroups[0].parent",
+            "the parent 'b' of subgroup 'a' is not a subgroup",
+        ),
+        ("{subGroups: [{name: a, parent: a}]}", "spec.subGroups[0].parent", "a -> a is a cycle"),
+        (
+            "{subGroups: [{name: x}, {name: c, parent: b}, {name: b, parent: a}, {name: a, parent: c}]}",
+            "spec.subGroups[3].parent",
+            "a -> c -> b -> a is a cycle",
+        ),
+        (
+            "{subGroups: [{name: a, minSubGroup: 3}, {name: b, parent: a}]}",
+            "spec.subGroups[0].minSubGroup",
+            "3 is not between 0 and the 1 subgroups there are",
+        ),
+    ],
+)
+@pytest.mark.parametrize("api", [OURS, KAI])
+def test_trees_that_make_no_sense_keep_the_gang_waiting(api: str, spec: str, field: str, said: str) -> None:
+    found = condition(group(api, spec))
+    assert (found.reason, found.object, found.blocking) == ("InvalidSpec", "PodGroup/default/g", True)
+    assert (found.field, found.message) == (field, said)
+    assert found.remedy
+
+
+def test_each_of_two_equal_names_is_reported() -> None:
+    fields = [one.field for one in group(OURS, "{subGroups: [{name: a}, {name: b}, {name: a}]}").conditions]
+    assert fields == ["spec.subGroups[0].name", "spec.subGroups[2].name"]
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    found = condition(group(OURS, "{placement: {strategy: tight}}"))
+    assert (found.field, found.sentence()) == (
+        "spec.placement.strategy",
+        "'tight' is not a strategy; use binpack or spread",
+    )
+
+
+@pytest.mark.parametrize("api", [KAI, COSCHEDULING, VOLCANO])
+def test_other_dialects_name_the_strategy_in_an_annotation(api: str) -> None:
+    key = "closeby.dev/placement-strategy"
+    assert group(api, "{}", f"{{{key}: spread}}").strategy is Strategy.SPREAD
+    found = condition(group(api, "{}", f"{{{key}: tight}}"))
+    assert (found.field, found.blocking) == (f'metadata.annotations["{key}"]', True)
+
+
+@pytest.mark.parametrize("api", [OURS, KAI])
+def test_a_topology_without_a_level_asks_for_nothing_and_says_so(api: str) -> None:
+    result = group(api, "{topologyConstraint: {topology: t}}")
+    assert result.constraint is None
+    assert (condition(result).field, condition(result).blocking) == ("spec.topologyConstraint", False)
+
+
+@pytest.mark.parametrize("api", [OURS, KAI])
+def test_a_level_without_a_topology_is_left_to_the_scheduler(api: str) -> None:
+    result = group(api, "{topologyConstraint: {requiredTopologyLevel: rack}}")
+    assert (result.constraint, result.conditions) == (TopologyConstraint(required="rack"), ())
+
+
+def test_annotations_are_kept_for_plugins() -> None:
+    assert group(VOLCANO, "{}", "{example.com/x: y}").annotations == {"example.com/x": "y"}

@@ -1,0 +1,352 @@
+from typing import Any
+
+import pytest
+
+from closeby.objects.pods import (
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    PreferredTerm,
+    Requirement,
+    Toleration,
+)
+from tests.reading.manifest_text import error_of, read_good, read_objects, read_pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def test_a_pod_as_kubectl_prints_it() -> None:
+    (pod,) = read_good(
+        """
+        apiVersion: v1
+        kind: Pod
+        metadata:
+          name: train-0
+          namespace: ml
+          uid: 8a1b
+          creationTimestamp: "1970-01-01T01:00:00Z"
+          deletionTimestamp: "1970-01-01T02:00:00Z"
+          labels:
+            app: train
+            closeby.dev/pod-group: train
+            closeby.dev/subgroup: workers
+            closeby.dev/rank: "3"
+          annotations: {batch.kubernetes.io/job-completion-index: "7"}
+          ownerReferences:
+          - {apiVersion: v1, kind: ConfigMap, name: other, uid: a}
+          - {apiVersion: batch/v1, kind: Job, name: train, uid: b, controller: true}
+        spec:
+          nodeName: gpu-1
+          schedulerName: closeby
+          priority: 1000
+          priorityClassName: high
+          nodeSelector: {zone: a, arch: arm64}
+          schedulingGates: [{name: example.com/wait}]
+          tolerations:
+          - {key: gpu, operator: Exists, effect: NoSchedule}
+          - {key: dedicated, value: ml, tolerationSeconds: 300}
+          - {operator: Exists}
+          containers:
+          - {name: main, image: pause, resources: {requests: {cpu: 1}}}
+        status:
+          phase: Running
+        """
+    ).pods
+    assert pod == Pod(
+        namespace="ml",
+        name="train-0",
+        uid="8a1b",
+        spec=PodSpec(
+            requests=(("cpu", 1000),),
+            node_selector=(("arch", "arm64"), ("zone", "a")),
+            tolerations=(
+                Toleration("gpu", "Exists", "", "NoSchedule"),
+                Toleration("dedicated", "Equal", "ml", ""),
+                Toleration("", "Exists", "", ""),
+            ),
+            scheduling_gates=("example.com/wait",),
+            qos_class="Burstable",
+            scheduler_name="closeby",
+            priority_class_name="high",
+            priority=1000,
+        ),
+        labels=pod.labels,
+        annotations={"batch.kubernetes.io/job-completion-index": "7"},
+        node_name="gpu-1",
+        phase="Running",
+        created=3600.0,
+        terminating=True,
+        group="train",
+        subgroup="workers",
+        index=7,
+        owner="Job/train",
+    )
+
+
+def test_a_bare_pod_waits_in_the_default_namespace() -> None:
+    pod = read_pod({})
+    assert (pod.key, pod.uid, pod.phase, pod.node_name, pod.created) == (
+        "default/p",
+        "default/p",
+        "Pending",
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "group"),
+    [
+        ({"annotations": {"pod-group-name": "g"}}, {}, "g"),
+        ({"labels": {"closeby.dev/pod-group": "g"}}, {}, "g"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, {}, "g"),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, {}, "g"),
+        ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, {}, "g"),
+        ({}, {"schedulingGroup": {"podGroupName": "g"}}, "g"),
+        ({}, {}, None),
+        ({"labels": {"pod-group-name": "not as a label"}}, {}, None),
+        (
+            {"annotations": {"pod-group-name": "first"}, "labels": {"closeby.dev/pod-group": "second"}},
+            {"schedulingGroup": {"podGroupName": "third"}},
+            "first",
+        ),
+    ],
+)
+def test_a_pod_names_its_group_in_any_dialect(
+    metadata: dict[str, Any], spec: dict[str, Any], group: str | None
+) -> None:
+    assert read_pod(spec, **metadata).group == group
+
+
+def test_a_pod_names_its_subgroup_in_two_dialects() -> None:
+    assert read_pod({}, labels={"closeby.dev/subgroup": "s"}).subgroup == "s"
+    assert read_pod({}, labels={"kai.scheduler/subgroup-name": "s"}).subgroup == "s"
+    assert read_pod({}).subgroup is None
+
+
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [
+        ("batch.kubernetes.io/job-completion-index", "labels"),
+        ("batch.kubernetes.io/job-completion-index", "annotations"),
+        ("apps.kubernetes.io/pod-index", "labels"),
+        ("training.kubeflow.org/replica-index", "labels"),
+        ("leaderworkerset.sigs.k8s.io/worker-index", "labels"),
+    ],
+)
+def test_the_index_comes_from_the_controller(key: str, where: str) -> None:
+    assert read_pod({}, **{where: {key: "4"}}).index == 4
+    assert read_pod({}, **{where: {key: "four"}}).index is None
+
+
+def test_node_affinity_with_all_operators() -> None:
+    expressions = [
+        {"key": "a", "operator": "In", "values": ["x", "y"]},
+        {"key": "b", "operator": "NotIn", "values": ["z"]},
+        {"key": "c", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+        {"key": "e", "operator": "Gt", "values": ["5"]},
+        {"key": "f", "operator": "Lt", "values": ["-5"]},
+    ]
+    names = [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
+    affinity = {
+        "nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": expressions}, {"matchFields": names}, {}]},
+            PREFERRED: [{"weight": 7, "preference": {"matchExpressions": expressions[:1]}}],
+        }
+    }
+    spec = read_pod({"affinity": affinity}).spec
+    first = Requirement("a", "In", ("x", "y"))
+    assert spec.required_affinity == (
+        NodeSelectorTerm(
+            (
+                first,
+                Requirement("b", "NotIn", ("z",)),
+                Requirement("c", "Exists"),
+                Requirement("d", "DoesNotExist"),
+                Requirement("e", "Gt", ("5",)),
+                Requirement("f", "Lt", ("-5",)),
+            )
+        ),
+        NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n",)),)),
+        NodeSelectorTerm(),
+    )
+    assert spec.preferred_affinity == (PreferredTerm(7, NodeSelectorTerm((first,))),)
+    assert spec.unsupported == ()
+
+
+def test_no_required_affinity_is_not_the_same_as_one_without_terms() -> None:
+    assert read_pod({}).spec.required_affinity is None
+    assert (
+        read_pod({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}).spec.required_affinity
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirement", "field", "said"),
+    [
+        ("{key: a, operator: Is, values: [b]}", ".operator", "'Is' is not an operator; use In, NotIn"),
+        ("{key: a, operator: In}", ".values", "operator In needs at least one value"),
+        ("{key: a, operator: Exists, values: [b]}", ".values", "operator Exists takes no values"),
+        ("{key: a, operator: Gt, values: [b]}", ".values", "operator Gt needs exactly one whole number"),
+        ("{operator: Exists}", ".key", "is missing; name a label"),
+    ],
+)
+def test_what_the_api_server_would_refuse_is_refused(requirement: str, field: str, said: str) -> None:
+    text = f"""
+    apiVersion: v1
+    kind: Pod
+    metadata: {{name: p}}
+    spec:
+      affinity:
+        nodeAffinity:
+          {REQUIRED}:
+            nodeSelectorTerms:
+            - matchExpressions:
+              - {requirement}
+    """
+    path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0]{field}"
+    assert f"Pod/p: {path}: {said}" in error_of(text)
+
+
+@pytest.mark.parametrize(("weight", "taken"), [(0, False), (1, True), (100, True), (101, False)])
+def test_a_weight_lies_between_1_and_100(weight: int, taken: bool) -> None:
+    term = {"weight": weight, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
+    spec = {"affinity": {"nodeAffinity": {PREFERRED: [term]}}}
+    manifests = read_objects({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    assert len(manifests.pods) == taken
+    assert [error.field.rpartition(".")[2] for error in manifests.errors] == ([] if taken else ["weight"])
+
+
+def test_a_toleration_that_makes_no_sense_is_refused() -> None:
+    pod = "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{tolerations: [{}]}}}}"
+    assert "spec.tolerations[0].effect: 'Never' is not a taint effect" in error_of(
+        pod.format("{key: a, effect: Never}")
+    )
+    assert "spec.tolerations[0].key: is empty" in error_of(pod.format("{value: a}"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "unsupported"),
+    [
+        ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, f"spec.affinity.podAffinity.{REQUIRED}"),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}, f"spec.affinity.podAntiAffinity.{REQUIRED}"),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            "spec.topologySpreadConstraints[0]",
+        ),
+        ({"topologySpreadConstraints": [{"topologyKey": "zone"}]}, "spec.topologySpreadConstraints[0]"),
+        (
+            {"volumes": [{"name": "a"}, {"persistentVolumeClaim": {"claimName": "c"}}]},
+            "spec.volumes[1].persistentVolumeClaim",
+        ),
+        ({"volumes": [{"ephemeral": {}}]}, "spec.volumes[0].ephemeral"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
+    ],
+)
+def test_hard_constraints_that_are_not_known_yet_are_named(spec: dict[str, Any], unsupported: str) -> None:
+    assert read_pod(spec).spec.unsupported == (unsupported,)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}},
+        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+    ],
+)
+def test_soft_constraints_that_are_not_known_yet_are_reported_once(spec: dict[str, Any]) -> None:
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        for name in ("b", "a", "c")
+    ]
+    manifests = read_objects(*pods)
+    assert all(pod.spec.unsupported == () for pod in manifests.pods)
+    (notice,) = manifests.notices
+    assert (notice.reason, notice.object, notice.blocking) == ("Unsupported", "Pod/default/a", False)
+    assert notice.sentence() == "this preference is not supported yet (3 objects); it is ignored"
+
+
+def test_volumes_that_bind_to_no_place_do_not_matter() -> None:
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c"}}]
+    assert read_pod({"volumes": volumes}).spec.unsupported == ()
+
+
+def test_pods_with_equal_needs_share_one_spec() -> None:
+    def pod(name: str, **spec: Any) -> dict[str, Any]:
+        containers = [{"name": name, "image": name, "resources": {"requests": {"cpu": spec.pop("cpu", "1")}}}]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": containers, **spec},
+        }
+
+    pods = read_objects(
+        pod("a"),
+        pod("b", nodeName="n", volumes=[{"name": "token-b", "projected": {}}]),
+        pod("c", cpu="1000m"),
+        pod("d", cpu="2"),
+        pod("e", nodeSelector={"x": "1", "y": "2"}),
+        pod("f", nodeSelector={"y": "2", "x": "1"}),
+    ).pods
+    a, b, c, d, e, f = (one.spec for one in pods)
+    assert a is b
+    assert a is c
+    assert e is f
+    assert len({a, d, e}) == 3
+    assert pods[1].node_name == "n"
+
+
+def test_terminal_phases_are_finished() -> None:
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": phase.lower()}, "status": {"phase": phase}}
+        for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+    ]
+    assert [pod.finished for pod in read_objects(*pods).pods] == [False, False, True, True, False]
+
+
+RUNNING = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: p, annotations: {annotations}}}
+spec: {{nodeName: n, activeDeadlineSeconds: {deadline}}}
+status: {{phase: Running, startTime: "1970-01-01T00:01:00Z"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotations", "deadline", "ends"),
+    [
+        ("{}", "null", None),
+        ("{}", "600", 660),
+        ('{closeby.dev/expected-end: "1970-01-01T00:05:00Z"}', "null", 300),
+        # Whichever comes first.
+        ('{closeby.dev/expected-end: "1970-01-01T00:05:00Z"}', "600", 300),
+        ('{closeby.dev/expected-end: "1970-01-01T01:00:00+01:00"}', "600", 0),
+        ("{}", "-1", None),
+        ("{}", str(10**30), None),
+    ],
+)
+def test_when_it_will_be_done(annotations: str, deadline: str, ends: float | None) -> None:
+    (pod,) = read_good(RUNNING.format(annotations=annotations, deadline=deadline)).pods
+    assert pod.ends == ends
+
+
+def test_a_pod_with_a_deadline_needs_what_others_need() -> None:
+    one, other = (
+        read_good(RUNNING.format(annotations="{}", deadline=text)).pods[0].spec for text in ("null", "600")
+    )
+    assert one == other
+
+
+def test_an_end_that_is_no_time_is_told() -> None:
+    manifests = read_good(RUNNING.format(annotations="{closeby.dev/expected-end: tomorrow}", deadline="null"))
+    assert manifests.pods[0].ends is None
+    (notice,) = manifests.notices
+    assert notice.located() == (
+        "metadata.annotations[\"closeby.dev/expected-end\"]: 'tomorrow' is no time; write it like "
+        "2030-01-31T12:00:00Z"
+    )

@@ -1,0 +1,125 @@
+"""Keys of known schedulers that closeby does not read: hard ones keep pods waiting, others are reported."""
+
+import pytest
+
+from closeby.reading.decoding.keys import unread_wishes, wish_conditions
+from tests.reading.manifest_text import read_good, read_pod
+
+HARD = [
+    ("kueue.x-k8s.io/podset-slice-required-topology", "rack"),
+    ("kueue.x-k8s.io/podset-slice-required-topology-constraints", "[]"),
+    ("kai.scheduler/segment-topology-required-placement", "rack"),
+    ("kai.scheduler/topology-required", "rack"),
+    ("volcano.sh/network-topology-mode", "hard"),
+    ("volcano.sh/network-topology-highest-tier", "2"),
+    ("alpha.jobset.sigs.k8s.io/exclusive-topology", "rack"),
+    ("leaderworkerset.sigs.k8s.io/exclusive-topology", "rack"),
+]
+SOFT = [
+    ("kueue.x-k8s.io/podset-slice-size", "4"),
+    ("kueue.x-k8s.io/podset-group-name", "g"),
+    ("kai.scheduler/segment-size", "4"),
+    ("kai.scheduler/segment-topology-preferred-placement", "rack"),
+    ("kai.scheduler/node-pool", "a"),
+    ("volcano.sh/network-topology-mode", "soft"),
+    ("closeby.dev/placement-stategy", "spread"),
+]
+READ = [
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+    "kueue.x-k8s.io/queue-name",
+    "kai.scheduler/topology",
+    "kai.scheduler/topology-required-placement",
+    "kai.scheduler/topology-preferred-placement",
+    "kai.scheduler/queue",
+    "kai.scheduler/subgroup-name",
+    "closeby.dev/pod-group",
+    "closeby.dev/rank",
+    "closeby.dev/topology-domain",
+    "volcano.sh/task-spec",
+    "volcano.sh/task-topology-affinity",
+    "volcano.sh/task-topology-anti-affinity",
+    "volcano.sh/task-topology-task-order",
+    "closeby.dev/role",
+    "closeby.dev/task-traffic",
+    "scheduling.x-k8s.io/pod-group",
+    "topology.kubernetes.io/zone",
+    "example.com/required-topology",
+    "tier",
+]
+
+
+@pytest.mark.parametrize(("key", "value"), HARD)
+def test_a_hard_wish_blocks(key: str, value: str) -> None:
+    (condition,) = wish_conditions({key: value, "app": "x"}, "Job/default/j")
+    assert (condition.reason, condition.blocking) == ("Unsupported", True)
+    assert condition.field == f'metadata.annotations["{key}"]'
+
+
+@pytest.mark.parametrize(("key", "value"), SOFT)
+def test_any_other_wish_is_reported(key: str, value: str) -> None:
+    (condition,) = wish_conditions({key: value}, "Job/default/j")
+    assert not condition.blocking
+
+
+@pytest.mark.parametrize("key", READ)
+def test_keys_that_are_read_or_ask_for_nothing_are_no_wishes(key: str) -> None:
+    assert unread_wishes({key: "required"}) == ()
+
+
+def test_a_tier_is_as_hard_as_its_mode() -> None:
+    wishes = unread_wishes(
+        {"volcano.sh/network-topology-mode": "soft", "volcano.sh/network-topology-highest-tier": "2"}
+    )
+    assert [wish.hard for wish in wishes] == [False, False]
+
+
+def test_pod_sets_that_must_share_a_domain_wait_and_those_that_should_do_not() -> None:
+    group = {"kueue.x-k8s.io/podset-group-name": "g"}
+    (wish,) = unread_wishes(group | {"kueue.x-k8s.io/podset-required-topology": "rack"})
+    assert wish.hard
+    (wish,) = unread_wishes(group | {"kueue.x-k8s.io/podset-preferred-topology": "rack"})
+    assert not wish.hard
+
+
+def test_a_slip_in_our_own_keys_is_met_with_the_right_one() -> None:
+    (condition,) = wish_conditions({"closeby.dev/placement-stategy": "spread"}, "Job/default/j")
+    assert (condition.reason, condition.remedy) == (
+        "InvalidSpec",
+        "did you mean closeby.dev/placement-strategy?",
+    )
+
+
+@pytest.mark.parametrize(("key", "value"), HARD)
+def test_a_pod_with_a_hard_wish_waits(key: str, value: str) -> None:
+    assert read_pod({}, annotations={key: value}).spec.unsupported == (f'metadata.annotations["{key}"]',)
+
+
+def test_a_soft_wish_of_many_pods_is_said_once() -> None:
+    annotations = "{{kai.scheduler/segment-size: '4'}}"
+    pod = f"{{{{apiVersion: v1, kind: Pod, metadata: {{{{name: {{}}, annotations: {annotations}}}}}}}}}"
+    manifests = read_good("\n---\n".join(pod.format(name) for name in "ab"))
+    assert all(one.spec.unsupported == () for one in manifests.pods)
+    (notice,) = manifests.notices
+    assert (notice.object, notice.message) == (
+        "Pod/default/a",
+        "kai.scheduler/segment-size: 4 asks for what is not supported yet (2 objects)",
+    )
+
+
+def test_a_hard_wish_of_a_workload_keeps_its_pods_waiting() -> None:
+    (workload,) = read_good(
+        """
+        apiVersion: jobset.x-k8s.io/v1alpha2
+        kind: JobSet
+        metadata:
+          name: j
+          annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}
+        spec:
+          replicatedJobs: [{name: w}]
+        """
+    ).workloads
+    assert workload.pod_sets[0].template.spec.unsupported == (
+        'JobSet/j metadata.annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"]',
+    )

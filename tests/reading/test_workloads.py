@@ -1,0 +1,269 @@
+"""Workload objects: how many pods of which template their controllers make, and what these are called."""
+
+import pytest
+
+from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.workloads import Workload
+from tests.reading.manifest_text import error_of, read_good
+
+TEMPLATE = "{metadata: {labels: {app: x}}, spec: {containers: [{resources: {requests: {cpu: 1}}}]}}"
+
+
+def workload(api: str, kind: str, spec: str, more: str = "") -> Workload:
+    (result,) = read_good(
+        f"""
+        apiVersion: {api}
+        kind: {kind}
+        metadata: {{name: x, namespace: ml, labels: {{a: b}}, annotations: {{c: d}}}}
+        spec: {spec}
+        {more}
+        """
+    ).workloads
+    return result
+
+
+def names(one: Workload) -> list[tuple[str, ...]]:
+    return [pods.pod_names for pods in one.pod_sets]
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "indexed"),
+    [
+        ("apps/v1", "Deployment", False),
+        ("apps/v1", "ReplicaSet", False),
+        ("v1", "ReplicationController", False),
+        ("apps/v1", "StatefulSet", True),
+    ],
+)
+def test_replicated_workloads(api: str, kind: str, indexed: bool) -> None:
+    one = workload(api, kind, f"{{replicas: 2, template: {TEMPLATE}}}")
+    assert (one.kind, one.key, one.id, one.api_version) == (kind, "ml/x", f"{kind}/ml/x", api)
+    assert (one.labels, one.annotations, one.suspended, one.gang) == ({"a": "b"}, {"c": "d"}, False, None)
+    (pods,) = one.pod_sets
+    assert (pods.replicas, pods.pod_names, pods.indexed) == (2, ("x-0", "x-1"), indexed)
+    assert pods.template.spec.requests == (("cpu", 1000),)
+    assert (pods.template.owner, pods.template.labels, pods.path) == (
+        f"{kind}/x",
+        {"app": "x"},
+        "spec.template",
+    )
+
+
+def test_one_replica_is_the_default_and_none_is_possible() -> None:
+    assert names(workload("apps/v1", "Deployment", f"{{template: {TEMPLATE}}}")) == [("x-0",)]
+    assert names(workload("apps/v1", "Deployment", f"{{replicas: 0, template: {TEMPLATE}}}")) == [()]
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods"),
+    [
+        ("", 1),
+        ("parallelism: 3,", 3),
+        ("completions: 5,", 1),
+        ("parallelism: 3, completions: 5,", 3),
+        ("parallelism: 5, completions: 3,", 3),
+        ("parallelism: 0, completions: 3,", 0),
+    ],
+)
+def test_a_job_makes_as_many_pods_as_run_at_a_time(spec: str, pods: int) -> None:
+    assert len(workload("batch/v1", "Job", f"{{{spec} template: {TEMPLATE}}}").pod_sets[0].pod_names) == pods
+
+
+def test_an_indexed_job() -> None:
+    one = workload(
+        "batch/v1", "Job", f"{{completionMode: Indexed, parallelism: 2, suspend: true, template: {TEMPLATE}}}"
+    )
+    assert (one.pod_sets[0].indexed, one.suspended) == (True, True)
+
+
+@pytest.mark.parametrize("condition", ["Complete", "Failed"])
+def test_a_job_that_is_over_makes_no_pods(condition: str) -> None:
+    status = f"status: {{conditions: [{{type: {condition}, status: 'True'}}]}}"
+    assert names(workload("batch/v1", "Job", f"{{parallelism: 3, template: {TEMPLATE}}}", status)) == [()]
+
+
+def test_a_jobs_status_counts_what_succeeded() -> None:
+    one = workload(
+        "batch/v1",
+        "Job",
+        f"{{parallelism: 3, completions: 5, template: {TEMPLATE}}}",
+        "status: {succeeded: 4}",
+    )
+    assert (one.pod_sets[0].completions, one.pod_sets[0].completed) == (5, 4)
+
+
+def test_a_job_set() -> None:
+    one = workload(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        f"""
+          suspend: true
+          replicatedJobs:
+          - name: driver
+            template: {{spec: {{template: {TEMPLATE}}}}}
+          - name: workers
+            replicas: 2
+            template:
+              metadata: {{annotations: {{from: job}}}}
+              spec: {{parallelism: 2, completions: 2, template: {TEMPLATE}}}
+        """,
+    )
+    assert one.suspended
+    assert [pods.name for pods in one.pod_sets] == ["driver", "workers"]
+    assert names(one) == [
+        ("x-driver-0-0",),
+        ("x-workers-0-0", "x-workers-0-1", "x-workers-1-0", "x-workers-1-1"),
+    ]
+    assert one.pod_sets[1].template_annotations == {"from": "job"}
+    assert one.pod_sets[1].path == "spec.replicatedJobs[1].template.spec.template"
+
+
+def test_a_leader_worker_set_is_a_gang_for_each_replica() -> None:
+    one = workload(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        f"{{replicas: 2, leaderWorkerTemplate: {{size: 3, workerTemplate: {TEMPLATE}}}}}",
+    )
+    assert [(pods.name, pods.gang, pods.pod_names) for pods in one.pod_sets] == [
+        ("leader", "x-0", ("x-0",)),
+        ("worker", "x-0", ("x-0-1", "x-0-2")),
+        ("leader", "x-1", ("x-1",)),
+        ("worker", "x-1", ("x-1-1", "x-1-2")),
+    ]
+    assert one.pod_sets[0].template.spec is one.pod_sets[1].template.spec
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("PyTorchJob", "pytorchReplicaSpecs"),
+        ("MPIJob", "mpiReplicaSpecs"),
+        ("TFJob", "tfReplicaSpecs"),
+        ("JAXJob", "jaxReplicaSpecs"),
+        ("PaddleJob", "paddleReplicaSpecs"),
+        ("XGBoostJob", "xgbReplicaSpecs"),
+    ],
+)
+def test_training_jobs(kind: str, field: str) -> None:
+    roles = f"{field}: {{Master: {{template: {TEMPLATE}}}, Worker: {{replicas: 2, template: {TEMPLATE}}}}}"
+    one = workload("kubeflow.org/v1", kind, f"{{{roles}}}")
+    assert names(one) == [("x-master-0",), ("x-worker-0", "x-worker-1")]
+    assert one.gang is None
+    one = workload(
+        "kubeflow.org/v1", kind, f"{{runPolicy: {{schedulingPolicy: {{minAvailable: 2}}}}, {roles}}}"
+    )
+    assert one.gang is not None
+    assert one.gang.min_member == 2
+
+
+def test_a_volcano_job() -> None:
+    one = workload(
+        "batch.volcano.sh/v1alpha1",
+        "Job",
+        f"""
+          minAvailable: 3
+          priorityClassName: high
+          tasks:
+          - {{name: ps, replicas: 1, template: {TEMPLATE}}}
+          - {{name: worker, replicas: 3, minAvailable: 2, template: {TEMPLATE}}}
+        """,
+    )
+    assert names(one) == [("x-ps-0",), ("x-worker-0", "x-worker-1", "x-worker-2")]
+    assert one.pod_sets[1].template.labels == {"app": "x", "volcano.sh/task-spec": "worker"}
+    assert one.pod_sets[1].template.annotations == {"volcano.sh/task-spec": "worker"}
+    assert one.gang == PodGroup(
+        namespace="ml",
+        name="x",
+        min_member=3,
+        subgroups=(SubGroup(name="ps", min_member=1), SubGroup(name="worker", min_member=2)),
+        priority_class_name="high",
+        annotations={"c": "d"},
+        source="batch.volcano.sh/v1alpha1",
+    )
+
+
+def test_a_volcano_job_needs_all_its_pods_unless_it_says_otherwise() -> None:
+    one = workload(
+        "batch.volcano.sh/v1alpha1", "Job", f"{{tasks: [{{name: a, replicas: 4, template: {TEMPLATE}}}]}}"
+    )
+    assert one.gang is not None
+    assert (one.gang.min_member, one.gang.subgroups, one.gang.conditions) == (4, (), ())
+
+
+@pytest.mark.parametrize(
+    ("wish", "field", "blocking"),
+    [
+        ("networkTopology: {highestTierAllowed: 1}", "spec.networkTopology", True),
+        ("networkTopology: {mode: soft}", "spec.networkTopology", False),
+        (
+            "tasks: [{partitionPolicy: {networkTopology: {}}}]",
+            "spec.tasks[0].partitionPolicy.networkTopology",
+            True,
+        ),
+        ("tasks: [{partitionPolicy: {totalPartitions: 2}}]", "spec.tasks[0].partitionPolicy", False),
+    ],
+)
+def test_a_volcano_jobs_topology_is_not_known(wish: str, field: str, blocking: bool) -> None:
+    one = workload("batch.volcano.sh/v1alpha1", "Job", f"{{{wish}}}")
+    assert one.gang is not None
+    (condition,) = one.gang.conditions
+    assert (condition.object, condition.field, condition.blocking) == ("Job/ml/x", field, blocking)
+
+
+def test_a_stateful_set_with_claims_waits() -> None:
+    one = workload("apps/v1", "StatefulSet", f"{{volumeClaimTemplates: [{{}}], template: {TEMPLATE}}}")
+    assert one.pod_sets[0].template.spec.unsupported == ("spec.volumes[*].persistentVolumeClaim",)
+
+
+def test_an_owner_is_remembered() -> None:
+    (one,) = read_good(
+        """
+        apiVersion: apps/v1
+        kind: ReplicaSet
+        metadata: {name: web-5d8, ownerReferences: [{kind: Deployment, name: web, controller: true}]}
+        """
+    ).workloads
+    assert one.owner == "Deployment/web"
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "spec", "said"),
+    [
+        ("apps/v1", "Deployment", "{replicas: -1}", "spec.replicas: -1 is negative"),
+        (
+            "apps/v1",
+            "Deployment",
+            "{replicas: 1000001}",
+            "spec.replicas: 1000001 pods are more than 1,000,000",
+        ),
+        ("batch/v1", "Job", "{parallelism: -1}", "spec.parallelism: -1 is negative"),
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            "{replicatedJobs: [{replicas: 2000, template: {spec: {parallelism: 2000}}}]}",
+            "spec.replicatedJobs[0].replicas: 4000000 pods are more than",
+        ),
+        (
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            "{pytorchReplicaSpecs: {Worker: {template: {spec: {overhead: {cpu: x}}}}}}",
+            "spec.pytorchReplicaSpecs.Worker.template.spec.overhead.cpu: 'x' is not a quantity",
+        ),
+        (
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "{leaderWorkerTemplate: {workerTemplate: {spec: {overhead: {cpu: x}}}}}",
+            "spec.leaderWorkerTemplate.workerTemplate.spec.overhead.cpu",
+        ),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            "{tasks: [{}, {template: {spec: {overhead: {cpu: x}}}}]}",
+            "spec.tasks[1].template.spec.overhead.cpu",
+        ),
+    ],
+)
+def test_errors_name_the_field_where_it_stands_in_the_workload(
+    api: str, kind: str, spec: str, said: str
+) -> None:
+    assert said in error_of(f"{{apiVersion: {api}, kind: {kind}, metadata: {{name: x}}, spec: {spec}}}")
