@@ -16,6 +16,7 @@ from closeby.applications.networks import (
 )
 from closeby.applications.registry import Applications
 from closeby.objects.networks import NetworkTopology
+from closeby.objects.reasons import Condition, Reason
 from tests.applications.networks import network
 
 ANY = NetworkWish()
@@ -87,6 +88,13 @@ def test_two_of_the_operators_are_ambiguous_until_one_is_named_or_the_only_one_w
     assert chosen(known(*both)).lack is Lack.AMBIGUOUS
     assert key_of(chosen(known(*both), wish=NetworkWish("b"))) == "net/b"
     assert key_of(chosen(known(both[0], without_costs("net/b")))) == "kube-system/a"
+
+
+def test_one_with_a_mistake_does_not_count() -> None:
+    wrong = Condition(reason=Reason.INVALID_SPEC, object="NetworkTopology/net/b", message="", blocking=True)
+    broken = replace(costs("net/b"), conditions=(wrong,))
+    assert key_of(chosen(known(costs("kube-system/a"), broken))) == "kube-system/a"
+    assert chosen(known(broken)).network is None
 
 
 def test_one_without_costs_yet() -> None:

@@ -265,3 +265,11 @@ def test_what_domains_offer_follows_their_nodes() -> None:
     assert scores(asked, single()) == pytest.approx({"n1": 25})
     asked.handle.cluster.add_node(node("n1", {"block": "b1", "rack": "r1"}, {GPU: 2}))
     assert scores(asked, single()) == pytest.approx({"n1": 50})
+
+
+def test_what_domains_offer_follows_the_topology() -> None:
+    #   n1 of rack r1 and n2 of rack r2 share the block; then racks alone count.
+    asked = plugin_on("b1 r1 : n1=4\nb1 r2 : n2=4", {"n2": 4}, fading=1.0)
+    assert scores(asked, single()) == pytest.approx({"n1": 25 / 2 + 62.5 / 2, "n2": 50 + 62.5 / 2})
+    asked.handle.topologies.declare(fabric("rack"))
+    assert scores(asked, single()) == pytest.approx({"n1": 25, "n2": 100})

@@ -7,13 +7,14 @@ from msgspec.structs import replace
 
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
 from closeby.plugins.network_topology import NetworkTopology, NetworkTopologyArguments
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import PluginEntry, read_configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodRemoved
 from tests.plugins.asking import STATE, handle_of, scores
-from tests.worlds import GPU, World, gang, node, pods, spec, world
+from tests.worlds import GPU, World, gang, node, pods, spec, subgroup, world
 
 #: The proposal's own snippet.
 SNIPPET = """
@@ -228,6 +229,22 @@ class TestInTheEngine:
         drawn = racks().run(anywhere, members=pods("train", 4))
         assert len(drawn.used(by="rack")) > 1
 
+    def test_nodes_without_the_label_are_no_rack(self) -> None:
+        #   The two nodes of no rack would be the tightest.
+        drawn = racks("bj - : x1=2 x2=2\nbj rack2 : b1=3 b2=3").run(gang(), members=pods("train", 4))
+        assert drawn.used(by="rack") == {"rack2": 4}
+
+    def test_a_level_that_is_required_is_not_left_for_a_coarser_one(self) -> None:
+        drawn = racks().run(gang(min_member=6, required="rack"), members=pods("train", 6))
+        assert drawn.where == {}
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+    def test_nor_is_the_level_of_a_subgroup(self) -> None:
+        group = gang(min_member=6, subgroups=[subgroup("x", 6, required="rack")])
+        drawn = racks().run(group, members=pods("train", 6, subgroup="x"))
+        assert drawn.where == {}
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
     def test_else_in_the_same_idc(self) -> None:
         drawn = racks().run(gang(min_member=6), members=pods("train", 6))
         assert drawn.used(by="idc") == {"bj": 6}
@@ -292,6 +309,14 @@ class TestInTheEngine:
         [explained] = drawn.outcome("train").explanations
         by_node = {name: entry["network-topology"] for name, entry in explained.scores.items()}
         assert by_node == {"a1": 10, "a2": 10, "b1": 20, "b2": 20, "c1": 0, "c2": 0}
+
+
+def test_keys_that_are_configured_count_though_others_may_be_discovered() -> None:
+    asked = NetworkTopology(NetworkTopologyArguments(type="dynamic", keys="rack"), handle_of(NODES))
+    first, second = pods("train", 2)
+    assume(asked, first, "a1")
+    assert asked.keys == ("rack",)
+    assert [name for name, score in scores(asked, second).items() if score] == ["a1", "same-rack", "all"]
 
 
 @pytest.mark.parametrize("kind", ["static", "dynamic"])

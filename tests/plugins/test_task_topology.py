@@ -365,10 +365,47 @@ class TestTraffic:
         assert asked.order[-1].name == "chief0"
         assert asked.scores("ps0") == {"node1": 2, "node2": 1, "node3": 4}
 
+    def test_without_a_topology_nodes_that_come_later_have_their_place(self) -> None:
+        asked = Asked(self.GROUP, SIX)
+        assert traffic(asked, self.GROUP).standing.shape == (3, 3)
+        for one in cpus("node4=1 node5=1"):
+            asked.plugin.handle.cluster.add_node(one)
+        found = traffic(asked, self.GROUP)
+        assert (found.standing.shape, found.locations.tolist()) == ((3, 5), [0] * 5)
+
+    def test_pods_without_a_role_come_last(self) -> None:
+        """Beside a chief to whom nobody says anything either."""
+        waiting = [replace(task("aaa", ""), spec=spec(cpu=1)), *tasks("chief"), *SIX]
+        asked = Asked(self.GROUP, waiting)
+        assert asked.order is not None
+        assert [pod.name for pod in asked.order][-2:] == ["chief0", "aaa"]
+
     def test_nobody_talks(self) -> None:
         asked = Asked()
         assert asked.plugin.traffic(CycleState(JOB), tuple(SIX)) is None
         assert asked.plugin.traffic(CycleState(), tuple(SIX)) is None
+
+
+def test_buckets_are_those_of_the_gang_that_is_asked_about() -> None:
+    """Whatever gang was placed last, and whoever of it runs by now."""
+    asked = Asked()
+    assert asked.order is not None
+    known = asked.plugin.buckets(JOB, asked.order, ())
+    assert names(known) == [["ps0", "worker0", "worker2"], ["ps1", "worker1", "worker3"]]
+    together = job(affinity="ps,worker")
+    assert names(asked.plugin.buckets(together, asked.order, ())) == [sorted(pod.name for pod in SIX)]
+    assert names(asked.plugin.buckets(JOB, tuple(tasks("ps worker")), ())) == [["ps0", "worker0"]]
+    [ps0] = tasks("ps", on="node3")
+    running = ((ps0, asked.slot("node3")),)
+    waiting = tuple(pod for pod in asked.order if pod.name != "ps0")
+    beside = asked.plugin.buckets(JOB, waiting, running)
+    assert names(beside) == names(Asked(JOB, waiting, running=[ps0]).plugin.buckets(JOB, waiting, running))
+    assert names(beside)[0][:2] == ["ps0", "worker0"] and names(beside)[1][0] == "ps1"
+    assert asked.plugin.buckets(replace(JOB, annotations={}), asked.order, ()) is None
+
+
+def names(buckets: tuple[tuple[Pod, ...], ...] | None) -> list[list[str]]:
+    return [[pod.name for pod in bucket] for bucket in buckets or ()]
 
 
 def traffic(asked: Asked, group: PodGroup) -> Traffic:

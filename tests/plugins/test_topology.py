@@ -8,7 +8,7 @@ from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import Tree
 from tests.plugins.asking import handle_of
-from tests.worlds import THREE_ZONES, draw, fabric, gang, pods, world
+from tests.worlds import THREE_ZONES, draw, fabric, gang, pods, subgroup, world
 
 
 def plugin() -> tuple[TopologyPlacement, Tree]:
@@ -113,3 +113,17 @@ def test_a_gang_that_asks_for_nothing_takes_the_fewest_domains_level_by_level() 
     drawn = world("zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : b1=3")
     drawn.run(gang(min_member=6), members=pods("train", 6))
     assert drawn.used() == {"a1": 2, "a2": 2, "b1": 2}
+
+
+def test_a_preferred_rack_carries_its_label_too() -> None:
+    drawn = world("zone-a - : x1=2 x2=2\nzone-a rack-1 : a1=4 a2=4")
+    drawn.run(gang(min_member=4, preferred="rack"), members=pods("train", 4))
+    assert drawn.used(by="rack") == {"rack-1": 4}
+
+
+def test_a_subgroup_inside_a_rack_of_no_zone_is_in_no_zone() -> None:
+    #   rack-1 would be the tighter one for the parent, but x must lie in a zone.
+    drawn = world("- rack-1 : a1=4\nzone-b rack-2 : b1=8")
+    groups = [subgroup("p", required="rack"), subgroup("x", 4, required="zone", parent="p")]
+    drawn.run(gang(subgroups=groups), members=pods("train", 4, subgroup="x"))
+    assert drawn.used() == {"b1": 4}

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from closeby.objects.nodes import Node, Taint
-from closeby.objects.pods import HostPort, NodeSelectorTerm, PodSpec, Requirement, Toleration
+from closeby.objects.pods import HostPort, NodeSelectorTerm, Pod, PodSpec, Requirement, Toleration
 from closeby.objects.reasons import Condition, Reason
 from tests.worlds import GPU, fabric, gang, node, pods, spec, world
 
@@ -71,6 +71,16 @@ class TestATighterRackIsPassedOver:
         assert drawn.used() == {"b1": 2}
 
 
+#: Sizes are multiples of 7, so that no node takes more than 98 of its 100; they need 8 x 98 + 7.
+TOO_MANY = [14, 28, 14, 35, 21, 14, 28, 35, 35, 14, 14, 42, 42, 14, 35]
+TOO_MANY += [42, 28, 42, 28, 42, 21, 14, 28, 14, 14, 14, 42, 42, 14, 21]
+
+
+def members_of(sizes: list[int]) -> list[Pod]:
+    """Members of one gang, by the GPUs of each."""
+    return [pod for at, size in enumerate(sizes) for pod in pods("train", 1, spec(gpu=size), prefix=f"p{at}")]
+
+
 class TestUnequalPods:
     """A gang of unequal pods is placed by trial, not refused by counting its largest pod."""
 
@@ -126,16 +136,16 @@ class TestUnequalPods:
         drawn = world(f"{drawing} b2=2").run(gang(min_member=4, required="rack"), members=unequal)
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
 
+    def test_a_level_is_named_where_nobody_could_find_out_whether_the_cluster_holds_them(self) -> None:
+        #   No rack holds them, and to try all racks together is too much.
+        drawn = world("\n".join(f"zone-a rack-{index} : a{index}=100" for index in range(8)))
+        drawn.run(gang(min_member=len(TOO_MANY), required="rack"), members=members_of(TOO_MANY))
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
     def test_a_search_too_large_says_so_instead(self) -> None:
-        # All sizes are multiples of 7, so that no node takes more than 98 of its 100; they need 8 x 98 + 7.
-        sizes = [14, 28, 14, 35, 21, 14, 28, 35, 35, 14, 14, 42, 42, 14, 35]
-        sizes += [42, 28, 42, 28, 42, 21, 14, 28, 14, 14, 14, 42, 42, 14, 21]
-        assert sum(sizes) == 8 * 98 + 7
-        unequal = [
-            pod for at, size in enumerate(sizes) for pod in pods("train", 1, spec(gpu=size), prefix=f"p{at}")
-        ]
+        unequal = members_of(TOO_MANY)
         drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=100" for index in range(8)))
-        drawn.run(gang(min_member=len(sizes), required="rack"), members=unequal)
+        drawn.run(gang(min_member=len(unequal), required="rack"), members=unequal)
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.SEARCH_BUDGET_EXHAUSTED
         assert "there may be one" in (drawn.outcome("train").message or "")

@@ -89,3 +89,12 @@ def test_a_member_beyond_the_minimum_stays_where_its_subgroup_must_lie() -> None
     drawn = placed(group, first, servers[1], *fixed)
     assert len(drawn.where) == 3
     assert {drawn.where[name][0] for name in ("ps-0", "ps-1")} == {"a"}
+
+
+def test_a_member_may_join_those_that_run_in_another_rack_than_its_first_place() -> None:
+    """Most members run in rack-1, where the search begins; the worker says 10 to the server in rack-2."""
+    running = [replace(pod, node_name="a1") for pod in members(chief=2)]
+    running += [replace(pod, node_name="b1") for pod in members(ps=1)]
+    group = told("ps-worker=10", required="zone", minimum=4)
+    drawn = placed(group, *running, *members(worker=1))
+    assert drawn.where == {"worker-0": "b1"}

@@ -25,6 +25,7 @@ from closeby.scheduling.extension import (
 )
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
+from tests.scheduling.test_candidate_domains import TOO_MANY
 from tests.worlds import GPU, gang, node, pods, spec, subgroup, world
 
 
@@ -93,6 +94,25 @@ class TestMembersBeyondTheMinimum:
         drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2))
         assert drawn.used() == {"b1": 2}, "the tightest"
 
+    def test_members_find_room_beside_one_that_runs_as_far_as_its_parent_allows(self) -> None:
+        #   x prefers the rack of its first member, which is full; its parent must stay in zone-a.
+        drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=1\nzone-b rack-3 : c1=4")
+        groups = [subgroup("p", required="zone"), subgroup("x", parent="p", preferred="rack")]
+        running = pods("train", 1, prefix="old", on="a1", subgroup="x")
+        drawn.run(gang(subgroups=groups), members=[*running, *of("x", 1, 1)])
+        assert drawn.used() == {"b1": 1}
+        assert drawn.left("train") == {"x-1": Reason.TOPOLOGY_PLACEMENT_FAILED}
+
+    def test_a_gang_that_needs_more_than_its_subgroups_do_is_told_how_many_found_a_place(self) -> None:
+        #   One runs, which is enough for x; the gang needs three, and rack-1 is full.
+        drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=4")
+        running = pods("train", 1, prefix="old", on="a1", subgroup="x")
+        group = gang(min_member=3, subgroups=[subgroup("x", 1, required="rack")])
+        drawn.run(group, members=[*running, *of("x", 1, 1)])
+        assert drawn.where == {}
+        assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+        assert (drawn.outcome("train").message or "").startswith("1 of at least 3 ")
+
 
 class TestSubgroupsThatAreLeftOut:
     def test_none_is_left_out_where_another_choice_of_its_siblings_holds_all(self) -> None:
@@ -130,6 +150,14 @@ class TestSubgroupsThatAreLeftOut:
         assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
         drawn.tell(NodeAdded(node("c1", {"zone": "zone-a", "rack": "rack-3"}, {GPU: 4}))).run()
         assert drawn.used() == {"c1": 4}
+
+    def test_one_that_fits_nowhere_is_not_blamed_where_the_others_were_too_many_to_try(self) -> None:
+        #   Not all ways to place x can be tried; y fits nowhere, and may be left out.
+        drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=100" for index in range(8)))
+        groups = [subgroup("x", len(TOO_MANY), required="rack"), subgroup("y", 2, required="rack")]
+        drawn.run(some(1, *groups), members=[*of("x", *TOO_MANY), *of("y", 101, 101)])
+        assert drawn.where == {}
+        assert drawn.reason("train") is Reason.SEARCH_BUDGET_EXHAUSTED
 
 
 class NoCandidates(PlacementGenerate):

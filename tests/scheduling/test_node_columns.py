@@ -45,6 +45,14 @@ def test_a_question_is_asked_once_per_distinct_value() -> None:
     assert sorted(asked) == ["blue", "red"]
 
 
+def test_the_column_grows_with_the_cluster() -> None:
+    cluster = Cluster()
+    column = colours(cluster)
+    for number in range(200):
+        cluster.add_node(coloured(f"n{number}", "red"))
+        assert column.codes(Nodes(cluster)).tolist() == [1] * (number + 1)
+
+
 def test_values_out_of_use_do_not_pile_up() -> None:
     cluster = Cluster()
     column = colours(cluster)

@@ -1,11 +1,13 @@
 """A decision that waits to be carried out is asked about again: it holds as long as it could be made now."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.configuration import PluginEntry
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Condition, Reason
@@ -26,9 +28,12 @@ from closeby.scheduling.events import (
     TopologyRemoved,
     Withdrawn,
 )
+from closeby.scheduling.extension import Bools, Filter, Permit, Plugin, PreFilter, Rejection, Scope
 from closeby.scheduling.intake.surprises import Surprises
+from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import Binding, bindings_of
 from closeby.scheduling.placing.rechecking import NEVER, Checked
+from closeby.scheduling.state import CycleState
 from tests.scheduling.histories import History, engine
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 
@@ -38,6 +43,7 @@ zone-a rack-2 : b1=2 b2=2
 """
 NODES = {one.name: one for one in draw(TWO_RACKS)}
 RACK_1 = {"zone": "zone-a", "rack": "rack-1"}
+WRONG = Condition(reason=Reason.INVALID_SPEC, object="PodGroup/default/train", message="wrong", blocking=True)
 
 
 class Deciding:
@@ -136,6 +142,11 @@ class TestAPlainPod:
         assert drawn.broken(NodeAdded(replace(well, unschedulable=True))) is not None
         assert drawn.broken(NodeAdded(well)) is None
 
+    def test_one_that_was_bound_elsewhere_does_not_hold(self) -> None:
+        drawn = a_pod(gpu=1)
+        bound = replace(drawn.binds[0].pod, node_name="a2", phase="Running")
+        assert drawn.reason(PodAdded(bound)) is Reason.NODE_UNSCHEDULABLE
+
     def test_one_that_was_removed_holds_nothing(self) -> None:
         drawn = a_pod()
         assert drawn.broken(PodRemoved(drawn.binds[0].pod.uid)) is not None
@@ -167,6 +178,7 @@ class TestAGang:
             ([GroupChanged(gang(min_member=4, required="hostname"))], Reason.TOPOLOGY_PLACEMENT_FAILED),
             ([GroupChanged(gang(min_member=4, required="row"))], Reason.TOPOLOGY_LEVEL_NOT_FOUND),
             ([GroupChanged(gang(min_member=4, required="zone"))], None),
+            ([GroupChanged(replace(gang(min_member=4), conditions=(WRONG,)))], Reason.INVALID_SPEC),
             ([GroupRemoved("default/train")], Reason.GANG_INCOMPLETE),
             ([TopologyRemoved("fabric")], Reason.TOPOLOGY_NOT_FOUND),
             ([TopologyChanged(fabric("zone", "hostname"))], Reason.TOPOLOGY_LEVEL_NOT_FOUND),
@@ -216,6 +228,146 @@ class TestAGang:
         moved = NodeAdded(node("b2", {"zone": "zone-a", "rack": "r1"}, {GPU: 1}))
         found = drawn.broken(moved)
         assert found is not None and "subgroup" in found.message
+
+    def test_a_node_on_which_another_member_runs(self) -> None:
+        """It lies in another rack now, and nothing has happened to the nodes of the others."""
+        running = pods("train", 1, prefix="old", on="a1")
+        group = GroupChanged(gang(min_member=3, required="rack"))
+        drawn = Deciding(world("zone-a rack-1 : a1=1 a2=2\nzone-a rack-2 : b1=9"), running, group)
+        drawn = Deciding(World(drawn.engine, ()), pods("train", 2))
+        assert [bind.node for bind in drawn.binds] == ["a2", "a2"]
+        assert drawn.broken(*on("b1")) is None  # From here on it is known which nodes are its own.
+        moved = NodeAdded(node("a1", {**RACK_1, "rack": "rack-9"}, {GPU: 1}))
+        assert drawn.reason(moved) is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+    def test_once_a_member_runs_its_minimum_stops_nobody(self) -> None:
+        drawn = a_gang()
+        bound = replace(drawn.binds[0].pod, node_name=drawn.binds[0].node, phase="Running")
+        raised = GroupChanged(gang(min_member=5, required="rack"))
+        assert drawn.broken(PodAdded(bound), raised) is None
+
+    def test_a_pod_that_is_no_member_any_more_still_goes_where_it_was_to(self) -> None:
+        drawn = Deciding(
+            world("zone-a rack-1 : a1=2 a2=1"), pods("train", 3), GroupChanged(gang(min_member=2))
+        )
+        [last] = [bind for bind in drawn.binds if bind.node == "a2"]
+        assert drawn.broken(PodAdded(replace(last.pod, group=None))) is None
+        assert drawn.reason(*on("a2")) is Reason.INSUFFICIENT_RESOURCES
+
+    def test_what_is_broken_stays_so_whatever_happens_elsewhere(self) -> None:
+        drawn = a_gang()
+        assert drawn.reason(*on("a1")) is Reason.INSUFFICIENT_RESOURCES
+        assert drawn.reason(NodeRemoved("b2")) is Reason.INSUFFICIENT_RESOURCES
+
+    def test_one_that_started_meanwhile_is_asked_about_again(self) -> None:
+        drawn = a_gang()
+        raised = GroupChanged(gang(min_member=5, required="rack"))
+        assert drawn.reason(raised) is Reason.GANG_INCOMPLETE
+        assert drawn.broken(started=True) is None
+
+    def test_without_bindings_nothing_can_break(self) -> None:
+        drawn = a_gang()
+        drawn.binds = []
+        assert drawn.broken(*on("a1", 2)) is None
+
+
+class Gate(Filter):
+    """Lets pods pass while it is open, and keeps what it is asked: a filter that looks beyond the node."""
+
+    name: ClassVar[str] = "Gate"
+    filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    open: ClassVar[bool] = True
+    #: Members that run, and those that were placed before the pod that it is about.
+    asked: ClassVar[list[tuple[int, int]]] = []
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        self.asked.append((len(state.anchors), len(state.placed)))
+        return nodes.all(self.open)
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        return Rejection(Reason.UNSUPPORTED, "the gate is closed")
+
+
+class Door(PreFilter, Permit):
+    """Refuses pods before their places are looked for, or after."""
+
+    name: ClassVar[str] = "Door"
+    before: ClassVar[Condition | None] = None
+    after: ClassVar[Condition | None] = None
+
+    def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
+        return self.before
+
+    def permit(self, state: CycleState, placed: tuple[tuple[Pod, int], ...]) -> Condition | None:
+        return self.after
+
+
+def with_plugin(kind: type[Plugin]) -> World:
+    return world(TWO_RACKS, plugins=[PluginEntry(name=f"{__name__}:{kind.__name__}")])
+
+
+class TestFiltersThatLookBeyondTheNode:
+    """Whatever happens anywhere, they are asked again."""
+
+    def test_about_a_plain_pod(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        drawn = Deciding(with_plugin(Gate), pods(None, 1))
+        assert drawn.broken(NodeRemoved("b2")) is None
+        monkeypatch.setattr(Gate, "open", False)
+        assert drawn.reason(NodeRemoved("b1")) is Reason.UNSUPPORTED
+
+    def test_about_a_gang(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        group = GroupChanged(gang(min_member=2, required="rack"))
+        drawn = Deciding(with_plugin(Gate), pods("train", 2), group)
+        assert drawn.broken(NodeRemoved("b2")) is None
+        monkeypatch.setattr(Gate, "open", False)
+        assert drawn.reason(NodeRemoved("b1")) is Reason.UNSUPPORTED
+
+    def test_each_member_beside_those_before_it_and_those_that_run(self) -> None:
+        group = GroupChanged(gang(min_member=4, required="rack"))
+        running = pods("train", 1, prefix="old", on="a1")
+        drawn = Deciding(with_plugin(Gate), [*running, *pods("train", 3)], group)
+        Gate.asked.clear()
+        assert drawn.broken(NodeRemoved("b2")) is None
+        assert Gate.asked == [(1, 0), (1, 1), (1, 2)]
+
+    def test_one_that_fails_leaves_the_members_where_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        group = GroupChanged(gang(min_member=2, required="rack"))
+        drawn = Deciding(with_plugin(Gate), pods("train", 2), group)
+        before = drawn.engine.cluster.requested.copy()
+        drawn.engine.handle(NodeRemoved("b2"))
+        monkeypatch.setattr(Gate, "filter", None)
+        with pytest.raises(TypeError):
+            drawn.engine.recheck.still_holds(drawn.binds, drawn.checked, started=False)
+        assert (drawn.engine.cluster.requested == before).all()
+        drawn.engine.validate_state()
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_a_gang_as_a_whole_is_refused(self, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        group = GroupChanged(gang(min_member=4, required="rack"))
+        drawn = Deciding(with_plugin(Door), pods("train", 4), group)
+        node_changed = NodeAdded(replace(NODES["a1"], annotations={"other": "thing"}))
+        assert drawn.broken(node_changed) is None
+        closed = Condition(reason=Reason.UNSUPPORTED, object="Plugin/Door", message="closed", blocking=True)
+        monkeypatch.setattr(Door, when, closed)
+        assert drawn.reason(NodeAdded(NODES["a1"])) is Reason.UNSUPPORTED
+
+
+class TestWhereAGangLies:
+    def test_its_place_is_that_of_all_members(self) -> None:
+        drawn = a_gang()
+        found = drawn.engine.recheck.place("default/train")
+        assert found is not None and found.path == ("zone-a", "rack-1")
+
+    def test_it_is_unknown_while_one_runs_on_a_node_that_is_gone(self) -> None:
+        running = pods("train", 2, on="a1")
+        drawn = Deciding(world(TWO_RACKS), running, GroupChanged(gang(min_member=2)))
+        assert drawn.engine.recheck.place("default/train") is not None
+        [elsewhere] = pods("train", 1, prefix="old", on="gone")
+        drawn.engine.handle(PodAdded(elsewhere))
+        assert drawn.engine.recheck.place("default/train") is None
+
+    def test_one_that_nobody_knows_has_none(self) -> None:
+        assert world(TWO_RACKS).engine.recheck.place("default/train") is None
 
 
 class TestWhatDoesNotConcernAGang:
