@@ -23,8 +23,8 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
     GroupChanged,
-    NodeAdded,
-    PodAdded,
+    NodeUpserted,
+    PodUpserted,
     Tick,
     TopologyChanged,
 )
@@ -166,12 +166,12 @@ class World:
         self.engine = engine
         self.where: dict[str, str] = {}
         self.rank: dict[str, int | None] = {}
-        engine.handle(*(NodeAdded(one) for one in nodes), *(TopologyChanged(one) for one in topologies))
+        engine.handle(*(NodeUpserted(one) for one in nodes), *(TopologyChanged(one) for one in topologies))
 
     def run(self, *groups: PodGroup, members: Iterable[Pod] = ()) -> "World":
         """Add gangs and pods, and decide."""
         decisions = self.engine.handle(
-            *(GroupChanged(group) for group in groups), *(PodAdded(pod) for pod in members), Tick()
+            *(GroupChanged(group) for group in groups), *(PodUpserted(pod) for pod in members), Tick()
         )
         for binding in bindings_of(decisions):
             self.where[binding.pod.name] = binding.node

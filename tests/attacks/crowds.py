@@ -9,7 +9,13 @@ from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import AppGroupChanged, Event, NetworkTopologyChanged, NodeAdded, PodAdded
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    Event,
+    NetworkTopologyChanged,
+    NodeUpserted,
+    PodUpserted,
+)
 from closeby.topology.network_costs import REGION, ZONE
 from tests.applications.networks import network
 from tests.worlds import GPU, node, pods, spec
@@ -27,10 +33,10 @@ def cluster(nodes: int = 64, taken: int = 0) -> Iterator[Event]:
     yield NetworkTopologyChanged(network(zones=costs))
     for number in range(nodes):
         labels = {ZONE: f"z{number % ZONES}", REGION: "r"}
-        yield NodeAdded(node(f"n{number}", labels, {GPU: 8, "cpu": 8000}))
+        yield NodeUpserted(node(f"n{number}", labels, {GPU: 8, "cpu": 8000}))
         if taken:
             yield from (
-                PodAdded(one)
+                PodUpserted(one)
                 for one in pods(None, 1, spec(gpu=taken), prefix=f"old{number}", on=f"n{number}")
             )
 
@@ -53,7 +59,7 @@ def complete(name: str, size: int, namespace: str) -> Iterator[Event]:
     for number, workload in enumerate(names):
         own = labels | {"appgroup.diktyo.x-k8s.io.workload": workload}
         for one in pods(None, 1, spec(gpu=1, cpu=1 + number), prefix=f"{name}-{workload}", labels=own):
-            yield PodAdded(in_namespace(one, namespace))
+            yield PodUpserted(in_namespace(one, namespace))
 
 
 def in_namespace(pod: Pod, namespace: str) -> Pod:

@@ -12,7 +12,7 @@ import pytest
 from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
 from closeby.objects.reasons import MOST_CONDITIONS, Reason
-from closeby.scheduling.events import GroupChanged, PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from tests.attacks.crowds import cluster, engine
 from tests.kube.test_feed import METADATA, OURS, Object, pod, put
 from tests.worlds import pods, spec
@@ -39,7 +39,7 @@ def test_a_pod_with_thousands_of_misspelt_keys(part: str, guesses: list[str]) ->
     made = pod("bulky")
     made["metadata"] = {**METADATA, part: KEYS}
     fed = Feed("closeby").take([put(PODS, made)])
-    assert [type(event) for event in fed.events] == [PodAdded]
+    assert [type(event) for event in fed.events] == [PodUpserted]
     assert len(fed.problems) == MOST_CONDITIONS + 1
     assert len(guesses) == MOST_CONDITIONS
 
@@ -58,7 +58,7 @@ def test_a_pod_that_asks_for_thousands_of_resources_waits_and_leaves_no_trace() 
     it.handle(*cluster(nodes=8))
     before = it.cluster.resources
     (bulky,) = pods(None, 1, spec(**{f"example.com/r{number}": 1 for number in range(5_000)}), prefix="bulky")
-    it.handle(PodAdded(bulky), Tick())
+    it.handle(PodUpserted(bulky), Tick())
     outcome = it.outcome("default/bulky-0")
     assert outcome is not None and outcome.reason is Reason.UNSUPPORTED
     assert it.cluster.resources == before

@@ -20,7 +20,7 @@ from closeby.kube.state.feed import Fed, Feed
 from closeby.kube.watch.resources import Resource
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import GroupChanged, GroupRemoved
+from closeby.scheduling.events import GroupChanged, GroupDeleted
 from tests.attacks.dialects import DIALECTS, dialect_of
 from tests.control_plane.access import read_kubeconfig
 from tests.control_plane.api import Api, ApiError, Object
@@ -158,7 +158,7 @@ class TestTheMirror:
         [group] = groups(feed.take([gone(OURS, "default/train")]))
         assert group.plan == {}
         fed = feed.take([gone(kind_of(dialect), "default/train")])
-        assert fed.events == (GroupRemoved("default/train"),)
+        assert fed.events == (GroupDeleted("default/train"),)
 
     def test_is_an_ordinary_gang_without_its_label(self, dialect: str) -> None:
         """A tenant who makes a PodGroup of ours beside another has two gangs of one name, and is told so."""

@@ -21,7 +21,7 @@ from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import AppGroupChanged, NodeAdded, PodRemoved, PriorityClassChanged
+from closeby.scheduling.events import AppGroupChanged, NodeUpserted, PodDeleted, PriorityClassChanged
 from closeby.scheduling.intake.priorities import sufficient
 from tests.applications.calls import app
 from tests.attacks.dialects import CLASSED, DIALECTS, dialect_of
@@ -51,7 +51,7 @@ def of(priority: int, group: str | None, count: int, prefix: str | None = None) 
 
 def order(full: World) -> list[str]:
     """There is room for all: who goes first?"""
-    full.tell(NodeAdded(node("a2", allocatable={GPU: 100}))).run()
+    full.tell(NodeUpserted(node("a2", allocatable={GPU: 100}))).run()
     return list(full.where)
 
 
@@ -179,15 +179,15 @@ class TestOneMemberOfHighPriority:
     def test_that_goes_again_leaves_its_place_too(self) -> None:
         full = cluster().run(gang(min_member=2), members=of(5000, "train", 2, "high"))
         full.run(gang("other", 1), members=[*of(0, "train", 2), *of(1, "other", 1)])
-        full.tell(*(PodRemoved(f"default/high-{number}") for number in range(2))).run()
+        full.tell(*(PodDeleted(f"default/high-{number}") for number in range(2))).run()
         assert order(full)[0] == "other-0"
 
     def test_that_already_runs_lifts_no_late_one(self) -> None:
         running = [replace(pod, node_name="a2") for pod in of(5000, "train", 2, "high")]
-        full = cluster().tell(NodeAdded(node("a2", allocatable={GPU: 2})))
+        full = cluster().tell(NodeUpserted(node("a2", allocatable={GPU: 2})))
         full.run(gang(min_member=2), gang("other", 1), members=running)
         full.run(members=[*of(0, "train", 1), *of(1, "other", 1)])
-        full.tell(NodeAdded(node("a3", allocatable={GPU: 9}))).run()
+        full.tell(NodeUpserted(node("a3", allocatable={GPU: 9}))).run()
         assert list(full.where) == ["other-0", "train-0"]
 
     def test_that_is_kept_out_of_the_queue_lifts_nobody(self) -> None:

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, GroupChanged, NodeAdded, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.events import (
+    Event,
+    FlushUnschedulable,
+    GroupChanged,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+    Tick,
+)
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
 from tests.attacks.crowds import cluster, complete, engine, in_namespace
 from tests.worlds import GPU, gang, node, pods, spec
@@ -35,7 +43,7 @@ def turns(it: Engine, now: float | None = None, allowance: int = ALLOWANCE) -> I
 
 def good_gang() -> Iterator[Event]:
     yield GroupChanged(replace(gang("good", 16), namespace="good"))
-    yield from (PodAdded(in_namespace(one, "good")) for one in pods("good", 16))
+    yield from (PodUpserted(in_namespace(one, "good")) for one in pods("good", 16))
 
 
 def test_applications_that_can_not_be_placed_keep_no_gang_of_another_tenant_waiting() -> None:
@@ -84,7 +92,7 @@ def test_inside_a_namespace_nothing_overtakes_a_parked_search() -> None:
     searching = turns(it)
     assert isinstance(next(searching)[0], Suspended)
     (mine,) = pods(None, 1, prefix="later")
-    it.handle(PodAdded(in_namespace(mine, "evil")), PodAdded(in_namespace(mine, "good")))
+    it.handle(PodUpserted(in_namespace(mine, "evil")), PodUpserted(in_namespace(mine, "good")))
     order = [key for decisions in searching for key in outcomes(decisions)]
     assert order.index("good/later-0") < order.index("evil/evil") < order.index("evil/later-0")
 
@@ -93,11 +101,11 @@ def test_a_parked_search_and_the_others_take_turns() -> None:
     """A flood of another tenant's pods does not keep a search from its end either."""
     it = engine()
     it.handle(*cluster(nodes=8, taken=4), *complete("app", 24, "team"))
-    it.handle(*(NodeAdded(node(f"more{number}", {}, {GPU: 8, "cpu": 1000})) for number in range(500)))
+    it.handle(*(NodeUpserted(node(f"more{number}", {}, {GPU: 8, "cpu": 1000})) for number in range(500)))
     searched, others = 0, 0
     for number in range(2_000):
         (one,) = pods(None, 1, prefix=f"flood{number}")
-        decisions = it.handle(PodAdded(in_namespace(one, "good")), Tick(limit=1, steps=2_000))
+        decisions = it.handle(PodUpserted(in_namespace(one, "good")), Tick(limit=1, steps=2_000))
         parked = [one.steps for one in decisions if isinstance(one, Suspended)]
         searched += sum(parked)
         others += not parked
@@ -114,8 +122,8 @@ def test_pods_of_many_shapes_that_fit_nowhere_let_others_go_first() -> None:
         for number in range(1_200)
         for one in pods(None, 1, spec(gpu=1, cpu=1 + number), prefix=f"shape{number}")
     ]
-    it.handle(*(PodAdded(one) for one in shapes), Tick())
-    it.handle(NodeAdded(node("fresh", {}, {GPU: 16})), Unheard())
+    it.handle(*(PodUpserted(one) for one in shapes), Tick())
+    it.handle(NodeUpserted(node("fresh", {}, {GPU: 16})), FlushUnschedulable())
     trying = turns(it)
     next(trying)
     it.handle(*good_gang())
@@ -132,7 +140,7 @@ def test_what_failed_at_length_rests_at_length() -> None:
     it = engine()
     it.handle(*cluster(taken=6), *complete("evil", 40, "evil"))
     steps = sum(one.steps for decisions in turns(it, 0.0) for one in decisions if isinstance(one, Suspended))
-    it.handle(Unheard())
+    it.handle(FlushUnschedulable())
     tick = list(turns(it, 1.0))
     assert not tick and it.next_due is not None
     assert it.next_due >= min(steps * 1e-5, 60.0)
@@ -145,9 +153,9 @@ def test_a_pod_that_changes_again_and_again_does_not_shorten_the_rest() -> None:
     made = list(complete("evil", 40, "evil"))
     it.handle(*made)
     assert list(turns(it, 0.0))
-    left = [one for one in made if isinstance(one, PodAdded) and it.cluster.placement(one.pod.uid) is None]
+    left = [one for one in made if isinstance(one, PodUpserted) and it.cluster.placement(one.pod.uid) is None]
     changed: Pod = replace(left[0].pod, labels={**left[0].pod.labels, "again": "1"})
-    it.handle(PodAdded(changed))
+    it.handle(PodUpserted(changed))
     assert not list(turns(it, 0.1))
     assert it.next_due is not None and list(turns(it, it.next_due))
 
@@ -161,16 +169,16 @@ def test_what_changes_during_a_search_is_minded(change: str) -> None:
     searching = turns(it)
     for _ in range(3):
         assert isinstance(next(searching)[0], Suspended)
-    members = [one.pod for one in made if isinstance(one, PodAdded)]
+    members = [one.pod for one in made if isinstance(one, PodUpserted)]
     match change:
         case "room":
             taken = [pods(None, 1, spec(gpu=4), prefix=f"new{i}", on=f"n{i}")[0] for i in range(60)]
-            it.handle(*(PodAdded(one) for one in taken))
+            it.handle(*(PodUpserted(one) for one in taken))
         case "node":
-            it.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 4, "cpu": 8000})) for i in range(64)))
+            it.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 4, "cpu": 8000})) for i in range(64)))
         case "pod":
-            it.handle(PodAdded(replace(members[0], node_name="n3")))
+            it.handle(PodUpserted(replace(members[0], node_name="n3")))
         case "gone":
-            it.handle(*(PodRemoved(one.uid) for one in members))
+            it.handle(*(PodDeleted(one.uid) for one in members))
     assert (change == "gone") == (not list(searching))
     assert it.outcome("team/app") is not None or change == "gone"

@@ -16,7 +16,7 @@ from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES
 from closeby.measurements.ageing import Known
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import Event, GroupChanged, PodAdded, Tick
+from closeby.scheduling.events import Event, GroupChanged, PodUpserted, Tick
 from closeby.scheduling.measuring import Reading
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.kube.scraping import scrape
@@ -50,7 +50,7 @@ def told() -> dict[str, set[str]]:
     events: list[Event] = [
         GroupChanged(gang("fits", 2, required="rack")),
         GroupChanged(gang("wide", 9, required="rack")),
-        *map(PodAdded, (*pods("fits", 2), *pods("wide", 9), *pods(None, 1, spec(gpu=9)))),
+        *map(PodUpserted, (*pods("fits", 2), *pods("wide", 9), *pods(None, 1, spec(gpu=9)))),
     ]
     drawn.engine.handle(*events)
     meters.took_in(events)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.objects.pods import Pod
-from closeby.scheduling.events import Event, PodAdded, Tick
+from closeby.scheduling.events import Event, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.kube.scraping import Scrape, scrape
 from tests.worlds import World
@@ -41,4 +41,4 @@ class Metered:
 
 
 def added(members: Iterable[Pod]) -> list[Event]:
-    return [PodAdded(pod) for pod in members]
+    return [PodUpserted(pod) for pod in members]

@@ -13,16 +13,16 @@ from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     GroupChanged,
-    GroupRemoved,
+    GroupDeleted,
     NetworkTopologyChanged,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NodeDeleted,
+    PodDeleted,
+    PodUpserted,
     PriorityClassChanged,
     TopologyChanged,
-    TopologyRemoved,
+    TopologyDeleted,
 )
 
 Object = dict[str, object]
@@ -89,7 +89,7 @@ def test_pods_that_wait_for_us_and_all_that_hold_a_node() -> None:
             put(PODS, pod("done", on="n1", phase="Succeeded")),
         ]
     )
-    names = [event.pod.name for event in fed.events if isinstance(event, PodAdded)]
+    names = [event.pod.name for event in fed.events if isinstance(event, PodUpserted)]
     assert (names, len(fed.events)) == (["ours", "bound"], 2)
     assert Feed("default-scheduler").take([put(PODS, pod("nobodys", schedulerName=""))]).events
 
@@ -97,17 +97,17 @@ def test_pods_that_wait_for_us_and_all_that_hold_a_node() -> None:
 def test_only_what_differs_is_told() -> None:
     feed = Feed("closeby")
     first = [put(PODS, pod("p")), put(NODES, node("n1")), put(OURS, group("g", 2))]
-    assert kinds(feed.take(first)) == ["PodAdded", "NodeAdded", "GroupChanged"]
+    assert kinds(feed.take(first)) == ["PodUpserted", "NodeUpserted", "GroupChanged"]
     assert feed.take(first).events == ()
-    assert kinds(feed.take([put(NODES, node("n1", cpu="8"))])) == ["NodeAdded"]
+    assert kinds(feed.take([put(NODES, node("n1", cpu="8"))])) == ["NodeUpserted"]
 
 
 def test_a_pod_that_is_bound_by_somebody_else_finishes_and_frees_its_node() -> None:
     feed = Feed("closeby")
     assert feed.take([put(PODS, pod("p", schedulerName="other"))]).events == ()
-    assert kinds(feed.take([put(PODS, pod("p", on="n1", schedulerName="other"))])) == ["PodAdded"]
+    assert kinds(feed.take([put(PODS, pod("p", on="n1", schedulerName="other"))])) == ["PodUpserted"]
     (finished,) = feed.take([put(PODS, pod("p", on="n1", phase="Failed"))]).events
-    assert isinstance(finished, PodAdded) and finished.pod.finished
+    assert isinstance(finished, PodUpserted) and finished.pod.finished
     assert feed.take([put(PODS, pod("p", on="n1", phase="Failed")), gone(PODS, "a/p", "uid-p")]).events == ()
 
 
@@ -116,9 +116,9 @@ def test_the_gang_of_a_finished_member_hears_when_its_object_is_gone() -> None:
     member = pod("p", on="n1", phase="Succeeded")
     member["metadata"] = {**METADATA, "labels": {"closeby.dev/pod-group": "g"}}
     (finished,) = feed.take([put(PODS, member)]).events
-    assert isinstance(finished, PodAdded) and (finished.pod.finished, finished.pod.group) == (True, "g")
+    assert isinstance(finished, PodUpserted) and (finished.pod.finished, finished.pod.group) == (True, "g")
     assert feed.take([put(PODS, member)]).events == (), "that is told once"
-    assert feed.take([gone(PODS, "a/p", "uid-p")]).events == (PodRemoved("uid-p"),)
+    assert feed.take([gone(PODS, "a/p", "uid-p")]).events == (PodDeleted("uid-p"),)
     assert feed.take([gone(PODS, "a/p", "uid-p")]).events == (), "and so is that"
 
 
@@ -126,14 +126,14 @@ def test_a_pod_that_comes_back_under_its_name_is_another_pod() -> None:
     feed = Feed("closeby")
     feed.take([put(PODS, pod("p", uid="one", on="n1"))])
     removed, added = feed.take([gone(PODS, "a/p", "one"), put(PODS, pod("p", uid="two"))]).events
-    assert removed == PodRemoved("one")
-    assert isinstance(added, PodAdded) and added.pod.uid == "two"
+    assert removed == PodDeleted("one")
+    assert isinstance(added, PodUpserted) and added.pod.uid == "two"
 
 
 def test_nodes_come_and_go() -> None:
     feed = Feed("closeby")
     feed.take([put(NODES, node("n1"))])
-    assert feed.take([gone(NODES, "n1"), gone(NODES, "n2")]).events == (NodeRemoved("n1"),)
+    assert feed.take([gone(NODES, "n1"), gone(NODES, "n2")]).events == (NodeDeleted("n1"),)
 
 
 def test_what_can_not_be_read_is_a_problem_and_not_an_end() -> None:
@@ -142,7 +142,7 @@ def test_what_can_not_be_read_is_a_problem_and_not_an_end() -> None:
     broken = group("g", 2) | {"spec": {"minMember": "many"}}
     fed = feed.take([put(OURS, broken), put(NODES, node("n1", cpu="lots")), put(PODS, pod("p"))])
     # The gang waits until its object is mended; the node still has what it had.
-    assert kinds(fed) == ["PodAdded", "GroupRemoved"]
+    assert kinds(fed) == ["PodUpserted", "GroupDeleted"]
     assert [one.object for one in fed.problems] == ["PodGroup/a/g", "Node/n1"]
     assert feed.take([put(OURS, broken)]) == Fed(())
     assert kinds(feed.take([put(OURS, group("g", 2))])) == ["GroupChanged"]
@@ -158,7 +158,7 @@ def test_gangs_of_two_dialects_share_their_names() -> None:
     assert feed.take([put(COSCHEDULING, group("g", 4))]).events == ()
     (back,) = feed.take([gone(OURS, "a/g")]).events
     assert isinstance(back, GroupChanged) and back.group.min_member == 4
-    assert feed.take([gone(COSCHEDULING, "a/g")]).events == (GroupRemoved("a/g"),)
+    assert feed.take([gone(COSCHEDULING, "a/g")]).events == (GroupDeleted("a/g"),)
 
 
 def test_a_kind_that_changes_its_version_loses_nothing() -> None:
@@ -173,8 +173,8 @@ def test_a_kind_that_changes_its_version_loses_nothing() -> None:
         "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
     }
     assert kinds(feed.take([put(old, gang)])) == ["GroupChanged"]
-    assert "GroupRemoved" not in kinds(feed.take([put(new, gang), gone(old, "a/g")]))
-    assert kinds(feed.take([gone(new, "a/g")])) == ["GroupRemoved"]
+    assert "GroupDeleted" not in kinds(feed.take([put(new, gang), gone(old, "a/g")]))
+    assert kinds(feed.take([gone(new, "a/g")])) == ["GroupDeleted"]
 
 
 def test_priorities_applications_and_networks() -> None:
@@ -193,19 +193,21 @@ def test_priorities_applications_and_networks() -> None:
     )
     found = {type(event) for event in fed.events}
     assert found == {PriorityClassChanged, AppGroupChanged, NetworkTopologyChanged}
-    assert feed.take([gone(APP_GROUPS, "a/shop")]).events == (AppGroupRemoved("a/shop"),)
+    assert feed.take([gone(APP_GROUPS, "a/shop")]).events == (AppGroupDeleted("a/shop"),)
 
 
 def test_topologies_of_network_labels_follow_the_nodes() -> None:
     feed = Feed("closeby")
-    assert kinds(feed.take([put(NODES, node("n0"))])) == ["NodeAdded"]
+    assert kinds(feed.take([put(NODES, node("n0"))])) == ["NodeUpserted"]
     fed = feed.take([put(NODES, node(f"n{i}", block=f"b{i % 2}")) for i in range(4)])
     declared = [event.topology.name for event in fed.events if isinstance(event, TopologyChanged)]
     assert declared == ["network-labels"]
     # Neither another node of a block nor one that says nothing changes which levels there are.
-    assert kinds(feed.take([put(NODES, node("n4", block="b0")), put(NODES, node("n5"))])) == ["NodeAdded"] * 2
+    assert (
+        kinds(feed.take([put(NODES, node("n4", block="b0")), put(NODES, node("n5"))])) == ["NodeUpserted"] * 2
+    )
     fed = feed.take([put(NODES, node(f"n{i}")) for i in range(5)])
-    assert fed.events[-1] == TopologyRemoved("network-labels")
+    assert fed.events[-1] == TopologyDeleted("network-labels")
 
 
 def test_an_object_replaces_the_topology_of_its_name_that_was_read_from_labels() -> None:
@@ -214,7 +216,7 @@ def test_an_object_replaces_the_topology_of_its_name_that_was_read_from_labels()
     chosen = {"metadata": {"name": "network-labels"}, "spec": {"levels": [{"nodeLabel": "rack"}]}}
     (event,) = feed.take([put(TOPOLOGIES, chosen)]).events
     assert isinstance(event, TopologyChanged) and event.topology.source == "closeby.dev/v1alpha1"
-    assert kinds(feed.take([put(NODES, node("n2", block="b2"))])) == ["NodeAdded"]
+    assert kinds(feed.take([put(NODES, node("n2", block="b2"))])) == ["NodeUpserted"]
     (event,) = feed.take([gone(TOPOLOGIES, "network-labels")]).events
     assert isinstance(event, TopologyChanged) and "node labels" in event.topology.source
 
@@ -229,7 +231,7 @@ def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
         "annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"},
     }
     (event,) = Feed("closeby").take([put(PODS, asks)]).events
-    assert isinstance(event, PodAdded) and "PodGroup" in event.pod.spec.unsupported[0]
+    assert isinstance(event, PodUpserted) and "PodGroup" in event.pod.spec.unsupported[0]
 
 
 def test_with_a_pod_grouper_pods_that_somebody_owns_wait_for_its_word() -> None:
@@ -238,9 +240,9 @@ def test_with_a_pod_grouper_pods_that_somebody_owns_wait_for_its_word() -> None:
         owners = [{"kind": owner, "name": "o", "uid": "u", "controller": True}] if owner else []
         one["metadata"] = {"name": "p", "namespace": "a", "uid": "u", "ownerReferences": owners, **meta}
         (without,) = Feed("closeby").take([put(PODS, one)]).events
-        assert isinstance(without, PodAdded) and without.pod.spec.unsupported == ()
+        assert isinstance(without, PodUpserted) and without.pod.spec.unsupported == ()
         (event,) = Feed("closeby", pod_grouper=True).take([put(PODS, one)]).events
-        assert isinstance(event, PodAdded)
+        assert isinstance(event, PodUpserted)
         return bool(event.pod.spec.unsupported)
 
     assert waits()
@@ -259,11 +261,11 @@ def test_a_word_that_is_spoken_lets_the_pod_go_on() -> None:
     meta = {"name": "p", "namespace": "a", "uid": "u", "ownerReferences": [{"kind": "Job", "name": "o"}]}
     one["metadata"] = meta
     (waiting,) = feed.take([put(PODS, one)]).events
-    assert isinstance(waiting, PodAdded)
+    assert isinstance(waiting, PodUpserted)
     assert waiting.pod.spec.unsupported == ("what Job/o asks for, which the pod-grouper has not said yet",)
     one["metadata"] = {**meta, "labels": {"closeby.dev/pod-group": "g"}}
     (member,) = feed.take([put(PODS, one)]).events
-    assert isinstance(member, PodAdded)
+    assert isinstance(member, PodUpserted)
     assert (member.pod.group, member.pod.spec.unsupported) == ("g", ())
 
 
@@ -276,7 +278,7 @@ def test_a_member_of_a_volcano_job_is_in_the_subgroup_of_its_task() -> None:
         "annotations": {"scheduling.k8s.io/group-name": "job", "volcano.sh/task-spec": "worker"},
     }
     (event,) = Feed("closeby").take([put(PODS, member)]).events
-    assert isinstance(event, PodAdded) and (event.pod.group, event.pod.subgroup) == ("job", "worker")
+    assert isinstance(event, PodUpserted) and (event.pod.group, event.pod.subgroup) == ("job", "worker")
 
 
 def test_the_engine_takes_it_all() -> None:

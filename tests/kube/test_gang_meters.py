@@ -6,7 +6,7 @@ from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import scheduling_report
-from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved
+from closeby.scheduling.events import GroupChanged, NodeUpserted, PodDeleted, PodUpserted
 from closeby.simulator.runs import simulate
 from tests.kube.metered import Metered, added
 from tests.kube.scraping import Scrape
@@ -66,10 +66,10 @@ def test_a_gang_that_loses_a_pod_on_the_way_is_measured_when_it_is_placed_anew()
     members = pods("train", 2, spec(gpu=8))
     uids = it.hear(GroupChanged(gang("train", 2)), *added(members))
     it.bind(uids[:1])
-    it.hear(PodRemoved(uids[1]))
+    it.hear(PodDeleted(uids[1]))
     it.meters.not_bound(uids[1], final=True)
     assert excess(it.scrape()) == {}
-    again = it.hear(PodAdded(members[1]))
+    again = it.hear(PodUpserted(members[1]))
     it.bind(again)
     assert it.scrape().value("closeby_gang_slowdown_count") == 1
     assert excess(it.scrape()) == {("zone",): 1.0, ("rack",): 1.0, ("hostname",): 1.0}
@@ -89,7 +89,7 @@ def test_use_and_fragmentation_are_looked_up() -> None:
         ("hostname", GPU, "fabric"): 8 / 34,
     }
     #   What is free on a cordoned node serves nobody: 26 free, 16 of them in rack-2.
-    it.hear(NodeAdded(node("c", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 8}, unschedulable=True)))
+    it.hear(NodeUpserted(node("c", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 8}, unschedulable=True)))
     assert it.scrape().value("closeby_largest_gang_ratio", topology="fabric", level="rack", resource=GPU) == (
         16 / 26
     )

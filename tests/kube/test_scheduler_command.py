@@ -97,7 +97,7 @@ def test_it_can_be_stopped_while_a_server_says_nothing(tmp_path: Path) -> None:
 
 def test_what_can_not_be_used(tmp_path: Path) -> None:
     config = tmp_path / "closeby.yaml"
-    config.write_text("plugins: [{name: Unheard}]\n")
+    config.write_text("plugins: [{name: FlushUnschedulable}]\n")
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(NOBODY_THERE)
     missing = closeby("scheduler", "--kubeconfig", tmp_path / "none")
@@ -110,7 +110,7 @@ def test_what_can_not_be_used(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 2 and "Unheard" in done.stderr
+    assert done.returncode == 2 and "FlushUnschedulable" in done.stderr
 
 
 def test_an_exec_plugin_without_the_official_client(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from closeby.scheduling.events import GroupChanged, NodeAdded, PodAdded, PodRemoved
+from closeby.scheduling.events import GroupChanged, NodeUpserted, PodDeleted, PodUpserted
 from tests.kube.metered import Metered, added
 from tests.worlds import GPU, gang, node, pods, spec, world
 
@@ -77,7 +77,7 @@ def test_a_refused_pod_rests_and_its_attempts_are_counted() -> None:
     it.hear(*added(pods(None, 1, spec(gpu=2))))
     assert it.scrape().value("scheduler_pending_pods", queue="unschedulable") == 1
     it.now += 0.5
-    bigger = NodeAdded(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 2}))
+    bigger = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 2}))
     assert it.hear(bigger) == []
     assert it.scrape().value("scheduler_pending_pods", queue="backoff") == 1
     it.now += 0.5
@@ -121,9 +121,9 @@ def test_a_binding_that_fails_is_an_error_and_the_pod_waits_on() -> None:
 def test_the_watch_may_tell_of_a_binding_before_its_answer_comes() -> None:
     it = Metered(world(TWO_RACKS))
     (pod,) = pods(None, 1)
-    (uid,) = it.hear(PodAdded(pod))
+    (uid,) = it.hear(PodUpserted(pod))
     it.meters.binding(uid)
-    it.hear(PodAdded(replace(pod, node_name="a1")))
+    it.hear(PodUpserted(replace(pod, node_name="a1")))
     it.now += 0.5
     it.meters.bound(uid)
     told = it.scrape()
@@ -138,10 +138,10 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     it.hear(*added(members))
     assert len(it.meters.waits) == 4
     it.hear(
-        PodRemoved(members[0].uid),
-        PodAdded(replace(members[1], node_name="a1")),
-        PodAdded(replace(members[2], phase="Failed")),
-        PodAdded(replace(members[3], terminating=True)),
+        PodDeleted(members[0].uid),
+        PodUpserted(replace(members[1], node_name="a1")),
+        PodUpserted(replace(members[2], phase="Failed")),
+        PodUpserted(replace(members[3], terminating=True)),
     )
     assert not it.meters.waits
     assert sum(it.scrape().all("closeby_waiting_pods").values()) == 0
@@ -155,10 +155,10 @@ def test_nothing_is_kept_of_pods_that_go_while_they_are_being_bound() -> None:
     for uid in uids:
         it.meters.binding(uid)
     it.hear(
-        PodRemoved(members[0].uid),
-        PodAdded(replace(members[1], node_name="a1")),
-        PodAdded(replace(members[2], phase="Failed")),
-        PodAdded(replace(members[3], terminating=True)),
+        PodDeleted(members[0].uid),
+        PodUpserted(replace(members[1], node_name="a1")),
+        PodUpserted(replace(members[2], phase="Failed")),
+        PodUpserted(replace(members[3], terminating=True)),
     )
     assert it.scrape().value("closeby_bindings_in_flight") == 4
     for uid in uids:

@@ -12,7 +12,7 @@ from closeby.plugins.network_topology import NetworkTopology, NetworkTopologyArg
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import PluginEntry, read_configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import PodRemoved
+from closeby.scheduling.events import PodDeleted
 from tests.plugins.asking import STATE, handle_of, scores
 from tests.worlds import GPU, World, gang, node, pods, spec, subgroup, world
 
@@ -279,7 +279,7 @@ class TestInTheEngine:
     def test_a_deleted_one_neither(self) -> None:
         drawn = racks()
         [old] = pods("train", 1, prefix="old", on="b1")
-        drawn.run(gang(min_member=2), members=[old]).tell(PodRemoved(old.uid))
+        drawn.run(gang(min_member=2), members=[old]).tell(PodDeleted(old.uid))
         drawn.run(members=pods("train", 2))
         assert drawn.used(by="rack") == {"rack1": 2}
 
@@ -287,7 +287,7 @@ class TestInTheEngine:
         drawn = racks("bj rack1 : a1=1 a2=1\nsh rack2 : b1=1")
         drawn.run(gang(min_member=4), members=pods("train", 4))
         assert drawn.where == {}
-        drawn.tell(*(PodRemoved(pod.uid) for pod in pods("train", 4)[2:]))
+        drawn.tell(*(PodDeleted(pod.uid) for pod in pods("train", 4)[2:]))
         drawn.run(gang(min_member=2))
         assert drawn.used(by="rack") == {"rack1": 2}
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod
 from closeby.plugins.queue_sorts import QOSSort
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import AppGroupChanged, NodeAdded, PodAdded, Tick
+from closeby.scheduling.events import AppGroupChanged, NodeUpserted, PodUpserted, Tick
 from closeby.scheduling.extension import NoArguments
 from closeby.scheduling.outcomes import bindings_of
 from tests.applications.calls import ONLINE_BOUTIQUE, app
@@ -148,7 +148,7 @@ def test_the_order_is_total_and_does_not_depend_on_who_came_first(crowd: list[Po
 
 @given(crowds())
 def test_taking_one_item_at_a_time_follows_the_keys(crowd: list[Pod]) -> None:
-    drawn = sorted_by().tell(AppGroupChanged(app("a > b\nb")), *(PodAdded(pod) for pod in crowd))
+    drawn = sorted_by().tell(AppGroupChanged(app("a > b\nb")), *(PodUpserted(pod) for pod in crowd))
     books = drawn.engine.books
     taken = []
     for _ in crowd:
@@ -166,6 +166,6 @@ def test_a_place_in_the_queue_is_kept_while_pods_wait() -> None:
     drawn.tell(AppGroupChanged(app("a > b\nb"))).run(
         members=[*replicas("b", created=5.0), plain("x", created=4.0)]
     )
-    drawn.tell(*(PodAdded(pod) for pod in replicas("a", created=1.0)))
-    drawn.tell(NodeAdded(node("n", allocatable={GPU: 9}))).run()
+    drawn.tell(*(PodUpserted(pod) for pod in replicas("a", created=1.0)))
+    drawn.tell(NodeUpserted(node("n", allocatable={GPU: 9}))).run()
     assert list(drawn.where) == ["x", "a-0", "b-0"]

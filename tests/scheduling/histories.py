@@ -22,20 +22,20 @@ from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     BindFailed,
     Event,
     GroupChanged,
-    GroupRemoved,
+    GroupDeleted,
     MeasurementsChanged,
     NetworkTopologyChanged,
-    NetworkTopologyRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NetworkTopologyDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     TopologyChanged,
-    TopologyRemoved,
+    TopologyDeleted,
 )
 from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.outcomes import Output, bindings_of
@@ -126,7 +126,7 @@ class History:
     def beginning(self) -> list[Event]:
         """The cluster as it is now, without pods and gangs."""
         topology = [] if self.topology is None else [TopologyChanged(self.topology)]
-        return [*map(NodeAdded, self.nodes.values()), *topology, *self.talk.values()]
+        return [*map(NodeUpserted, self.nodes.values()), *topology, *self.talk.values()]
 
     def step(self) -> list[Event]:
         """What happens next; then it is ``now``."""
@@ -159,15 +159,15 @@ class History:
         for uid in self.jobs.pop(job):
             if uid in self.pods:
                 self._forget(uid)
-                events.append(PodRemoved(uid))
+                events.append(PodDeleted(uid))
         if self.groups.pop(job, None) is not None:
-            events.append(GroupRemoved(f"default/{job}"))
+            events.append(GroupDeleted(f"default/{job}"))
         return events
 
     def running(self) -> Iterator[Event]:
         """All bound pods, as somebody hears of them who comes late."""
         for uid, name in self.where.items():
-            yield PodAdded(replace(self.pods[uid], node_name=name, phase="Running"))
+            yield PodUpserted(replace(self.pods[uid], node_name=name, phase="Running"))
 
     def measured(self, averages: dict[str, int] | None) -> MeasurementsChanged:
         """So much crosses the links, steadily; None: nothing is known any more."""
@@ -190,7 +190,7 @@ class History:
         if self.dice.random() < 0.2:
             self.dice.shuffle(members)
         group = [GroupChanged(self.groups[name])] if name in self.groups else []
-        return [*group, *map(PodAdded, members)]
+        return [*group, *map(PodUpserted, members)]
 
     def _needs(self) -> PodSpec:
         dice = self.dice
@@ -276,7 +276,7 @@ class History:
             taints=(TAINT,) if dice.random() < 0.25 else (),
         )
         self.nodes[name] = changed
-        return [NodeAdded(changed)]
+        return [NodeUpserted(changed)]
 
     def _used(self, name: str) -> int:
         on = (self.pods[uid] for uid, where in self.where.items() if where == name)
@@ -284,7 +284,7 @@ class History:
 
     def _node_goes(self) -> list[Event]:
         name = self.dice.choice(list(self.empty))
-        return [] if self.nodes.pop(name, None) is None else [NodeRemoved(name)]
+        return [] if self.nodes.pop(name, None) is None else [NodeDeleted(name)]
 
     def _bindings_end(self) -> list[Event]:
         """Up to three, well or badly."""
@@ -295,7 +295,7 @@ class History:
             if dice.random() < 0.6:
                 pod = replace(self.pods[uid], node_name=self.where[uid], phase="Running")
                 self.pods[uid] = pod
-                events.append(PodAdded(pod))
+                events.append(PodUpserted(pod))
                 continue
             final = dice.random() < 0.4
             events.append(BindFailed(uid, "no", final=final))
@@ -312,12 +312,12 @@ class History:
         pod, name = self.pods[uid], self.where.get(uid)
         if name is None:
             self._forget(uid)
-            return [PodRemoved(uid)]
+            return [PodDeleted(uid)]
         if self.dice.random() < 0.5:
             self._forget(uid)
-            return [PodAdded(replace(pod, node_name=name, phase="Succeeded"))]
+            return [PodUpserted(replace(pod, node_name=name, phase="Succeeded"))]
         self.pods[uid] = replace(pod, node_name=name, phase="Running", terminating=True)
-        return [PodAdded(self.pods[uid])]
+        return [PodUpserted(self.pods[uid])]
 
     def _gang_changes(self) -> list[Event]:
         """Its object goes, its minimum is another, or it requires another level."""
@@ -328,7 +328,7 @@ class History:
         group = self.groups[name]
         if dice.random() < 0.3:
             del self.groups[name]
-            return [GroupRemoved(group.key)]
+            return [GroupDeleted(group.key)]
         if dice.random() < 0.5:
             group = replace(group, min_member=max(1, group.min_member + dice.choice([-1, 1])))
         else:
@@ -341,21 +341,21 @@ class History:
         name = self.dice.choice(["A1", "A2"])
         if self.dice.random() < 0.3:
             self.talk.pop(name, None)
-            return [AppGroupRemoved(f"default/{name}")]
+            return [AppGroupDeleted(f"default/{name}")]
         self.talk[name] = AppGroupChanged(app(self.dice.choice(APPLICATIONS), name=name))
         return [self.talk[name]]
 
     def _network_changes(self) -> list[Event]:
         if self.dice.random() < 0.3:
             self.talk.pop("net", None)
-            return [NetworkTopologyRemoved("default/net")]
+            return [NetworkTopologyDeleted("default/net")]
         self.talk["net"] = NetworkTopologyChanged(network(self.dice.choice(NETWORKS), name="net"))
         return [self.talk["net"]]
 
     def _topology_changes(self) -> list[Event]:
         if self.dice.random() < 0.3:
             self.topology = None
-            return [TopologyRemoved("fabric")]
+            return [TopologyDeleted("fabric")]
         self.topology = self.dice.choice([fabric("zone", "rack", HOSTNAME), fabric("zone", "rack")])
         return [TopologyChanged(self.topology)]
 

@@ -13,17 +13,17 @@ from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     BindFailed,
     Event,
     GroupChanged,
-    GroupRemoved,
+    GroupDeleted,
     NetworkTopologyChanged,
-    NetworkTopologyRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NetworkTopologyDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
 )
 from closeby.scheduling.outcomes import bindings_of
@@ -69,14 +69,14 @@ class Histories(RuleBasedStateMachine):
         used = sum(
             dict(self.pods[uid].spec.requests)[GPU] for uid, where in self.where.items() if where == name
         )
-        event = NodeAdded(node(name, allocatable={GPU: max(gpus, used)}))
+        event = NodeUpserted(node(name, allocatable={GPU: max(gpus, used)}))
         self.objects["node", name] = event
         self.tell(event)
 
     @rule(name=names)
     def node_goes(self, name: str) -> None:
         self.objects.pop(("node", name), None)
-        self.tell(NodeRemoved(name))
+        self.tell(NodeDeleted(name))
 
     @rule(name=apps, drawing=st.sampled_from(DRAWINGS), sort=st.sampled_from(["", "ReverseTarjan"]))
     def app_comes_or_changes(self, name: str, drawing: str, sort: str) -> None:
@@ -87,7 +87,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=apps)
     def app_goes(self, name: str) -> None:
         self.objects.pop(("app", name), None)
-        self.tell(AppGroupRemoved(f"default/{name}"))
+        self.tell(AppGroupDeleted(f"default/{name}"))
 
     @rule(name=st.sampled_from(["net", "other"]), costs=st.sampled_from(NETWORKS))
     def network_comes_or_changes(self, name: str, costs: str) -> None:
@@ -98,7 +98,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["net", "other"]))
     def network_goes(self, name: str) -> None:
         self.objects.pop(("network", name), None)
-        self.tell(NetworkTopologyRemoved(f"default/{name}"))
+        self.tell(NetworkTopologyDeleted(f"default/{name}"))
 
     @rule(minimum=st.integers(1, 3))
     def gang_comes_or_changes(self, minimum: int) -> None:
@@ -109,7 +109,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def gang_goes(self) -> None:
         self.objects.pop(("gang", "g"), None)
-        self.tell(GroupRemoved("default/g"))
+        self.tell(GroupDeleted("default/g"))
 
     @rule(
         name=apps,
@@ -129,7 +129,7 @@ class Histories(RuleBasedStateMachine):
         if not labelled:
             pod = replace(pod, labels={})
         self.pods[pod.uid] = pod
-        self.tell(PodAdded(pod))
+        self.tell(PodUpserted(pod))
 
     @rule(data=st.data(), name=st.sampled_from([*APPS, None]), workload=st.sampled_from("abc"))
     def pod_changes(self, data: st.DataObject, name: str | None, workload: str) -> None:
@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
             labels = {} if name is None else {APP_GROUP_LABEL: name, WORKLOAD_LABEL: workload}
             pod = replace(pod, labels=labels, spec=replace(pod.spec, scheduling_gates=()))
             self.pods[pod.uid] = pod
-            self.tell(PodAdded(pod))
+            self.tell(PodUpserted(pod))
 
     @rule(data=st.data())
     def binding_is_confirmed(self, data: st.DataObject) -> None:
@@ -164,14 +164,14 @@ class Histories(RuleBasedStateMachine):
             self.where.pop(pod.uid, None)
             if finished:
                 self.finished[pod.uid] = replace(pod, phase="Succeeded")
-            self.tell(PodAdded(self.finished[pod.uid]) if finished else PodRemoved(pod.uid))
+            self.tell(PodUpserted(self.finished[pod.uid]) if finished else PodDeleted(pod.uid))
 
     @precondition(lambda self: self.finished)
     @rule(data=st.data())
     def finished_pod_is_deleted(self, data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(self.finished)))
         del self.finished[uid]
-        self.tell(PodRemoved(uid))
+        self.tell(PodDeleted(uid))
 
     @rule()
     def decide(self) -> None:
@@ -203,10 +203,10 @@ class Histories(RuleBasedStateMachine):
         self.engine.validate_state()
         late = fresh()
         late.handle(*self.objects.values())
-        late.handle(*(PodAdded(pod) for pod in (*self.pods.values(), *self.finished.values())))
+        late.handle(*(PodUpserted(pod) for pod in (*self.pods.values(), *self.finished.values())))
         # Nothing may be new to those that wait, and yet they are to be looked at.
-        self.engine.handle(NodeRemoved("n9"), NodeAdded(node("n9")))
-        late.handle(NodeAdded(node("n9")))
+        self.engine.handle(NodeDeleted("n9"), NodeUpserted(node("n9")))
+        late.handle(NodeUpserted(node("n9")))
         assert bound(self.engine) == bound(late)
         self.engine.validate_state()
         late.validate_state()
@@ -214,7 +214,7 @@ class Histories(RuleBasedStateMachine):
     def confirm(self, pod: Pod) -> None:
         pod = replace(pod, node_name=self.where[pod.uid], phase="Running")
         self.pods[pod.uid] = pod
-        self.tell(PodAdded(pod))
+        self.tell(PodUpserted(pod))
 
     def some_pod(self, data: st.DataObject, placed: bool = False) -> Pod | None:
         known = sorted(self.where if placed else self.pods)

@@ -9,11 +9,11 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
     AppGroupChanged,
     Event,
+    FlushUnschedulable,
     NetworkTopologyChanged,
-    PodAdded,
-    PodRemoved,
+    PodDeleted,
+    PodUpserted,
     Tick,
-    Unheard,
 )
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
@@ -36,7 +36,7 @@ def taken_somewhere(case: Case, pod: Pod) -> bool:
 @given(cases(most=6))
 def test_a_pod_finds_no_node_exactly_if_each_lacks_room_or_is_too_far(case: Case) -> None:
     drawn = case.place(members=())
-    drawn.tell(*(PodAdded(pod) for pod in case.new))
+    drawn.tell(*(PodUpserted(pod) for pod in case.new))
     tools = drawn.engine._tools
     for pod in case.new:
         need = need_of_any(tools.table, [pod])
@@ -61,14 +61,14 @@ def test_pods_end_where_they_would_if_all_were_tried_whenever_anything_happens(
         ),
     )
     events: list[Event] = [
-        *(PodRemoved(pod.uid) for pod in (*case.running, *case.new)),
+        *(PodDeleted(pod.uid) for pod in (*case.running, *case.new)),
         NetworkTopologyChanged(network("n0 n1 1\nn1 n2 1\nn2 n3 1")),
         NetworkTopologyChanged(network("n0 n1 9")),
         AppGroupChanged(unlimited),
     ]
     for event in data.draw(st.permutations(events))[:4]:
         quick.tell(event).run()
-        thorough.tell(event, Unheard()).run()
+        thorough.tell(event, FlushUnschedulable()).run()
         assert quick.where == thorough.where
 
 
@@ -84,8 +84,8 @@ def test_only_what_may_help_makes_an_application_be_looked_at_again() -> None:
     assert set(drawn.left("A1")) == {"b-0"}
     engine = drawn.engine
 
-    away = engine.handle(PodRemoved(others[1].uid), Tick())
-    beside = engine.handle(PodRemoved(others[0].uid), Tick())
+    away = engine.handle(PodDeleted(others[1].uid), Tick())
+    beside = engine.handle(PodDeleted(others[0].uid), Tick())
 
     assert not outcomes_of(away)
     assert [one.node for one in bindings_of(beside)] == ["n1"]
@@ -97,4 +97,4 @@ def test_a_running_replica_that_becomes_one_of_another_workload_makes_room_near_
     drawn = place(rooms(n1=1, n2=1), app("a > b<=1\nb\nc"), network("n1 n2 5"), members=members)
     assert drawn.where == {}
     relabelled = replace(a, labels={**a.labels, WORKLOAD_LABEL: "c"})
-    assert drawn.tell(PodAdded(relabelled)).run().where == {"b-0": "n2"}
+    assert drawn.tell(PodUpserted(relabelled)).run().where == {"b-0": "n2"}

@@ -17,12 +17,12 @@ from closeby.objects.reasons import Reason
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     BindFailed,
     NetworkTopologyChanged,
-    NodeAdded,
-    PodAdded,
-    PodRemoved,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
 )
 from closeby.scheduling.outcomes import Improvement, ItemKind
 from tests.applications.calls import app
@@ -102,7 +102,7 @@ def test_pods_that_do_not_fit_stay_with_their_own_reason() -> None:
     assert drawn.left("A1") == {"b-0": Reason.INSUFFICIENT_RESOURCES}
     assert drawn.engine.waiting == ("app:default/A1",)
     assert drawn.reason("A1") is None
-    drawn.run().tell(NodeAdded(node("b1", allocatable={GPU: 1}))).run()
+    drawn.run().tell(NodeUpserted(node("b1", allocatable={GPU: 1}))).run()
     assert drawn.where["b-0"] == "b1"
     assert not drawn.engine.waiting
 
@@ -118,7 +118,7 @@ def test_replicas_that_run_draw_the_next_ones() -> None:
 
 def test_pods_placed_in_the_same_run_count_at_once_for_those_that_come_later() -> None:
     drawn = place(rooms(a1=0, b1=1, b2=9), app("a > b\nb"), network(PAIRS), members=replicas("a"))
-    drawn.tell(NodeAdded(node("a1", allocatable={GPU: 9}))).run(members=replicas("b"))
+    drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 9}))).run(members=replicas("b"))
     assert drawn.where == {"a-0": "b1", "b-0": "b2"}
 
 
@@ -156,7 +156,7 @@ def test_gated_pods_wait_and_the_others_are_placed() -> None:
     drawn = place(workers(), app("a > b\nb"), network(FIVE_NODES), members=[*replicas("a"), gated])
     assert list(drawn.where) == ["a-0"]
     assert drawn.left("A1") == {"b-0": Reason.SCHEDULING_GATED}
-    drawn.tell(PodAdded(replicas("b")[0])).run()
+    drawn.tell(PodUpserted(replicas("b")[0])).run()
     assert drawn.where["b-0"] == drawn.where["a-0"]
 
 
@@ -223,7 +223,7 @@ def test_a_limit_that_appears_after_pods_of_the_same_needs_were_placed_holds() -
     shared = first.spec
     a, b = (replace(replicas(name)[0], spec=shared) for name in ("a", "b"))
     drawn = place(rooms(a1=1, b1=3, b2=3), app("a > b\nb"), network(PAIRS), members=[first, second])
-    drawn.tell(AppGroupChanged(app("a > b<=5\nb")), PodAdded(replace(a, node_name="a1", phase="Running")))
+    drawn.tell(AppGroupChanged(app("a > b<=5\nb")), PodUpserted(replace(a, node_name="a1", phase="Running")))
     drawn.run(members=[b])
     assert drawn.left("A1") == {"b-0": Reason.NETWORK_COST_TOO_HIGH}
     drawn.tell(AppGroupChanged(app("a > b<=50\nb"))).run()
@@ -245,7 +245,7 @@ def test_members_of_a_gang_heed_limits_that_appeared_later() -> None:
     drawn = place(rooms(a1=1, b1=9), network(PAIRS), members=pods(None, 1, prefix="x"))
     shared = drawn.engine.books.pods["default/x-0"].spec
     members = [replace(pod, spec=shared) for pod in (*replicas("a", group="g"), *replicas("b", group="g"))]
-    drawn.tell(PodRemoved("default/x-0"), AppGroupChanged(app("a > b<=5\nb")))
+    drawn.tell(PodDeleted("default/x-0"), AppGroupChanged(app("a > b<=5\nb")))
     drawn.run(gang("g", min_member=2), members=members)
     assert {drawn.where["a-0"], drawn.where["b-0"]} == {"b1"}
 
@@ -283,23 +283,23 @@ def waiting_pods() -> World:
 def test_pods_that_wait_join_the_application_that_arrives() -> None:
     drawn = waiting_pods().tell(AppGroupChanged(app("a > b\nb"))).run()
     assert sorted(drawn.engine.waiting) == ["app:default/A1", "pod:default/pod-0"]
-    drawn.tell(*(NodeAdded(one) for one in rooms(a1=1, b1=2))).run()
+    drawn.tell(*(NodeUpserted(one) for one in rooms(a1=1, b1=2))).run()
     assert drawn.where["a-0"] == drawn.where["b-0"] == "b1"
     assert not drawn.engine.waiting
 
 
 def test_pods_that_wait_are_plain_ones_when_the_application_goes() -> None:
     drawn = waiting_pods().tell(AppGroupChanged(app("a > b\nb"))).run()
-    drawn.tell(AppGroupRemoved("default/A1")).run()
+    drawn.tell(AppGroupDeleted("default/A1")).run()
     assert sorted(drawn.engine.waiting) == ["pod:default/a-0", "pod:default/b-0", "pod:default/pod-0"]
     assert drawn.engine.outcome("default/A1") is not None
-    drawn.tell(NodeAdded(node("a1", allocatable={GPU: 9}))).run()
+    drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 9}))).run()
     assert len(drawn.where) == 3
 
 
 def test_another_order_counts_for_pods_that_wait() -> None:
     drawn = waiting_pods().tell(AppGroupChanged(app("a > b\nb"))).run()
-    drawn.tell(AppGroupChanged(app("b > a\na"))).tell(NodeAdded(node("a1", allocatable={GPU: 9}))).run()
+    drawn.tell(AppGroupChanged(app("b > a\na"))).tell(NodeUpserted(node("a1", allocatable={GPU: 9}))).run()
     assert [one.pod.name for one in drawn.outcome("A1").bindings] == ["b-0", "a-0"]
 
 
@@ -309,7 +309,7 @@ def test_the_newest_decision_about_a_name_is_told_whatever_kind_it_was() -> None
     pod = replace(pod, name="A1", uid="default/A1")
     drawn = place(rooms(a1=0), app("A1 > b\nb"), members=[pod])
     assert drawn.outcome("A1").kind is ItemKind.APPLICATION
-    drawn.tell(AppGroupRemoved("default/A1")).run()
+    drawn.tell(AppGroupDeleted("default/A1")).run()
     assert drawn.outcome("A1").kind is ItemKind.POD
     stimuli = [entry.stimulus for entry in drawn.engine.story("default/A1")]
     assert stimuli == sorted(stimuli)
@@ -320,7 +320,7 @@ def test_a_binding_that_failed_brings_the_pod_back_into_its_application() -> Non
     drawn.tell(BindFailed("default/b-0", "timeout")).run()
     assert drawn.where["b-0"] == drawn.where["a-0"]
     assert improvement(drawn).final == 0
-    drawn.tell(PodRemoved("default/b-0"))
+    drawn.tell(PodDeleted("default/b-0"))
     assert not drawn.engine.waiting
 
 

@@ -14,8 +14,8 @@ from closeby.scheduling.events import (
     Event,
     GroupChanged,
     NetworkTopologyChanged,
-    NodeAdded,
-    PodAdded,
+    NodeUpserted,
+    PodUpserted,
     Tick,
     TopologyChanged,
 )
@@ -45,7 +45,7 @@ def application() -> list[Event]:
         labels = {"appgroup.diktyo.x-k8s.io": "app", "appgroup.diktyo.x-k8s.io.workload": name}
         needs = spec(gpu=1, cpu=1 + number)
         events += (
-            PodAdded(in_namespace(one, "t")) for one in pods(None, 1, needs, prefix=name, labels=labels)
+            PodUpserted(in_namespace(one, "t")) for one in pods(None, 1, needs, prefix=name, labels=labels)
         )
     return events
 
@@ -94,7 +94,7 @@ def test_a_search_goes_on_while_nodes_change_what_they_offer() -> None:
 
     def meanwhile(parked: int) -> list[Event]:
         labels = {ZONE: "z0", REGION: "r"}
-        return [NodeAdded(node("n0", labels, {GPU: 8, "cpu": 8000 + parked % 2}))]
+        return [NodeUpserted(node("n0", labels, {GPU: 8, "cpu": 8000 + parked % 2}))]
 
     parked, where = drive(one, 50, meanwhile)
     assert parked > 10 and len(where) == 3
@@ -117,7 +117,7 @@ def test_rehearsals_for_a_reservation_are_bounded() -> None:
     for zone in range(4):
         for number in range(32):
             rack = f"z{zone}r{number // 4}"
-            one.handle(NodeAdded(node(f"n{zone}-{number}", {"zone": f"z{zone}", "rack": rack}, {GPU: 8})))
+            one.handle(NodeUpserted(node(f"n{zone}-{number}", {"zone": f"z{zone}", "rack": rack}, {GPU: 8})))
     parts = [subgroup(f"s{part}", 6, required="rack") for part in range(9)]
     members = [
         pod
@@ -125,7 +125,7 @@ def test_rehearsals_for_a_reservation_are_bounded() -> None:
         for number, need in enumerate((3, 4, 5, 3, 4, 5))
         for pod in pods("g", 1, spec(gpu=need), subgroup=f"s{part}", prefix=f"s{part}-{number}", created=0.0)
     ]
-    one.handle(GroupChanged(gang("g", 54, required="zone", subgroups=parts)), *map(PodAdded, members))
+    one.handle(GroupChanged(gang("g", 54, required="zone", subgroups=parts)), *map(PodUpserted, members))
     imagination = one._rounds.reservations._chooser._imagination
     now, ended = 0.0, False
     while now < 2000.0:

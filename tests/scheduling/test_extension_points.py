@@ -9,7 +9,7 @@ import numpy as np
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import GroupChanged, PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.extension import (
     Bind,
     Bools,
@@ -137,21 +137,21 @@ def test_binding_points_label_take_over_and_hear_of_bindings() -> None:
     (light,) = pods(None, 1, prefix="light")
     (dark,) = pods(None, 1, prefix="dark")
     (huge,) = pods(None, 1, spec(gpu=100), prefix="huge")
-    decisions = lit.engine.handle(*map(PodAdded, (light, dark, huge)), Tick())
+    decisions = lit.engine.handle(*map(PodUpserted, (light, dark, huge)), Tick())
     bindings = {one.pod.name: one for one in bindings_of(decisions)}
     assert bindings["light-0"].labels == {"example.com/light": "on"}
     assert bindings["light-0"].binder is None
     assert bindings["dark-0"].binder == "Lights"
     assert Lights.told == ["no place for huge-0"]
     (bound,) = pods(None, 1, prefix="light", on=bindings["light-0"].node)
-    lit.engine.handle(PodAdded(bound))
+    lit.engine.handle(PodUpserted(bound))
     assert Lights.told[1:] == [f"light-0 bound to {bindings['light-0'].node}"]
 
 
 def test_bindings_of_a_gang_carry_rank_and_domain() -> None:
     two = world(TWO_RACKS)
     two.engine.handle(GroupChanged(gang(min_member=2, required="rack")))
-    decisions = two.engine.handle(*map(PodAdded, pods("train", 2)), Tick())
+    decisions = two.engine.handle(*map(PodUpserted, pods("train", 2)), Tick())
     first, second = bindings_of(decisions)
     assert [first.pod_labels, second.pod_labels] == [{"closeby.dev/rank": "0"}, {"closeby.dev/rank": "1"}]
     assert first.pod_annotations == {"closeby.dev/topology-domain": "zone-a/rack-1/a1"}

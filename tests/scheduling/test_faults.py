@@ -18,8 +18,8 @@ from closeby.scheduling.events import (
     Event,
     GroupChanged,
     NetworkTopologyChanged,
-    NodeAdded,
-    PodAdded,
+    NodeUpserted,
+    PodUpserted,
     Tick,
     TopologyChanged,
 )
@@ -110,7 +110,7 @@ def engine(at: int, *, contain: bool = True) -> Engine:
     Stumbling.holding.clear()
     entry = PluginEntry(name=f"{__name__}:Stumbling")
     made = Engine(lambda handle: profile_for(Configuration(plugins=(entry,)), handle), contain_faults=contain)
-    made.handle(*map(NodeAdded, draw(TWO_RACKS)), TopologyChanged(fabric("zone", "rack", HOSTNAME)))
+    made.handle(*map(NodeUpserted, draw(TWO_RACKS)), TopologyChanged(fabric("zone", "rack", HOSTNAME)))
     return made
 
 
@@ -124,8 +124,8 @@ def odd(kind: str, members: int, gpus: int) -> list[Event]:
             AppGroupChanged(AppGroup(namespace="default", name="odd", workloads=talk)),
             NetworkTopologyChanged(network(PAIRS)),
         )
-        return [*declared, *map(PodAdded, (*callers, *called))]
-    events: list[Event] = [PodAdded(one) for one in pods(group, members, spec(gpu=gpus), prefix="odd")]
+        return [*declared, *map(PodUpserted, (*callers, *called))]
+    events: list[Event] = [PodUpserted(one) for one in pods(group, members, spec(gpu=gpus), prefix="odd")]
     if kind == "gang":
         events.insert(0, GroupChanged(gang("odd", min_member=members, required="rack")))
     return events
@@ -146,7 +146,7 @@ def test_wherever_it_happens_nothing_is_left_behind(**case: Any) -> None:
     kind = case["kind"]
     members = 1 if kind == "pod" else case["members"]
     it = engine(case["at"])
-    it.handle(*map(PodAdded, pods(None, case["before"], prefix="sound")), Tick())
+    it.handle(*map(PodUpserted, pods(None, case["before"], prefix="sound")), Tick())
     held, requested = set(Stumbling.holding), it.cluster.requested.copy()
     decisions = it.handle(*odd(kind, members, case["gpus"]), Tick())
     it.validate_state()
@@ -166,14 +166,14 @@ def test_wherever_it_happens_nothing_is_left_behind(**case: Any) -> None:
 
     # Others go on; whom it befell is looked at again as soon as anything happens, and then the same comes
     # out as if nothing had been.
-    later = it.handle(*map(PodAdded, pods(None, 1, prefix="later")), Tick())
+    later = it.handle(*map(PodUpserted, pods(None, 1, prefix="later")), Tick())
     assert set(bound(later)) == {"later-0"}
-    again = it.handle(NodeAdded(draw("zone-b rack-3 : c1=8")[0]), Tick())
+    again = it.handle(NodeUpserted(draw("zone-b rack-3 : c1=8")[0]), Tick())
     it.validate_state()
     afresh = engine(0)
-    afresh.handle(*map(PodAdded, pods(None, case["before"], prefix="sound")), Tick())
-    afresh.handle(*map(PodAdded, pods(None, 1, prefix="later")), Tick())
-    afresh.handle(NodeAdded(draw("zone-b rack-3 : c1=8")[0]))
+    afresh.handle(*map(PodUpserted, pods(None, case["before"], prefix="sound")), Tick())
+    afresh.handle(*map(PodUpserted, pods(None, 1, prefix="later")), Tick())
+    afresh.handle(NodeUpserted(draw("zone-b rack-3 : c1=8")[0]))
     assert bound(again) == bound(afresh.handle(*odd(kind, members, case["gpus"]), Tick()))
 
 
@@ -189,7 +189,7 @@ def test_a_fault_outside_of_decisions_is_raised_with_what_it_came_of() -> None:
     it = engine(1)
     (pod,) = pods(None, 1, prefix="odd", on="a1")
     with pytest.raises(KeyError) as raised:
-        it.handle(PodAdded(pod))
+        it.handle(PodUpserted(pod))
     assert raised.value.__notes__[0].startswith(
-        "This came of PodAdded(pod=Pod(namespace='default', name='odd-0'"
+        "This came of PodUpserted(pod=Pod(namespace='default', name='odd-0'"
     )

@@ -10,7 +10,7 @@ from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import NodeAdded
+from closeby.scheduling.events import NodeUpserted
 from closeby.scheduling.extension import (
     Bools,
     Candidate,
@@ -148,7 +148,7 @@ class TestSubgroupsThatAreLeftOut:
         groups = [subgroup(name, 4, required="rack") for name in ("x", "y")]
         drawn.run(some(1, *groups), members=[*of("x", 1, 1, 1, 1), *of("y", 1, 1, 1, 1)])
         assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
-        drawn.tell(NodeAdded(node("c1", {"zone": "zone-a", "rack": "rack-3"}, {GPU: 4}))).run()
+        drawn.tell(NodeUpserted(node("c1", {"zone": "zone-a", "rack": "rack-3"}, {GPU: 4}))).run()
         assert drawn.used() == {"c1": 4}
 
     def test_one_that_fits_nowhere_is_not_blamed_where_the_others_were_too_many_to_try(self) -> None:

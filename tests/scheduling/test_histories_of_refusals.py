@@ -24,7 +24,7 @@ import pytest
 
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.events import FlushUnschedulable, GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.intake.keys import name_of
 from closeby.scheduling.outcomes import Outcome, Output, outcomes_of
 from tests.scheduling.histories import History, engine
@@ -106,7 +106,7 @@ def test_a_long_queue_is_decided_as_by_an_engine_to_which_all_is_new_at_every_ti
             after = dice.choice([0.0, 10.0, 40.0])
             ours, naive = engine(reserve_after=after), engine(reserve_after=after)
             steps = LONGEST_WHERE_BUSY
-            waited.append(agree(history, ours, naive, steps, partial(naive.handle, Unheard())))
+            waited.append(agree(history, ours, naive, steps, partial(naive.handle, FlushUnschedulable())))
     assert sum(waited) >= 10 * len(seeds)
 
 
@@ -154,7 +154,7 @@ def decided_by_one_who_comes_late(history: History, one: Engine, key: str) -> li
     late = engine()
     late.handle(*history.beginning(), *map(GroupChanged, history.groups.values()), *history.running(), Tick())
     members = {pod.uid for pod in one.books.waiting(key)}
-    asked = [PodAdded(pod) for uid, pod in history.pods.items() if uid in members]
+    asked = [PodUpserted(pod) for uid, pod in history.pods.items() if uid in members]
     return late.handle(*asked, Tick())
 
 
@@ -190,7 +190,7 @@ def test_what_waits_says_why_it_does_now_once_everything_was_looked_at_again(see
 def looked_at_again(history: History, one: Engine) -> None:
     """Until nothing is placed by it: a gang whose search was cut short may find a place later."""
     bound = dict(history.where)
-    history.bound(one.handle(Unheard()))
+    history.bound(one.handle(FlushUnschedulable()))
     rest(history, one)
     if bound != history.where:
         looked_at_again(history, one)
@@ -239,7 +239,7 @@ def test_a_gang_that_keeps_nodes_is_placed_when_all_others_have_left(seeds: rang
                 continue
             others = [job for job in history.jobs if f"default/{job}" != kept.key]
             leave = [event for job in others for event in history.ends(job)]
-            leave += [PodRemoved(uid) for uid, pod in history.pods.items() if pod.terminating]
+            leave += [PodDeleted(uid) for uid, pod in history.pods.items() if pod.terminating]
             idle = history.measured(dict.fromkeys(history.nodes, 0))
             bound = history.bound(one.handle(*leave, idle, Tick(history.now + 1)))
             assert bound

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import NodeAdded, PodRemoved
+from closeby.scheduling.events import NodeUpserted, PodDeleted
 from closeby.scheduling.extension import Scope, Score, Scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
@@ -66,10 +66,10 @@ def test_a_scorer_that_becomes_active_counts_on_nodes_that_did_not_change() -> N
     drawn = world(nodes, plugins=[ALONE, plugin(StarsOnceOpen)])
     drawn.run(members=pods(None, 1, prefix="before"))
     assert drawn.where == {"before-0": "n0"}
-    drawn.tell(NodeAdded(replace(nodes[39], labels={**nodes[39].labels, "open": "yes"})))
+    drawn.tell(NodeUpserted(replace(nodes[39], labels={**nodes[39].labels, "open": "yes"})))
     drawn.run(members=pods(None, 1, prefix="after"))
     assert drawn.where["after-0"] == "n30"
-    drawn.tell(NodeAdded(nodes[39])).run(members=pods(None, 1, prefix="closed"))
+    drawn.tell(NodeUpserted(nodes[39])).run(members=pods(None, 1, prefix="closed"))
     assert drawn.where["closed-0"] == "n0"
 
 
@@ -106,11 +106,11 @@ def test_totals_follow_what_comes_and_goes_on_a_node() -> None:
     drawn = world(labelled(drawing, n7={"stars": "9"}, n8={"stars": "5"}), plugins=[ALONE, plugin(Stars)])
     drawn.run(members=pods(None, 3, needs, prefix="p"))
     assert drawn.where == {"p-0": "n7", "p-1": "n8", "p-2": "n0"}
-    drawn.tell(PodRemoved("default/p-1")).run(members=pods(None, 1, needs, prefix="q"))
+    drawn.tell(PodDeleted("default/p-1")).run(members=pods(None, 1, needs, prefix="q"))
     assert drawn.where["q-0"] == "n8"
-    drawn.tell(NodeAdded(draw("zone-a rack-1 : n1=2")[0]))
+    drawn.tell(NodeUpserted(draw("zone-a rack-1 : n1=2")[0]))
     drawn.tell(
-        NodeAdded(replace(drawn.engine.cluster.node_at(20), allocatable={GPU: 2}, labels={"stars": "1"}))
+        NodeUpserted(replace(drawn.engine.cluster.node_at(20), allocatable={GPU: 2}, labels={"stars": "1"}))
     )
     drawn.run(members=pods(None, 1, needs, prefix="r"))
     assert drawn.where["r-0"] == drawn.engine.cluster.names[20]

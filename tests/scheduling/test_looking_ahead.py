@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import NodeAdded, PodRemoved
+from closeby.scheduling.events import NodeUpserted, PodDeleted
 from tests.applications.calls import app
 from tests.applications.networks import EIGHT_NODES, in_zones, network, replicas
 from tests.scheduling.test_applications import Case, cases, place
@@ -39,7 +39,7 @@ def where_free(free: str, drawing: str, *running: Pod, nodes: Iterable[Node] = (
 
 def west(drawn: World) -> World:
     """All others in the west leave."""
-    return drawn.tell(*(PodRemoved(f"default/on-n-{number}-0") for number in (1, 2, 3, 4))).run()
+    return drawn.tell(*(PodDeleted(f"default/on-n-{number}-0") for number in (1, 2, 3, 4))).run()
 
 
 def messages(drawn: World) -> dict[str, str]:
@@ -70,7 +70,7 @@ def test_who_waits_so_says_whom_it_would_leave_without_a_node() -> None:
         "0 of 8 nodes take it: 4 InsufficientResources, 4 NetworkCostTooHigh "
         "(for instance with it on n-5 no node is near enough for s, which waits too)"
     )
-    drawn.tell(PodRemoved("default/on-n-2-0"), *(PodRemoved(f"default/large-{one}") for one in (0, 1))).run()
+    drawn.tell(PodDeleted("default/on-n-2-0"), *(PodDeleted(f"default/large-{one}") for one in (0, 1))).run()
     assert drawn.where == {"a-0": "n-2", "s-0": "n-1"}
 
 
@@ -128,8 +128,8 @@ def test_whoever_waits_has_a_node_that_is_near_enough_if_all_had_one_at_first(ca
 def test_a_node_that_comes_lets_those_go_on_that_waited() -> None:
     drawn = where_free("n-4 n-8", "a > s<=5\nb > s<=5\ns")
     more = in_zones("east Z3 n-9 n-10", gpus=1)
-    drawn.tell(*map(NodeAdded, more)).run()
+    drawn.tell(*map(NodeUpserted, more)).run()
     assert len(drawn.where) == 1
     more = in_zones("west Z1 n-11 n-12", gpus=1)
-    drawn.tell(*map(NodeAdded, more)).run()
+    drawn.tell(*map(NodeUpserted, more)).run()
     assert len(drawn.where) == 3

@@ -10,7 +10,7 @@ from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.objects.nodes import Node
 from closeby.plugins.check_risk_node_bandwidth import BANDWIDTH
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import MeasurementsChanged, PodAdded, PodRemoved
+from closeby.scheduling.events import MeasurementsChanged, PodDeleted, PodUpserted
 from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.state import CycleState
 from tests.worlds import World, gang, pods, spec, world
@@ -106,7 +106,7 @@ def test_nobody_waits_who_would_fit(
             case "pod", int(asked):
                 (pod,) = pods(None, 1, spec(**({BANDWIDTH: asked} if asked else {"cpu": 1})))
                 named = msgspec.structs.replace(pod, name=f"pod-{number}", uid=f"pod-{number}")
-                here.tell(PodAdded(named))
+                here.tell(PodUpserted(named))
             case "gang", int(size):
                 here.run(
                     gang(f"gang-{number}", size),
@@ -115,7 +115,7 @@ def test_nobody_waits_who_would_fit(
             case "end", int(which):
                 placed = [pod for pod, _ in here.engine.cluster.placed_pods()]
                 if placed:
-                    here.tell(PodRemoved(placed[which % len(placed)].uid))
+                    here.tell(PodDeleted(placed[which % len(placed)].uid))
         here.run()
         for pod in here.engine.books.waiting_pods.values():
             refused = sum(len(one.slots) for one in here.engine.diagnosis.refusals(CycleState(), pod))

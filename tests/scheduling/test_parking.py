@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, NodeAdded, NodeRemoved, PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, NodeDeleted, NodeUpserted, PodUpserted, Tick
 from closeby.scheduling.outcomes import Binding, Outcome, Suspended, bindings_of, outcomes_of
 from tests.scheduling.histories import History, engine
 from tests.scheduling.test_histories_of_refusals import (
@@ -89,18 +89,18 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
     """The gang of unequal pods is looked for five times, and each time a node is another one meanwhile."""
     one = engine(rests=True)
     members = [pod for i in range(8) for pod in pods("mixed", 1, spec(gpu=1 + i % 2), prefix=f"mixed-{i}")]
-    one.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 3})) for i in range(8)))
-    one.handle(GroupChanged(gang("mixed", 8)), *map(PodAdded, members))
+    one.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 3})) for i in range(8)))
+    one.handle(GroupChanged(gang("mixed", 8)), *map(PodUpserted, members))
     for turn in range(20):
-        again = NodeAdded(node("n0", {"turn": str(turn)}, {GPU: 3}))
-        decisions = one.handle(NodeRemoved("n0"), again, Tick(0.0, steps=1))
+        again = NodeUpserted(node("n0", {"turn": str(turn)}, {GPU: 3}))
+        decisions = one.handle(NodeDeleted("n0"), again, Tick(0.0, steps=1))
         one.validate_state()
         if not one._rounds.parking.keys:
             break
     outcome = one.outcome("default/mixed")
     assert outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
     assert not bindings_of(decisions)
-    assert bindings_of(one.handle(NodeAdded(node("n9")), Tick(60.0)))
+    assert bindings_of(one.handle(NodeUpserted(node("n9")), Tick(60.0)))
 
 
 @pytest.mark.parametrize("steps", [1, 50, None])
@@ -108,13 +108,13 @@ def test_a_gang_that_is_parked_keeps_its_buckets(steps: int | None) -> None:
     """Another gang with task-topology is placed while the first is parked: each has the plan of its own."""
     rules = {"volcano.sh/task-topology-anti-affinity": "a"}
     one = engine()
-    one.handle(*(NodeAdded(node(f"n{i}", {}, {GPU: 8})) for i in range(6)))
+    one.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8})) for i in range(6)))
     for namespace in ("x", "y"):
         group = gang("g", 4)
         one.handle(GroupChanged(replace(group, namespace=namespace, annotations=rules)))
         for i, role in enumerate("aaab"):
             (pod,) = pods("g", 1, prefix=f"{role}{i}", role=role)
-            one.handle(PodAdded(replace(pod, namespace=namespace, uid=f"{namespace}/{pod.name}")))
+            one.handle(PodUpserted(replace(pod, namespace=namespace, uid=f"{namespace}/{pod.name}")))
     while one.handle(Tick(steps=steps, limit=1)):
         one.validate_state()
     for key in ("x/g", "y/g"):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import BindFailed, GroupChanged, NodeRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import BindFailed, GroupChanged, NodeDeleted, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import outcomes_of
 from tests.worlds import gang, pods, subgroup, world
 
@@ -59,7 +59,7 @@ class TestTheStartIsCarriedOn:
         drawn = world("zone-a rack-1 : a1=1 a2=2 a3=2\nzone-a rack-2 : b1=9")
         [thief] = pods(None, 1, prefix="thief", on="a1")
         decisions = drawn.tell(GroupChanged(planned(PLAN))).engine.handle(
-            *(PodAdded(pod) for pod in [*members({"train-3": "a3"}), thief]), Tick()
+            *(PodUpserted(pod) for pod in [*members({"train-3": "a3"}), thief]), Tick()
         )
         [outcome] = outcomes_of(decisions)
         assert {one.pod.name for one in outcome.bindings} == {"train-0", "train-1", "train-2"}
@@ -126,7 +126,7 @@ class TestThePlanHoldsNoMore:
         assert sum(drawn.used().values()) == 4
 
     def test_a_node_that_is_gone(self) -> None:
-        drawn = world(TWO_RACKS).tell(NodeRemoved("a1"))
+        drawn = world(TWO_RACKS).tell(NodeDeleted("a1"))
         drawn.run(planned(PLAN), members=members({"train-3": "a3"}))
         assert drawn.where == {"train-0": "a3", "train-1": "a2", "train-2": "a2"}
 
@@ -146,6 +146,6 @@ class TestThePlanHoldsNoMore:
 
     def test_a_member_that_is_gone_is_not_waited_for(self) -> None:
         drawn = world(TWO_RACKS).tell(GroupChanged(planned(PLAN)))
-        drawn.tell(*(PodAdded(pod) for pod in members({"train-3": "a3"})), PodRemoved("default/train-0"))
+        drawn.tell(*(PodUpserted(pod) for pod in members({"train-3": "a3"})), PodDeleted("default/train-0"))
         drawn.run()
         assert drawn.where == {"train-1": "a2", "train-2": "a2"}

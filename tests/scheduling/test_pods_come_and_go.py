@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from closeby.objects.reasons import Reason
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import BindFailed, NodeAdded, NodeRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import BindFailed, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.worlds import GPU, gang, node, pods, spec, world
 
@@ -30,7 +30,7 @@ def test_a_waiting_pod_that_is_being_deleted_is_not_placed() -> None:
     one, other = pods(None, 2)
     drawn.run(members=[replace(one, terminating=True), other])
     assert drawn.where == {"pod-1": "a1"}
-    drawn.tell(PodRemoved(one.uid))
+    drawn.tell(PodDeleted(one.uid))
 
 
 def test_a_gang_does_not_count_members_that_are_being_deleted() -> None:
@@ -44,7 +44,7 @@ def test_a_pod_whose_binding_is_on_the_way_keeps_its_node_when_it_changes() -> N
     drawn = world(ONE_NODE)
     [pod] = pods(None, 1)
     drawn.run(members=[pod])
-    decisions = drawn.engine.handle(PodAdded(replace(pod, labels={"touched": "yes"})))
+    decisions = drawn.engine.handle(PodUpserted(replace(pod, labels={"touched": "yes"})))
     drawn.run()
     assert decisions == []
     assert drawn.engine.cluster.placement(pod.uid) == drawn.engine.cluster.slot("a1")
@@ -91,7 +91,9 @@ class TestBindFailures:
         drawn = world(ONE_NODE)
         [pod] = pods(None, 1)
         drawn.run(members=[pod])
-        drawn.tell(PodAdded(replace(pod, node_name="a1", phase="Running")), BindFailed(pod.uid, "timed out"))
+        drawn.tell(
+            PodUpserted(replace(pod, node_name="a1", phase="Running")), BindFailed(pod.uid, "timed out")
+        )
         assert drawn.engine.cluster.placement(pod.uid) is not None
 
     def test_a_gang_member_is_placed_again_beside_the_others(self) -> None:
@@ -105,8 +107,8 @@ class TestBindFailures:
     def test_on_a_node_that_is_gone_by_then(self) -> None:
         drawn = world(ONE_NODE)
         [pod] = pods(None, 1)
-        drawn.run(members=[pod]).tell(NodeRemoved("a1"), BindFailed(pod.uid, "no such node"))
-        drawn.tell(NodeAdded(node("a1", allocatable={GPU: 2})))
+        drawn.run(members=[pod]).tell(NodeDeleted("a1"), BindFailed(pod.uid, "no such node"))
+        drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 2})))
         assert drawn.engine.cluster.placement(pod.uid) is None
         drawn.run()
         assert drawn.engine.cluster.placement(pod.uid) is not None
@@ -119,9 +121,9 @@ class TestNodesGoAndReturn:
     def test_the_pods_on_it_hold_it_again_when_it_returns(self) -> None:
         drawn = world(ONE_NODE)
         drawn.run(members=pods(None, 2, prefix="old", on="a1"))
-        drawn.tell(NodeRemoved("a1"))
+        drawn.tell(NodeDeleted("a1"))
         assert drawn.engine.cluster.placed_count == 0
-        drawn.tell(NodeAdded(node("a1", allocatable={GPU: 2})))
+        drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 2})))
         assert drawn.engine.cluster.placed_count == 2
         drawn.run(members=pods(None, 1))
         assert drawn.reason("pod-0") is Reason.INSUFFICIENT_RESOURCES
@@ -131,31 +133,31 @@ class TestNodesGoAndReturn:
         [placed] = pods(None, 1)
         [running] = pods(None, 1, prefix="old", on="a1")
         drawn.run(members=[placed, running])
-        drawn.tell(NodeRemoved("a1"), PodRemoved(placed.uid), PodRemoved(running.uid))
-        drawn.tell(NodeAdded(node("a1", allocatable={GPU: 2})))
+        drawn.tell(NodeDeleted("a1"), PodDeleted(placed.uid), PodDeleted(running.uid))
+        drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 2})))
         assert drawn.engine.cluster.placed_count == 0
 
     def test_pods_may_be_known_before_their_node(self) -> None:
         drawn = world(ONE_NODE).run(members=pods(None, 2, prefix="old", on="late"))
-        drawn.tell(NodeAdded(node("late", allocatable={GPU: 2})))
+        drawn.tell(NodeUpserted(node("late", allocatable={GPU: 2})))
         drawn.run(members=pods(None, 4))
         assert drawn.used("pod") == {"a1": 2}
 
     def test_waiting_pods_take_what_a_new_node_brings(self) -> None:
         drawn = world(ONE_NODE).run(members=pods(None, 3))
         assert len(drawn.where) == 2
-        drawn.tell(NodeAdded(node("a2", allocatable={GPU: 1}))).run()
+        drawn.tell(NodeUpserted(node("a2", allocatable={GPU: 1}))).run()
         assert drawn.used() == {"a1": 2, "a2": 1}
 
     def test_a_node_that_shrinks_keeps_its_pods_and_takes_no_more(self) -> None:
         drawn = world("zone-a rack-1 : a1=4").run(members=pods(None, 2, prefix="old"))
-        drawn.tell(NodeAdded(node("a1", allocatable={GPU: 1}))).run(members=pods(None, 1))
+        drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 1}))).run(members=pods(None, 1))
         assert drawn.reason("pod-0") is Reason.INSUFFICIENT_RESOURCES
-        drawn.tell(NodeAdded(node("a1", allocatable={GPU: 3}))).run()
+        drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 3}))).run()
         assert drawn.where["pod-0"] == "a1"
 
     def test_removing_an_unknown_node_changes_nothing(self) -> None:
-        assert world(ONE_NODE).tell(NodeRemoved("nowhere")).engine.cluster.node_count == 1
+        assert world(ONE_NODE).tell(NodeDeleted("nowhere")).engine.cluster.node_count == 1
 
 
 class TestMembersComeAndGo:
@@ -172,7 +174,7 @@ class TestMembersComeAndGo:
         [big] = pods("train", 1, spec(gpu=8), prefix="a-big")
         drawn.run(gang(min_member=2), members=[big, *pods("train", 2)])
         assert drawn.where == {}
-        drawn.tell(PodRemoved(big.uid)).run()
+        drawn.tell(PodDeleted(big.uid)).run()
         assert drawn.used() == {"a1": 2}
 
     def test_a_recreated_member_joins_the_others(self) -> None:
@@ -180,7 +182,7 @@ class TestMembersComeAndGo:
         members = pods("train", 4)
         drawn.run(gang(min_member=4, required="rack"), members=members)
         gone = members[2]
-        drawn.tell(PodRemoved(gone.uid))
+        drawn.tell(PodDeleted(gone.uid))
         assert drawn.where.pop(gone.name) in ("a1", "a2")
         drawn.run(members=[replace(gone, uid="another")])
         assert drawn.used() == {"a1": 2, "a2": 2}
@@ -198,8 +200,8 @@ def test_a_newer_pod_of_the_same_name_waits_on_when_the_older_one_is_deleted() -
     drawn = world("zone-a rack-1 : a1=0")
     [old] = pods(None, 1)
     new = replace(old, uid="newer")
-    drawn.tell(PodAdded(old), PodAdded(new), PodRemoved(old.uid))
-    drawn.tell(NodeAdded(node("a1", allocatable={GPU: 1}))).run()
+    drawn.tell(PodUpserted(old), PodUpserted(new), PodDeleted(old.uid))
+    drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 1}))).run()
     assert drawn.engine.cluster.placement("newer") is not None
 
 
@@ -222,7 +224,7 @@ def test_every_decision_about_an_item_is_in_its_story() -> None:
     drawn = world(ONE_NODE)
     [pod] = pods(None, 1, spec(gpu=3))
     drawn.run(members=[pod])
-    drawn.tell(NodeAdded(node("a2", allocatable={GPU: 3}))).run()
+    drawn.tell(NodeUpserted(node("a2", allocatable={GPU: 3}))).run()
     story = drawn.engine.story("default/pod-0")
     assert [entry.outcome.reason for entry in story if entry.outcome is not None] == [
         Reason.INSUFFICIENT_RESOURCES,
@@ -233,7 +235,7 @@ def test_every_decision_about_an_item_is_in_its_story() -> None:
 
 def test_a_tick_may_be_limited_to_some_items() -> None:
     drawn = world(ONE_NODE)
-    drawn.tell(*(PodAdded(pod) for pod in pods(None, 2)))
+    drawn.tell(*(PodUpserted(pod) for pod in pods(None, 2)))
     for expected in (1, 1, 0):
         decisions = drawn.engine.handle(Tick(limit=1))
         assert len(bindings_of(decisions)) == expected
@@ -249,7 +251,7 @@ class TestTheOrderInWhichNodesAppearDecidesNothing:
 
     def test_for_a_node_that_takes_the_slot_of_another(self) -> None:
         drawn = world("zone-a rack-1 : a1=1 a2=1")
-        drawn.tell(NodeRemoved("a1"), NodeAdded(node("a9", allocatable={GPU: 1})))
+        drawn.tell(NodeDeleted("a1"), NodeUpserted(node("a9", allocatable={GPU: 1})))
         assert drawn.run(members=pods(None, 1)).where == {"pod-0": "a2"}
 
     def test_for_pods_placed_one_by_one(self) -> None:

@@ -6,10 +6,10 @@ from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.scheduling.events import (
     GroupChanged,
-    GroupRemoved,
-    NodeAdded,
-    PodAdded,
-    PodRemoved,
+    GroupDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     PriorityClassChanged,
     Tick,
 )
@@ -37,7 +37,7 @@ def bound(drawn: World, limit: int | None = None) -> list[Binding]:
 
 def order(drawn: World) -> list[str]:
     """Let everybody in and see who goes first."""
-    drawn.tell(NodeAdded(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 100}))).run()
+    drawn.tell(NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 100}))).run()
     return list(drawn.where)
 
 
@@ -110,7 +110,7 @@ def test_a_gang_that_gets_another_priority_gets_another_place() -> None:
 def test_all_news_of_a_tick_counts_before_the_order_is_fixed() -> None:
     drawn = world("zone-a rack-1 : a1=1")
     [member] = pods("late", 1)
-    drawn.tell(PodAdded(plain("plain", 3)), PodAdded(member))
+    drawn.tell(PodUpserted(plain("plain", 3)), PodUpserted(member))
     drawn.run(replace(gang("late", min_member=1), priority=5))
     assert drawn.where == {"late-0": "a1"}
 
@@ -118,8 +118,8 @@ def test_all_news_of_a_tick_counts_before_the_order_is_fixed() -> None:
 def test_an_item_that_is_gone_and_comes_again_gets_a_new_place() -> None:
     drawn = empty().run(members=[plain("a", 9), plain("b", 5)])
     # The wake-up puts both in the queue; then the first is deleted and comes again with less priority.
-    drawn.tell(NodeAdded(node("a2", allocatable={GPU: 100})))
-    drawn.tell(PodRemoved("default/a"), PodAdded(plain("a", 1)))
+    drawn.tell(NodeUpserted(node("a2", allocatable={GPU: 100})))
+    drawn.tell(PodDeleted("default/a"), PodUpserted(plain("a", 1)))
     drawn.run()
     assert list(drawn.where) == ["b", "a"]
 
@@ -127,9 +127,9 @@ def test_an_item_that_is_gone_and_comes_again_gets_a_new_place() -> None:
 def test_the_place_of_one_that_is_gone_counts_no_more_while_it_was_ready() -> None:
     #   Only a is decided, then b is deleted and comes again behind c.
     drawn = world("zone-a rack-1 : a1=9")
-    drawn.tell(*map(PodAdded, (plain("a", 9), plain("b", 5), plain("c", 3))))
+    drawn.tell(*map(PodUpserted, (plain("a", 9), plain("b", 5), plain("c", 3))))
     assert [one.pod.name for one in bound(drawn, limit=1)] == ["a"]
-    drawn.tell(PodRemoved("default/b"), PodAdded(plain("b", 1)))
+    drawn.tell(PodDeleted("default/b"), PodUpserted(plain("b", 1)))
     assert [one.pod.name for one in bound(drawn)] == ["c", "b"]
 
 
@@ -138,7 +138,7 @@ def test_a_gang_whose_pods_come_before_its_object_has_the_priority_that_stands_t
     high, higher = replace(gang("g", 2), priority=5), replace(gang("g", 2), priority=9)
     drawn = empty().run(members=[plain("between", 7), *pods("g", 2)])
     drawn.tell(GroupChanged(high)).run()
-    drawn.tell(GroupRemoved(high.key)).run()
+    drawn.tell(GroupDeleted(high.key)).run()
     drawn.tell(GroupChanged(higher)).run()
     assert order(drawn) == ["g-0", "g-1", "between"]
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import BindFailed, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import BindFailed, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
 from tests.worlds import THREE_ZONES, World, gang, pods, spec, world
 
@@ -88,7 +88,7 @@ def test_a_recreated_member_gets_the_rank_that_is_free() -> None:
     members = pods("train", 4)
     drawn.run(gang(min_member=4, required="rack"), members=members)
     bound = [replace(pod, node_name="a1", rank=drawn.rank[pod.name], phase="Running") for pod in members]
-    drawn.run(members=bound).tell(PodRemoved(members[1].uid))
+    drawn.run(members=bound).tell(PodDeleted(members[1].uid))
     drawn.run(members=pods("train", 1, prefix="again"))
     assert drawn.rank["again-0"] == 1
 
@@ -133,7 +133,7 @@ def test_plain_pods_have_no_rank() -> None:
 def test_a_binding_says_rank_and_domain() -> None:
     drawn = world(THREE_ZONES)
     drawn.run(gang(min_member=8, required="rack"))
-    decisions = drawn.engine.handle(*(PodAdded(pod) for pod in pods("train", 8)), Tick())
+    decisions = drawn.engine.handle(*(PodUpserted(pod) for pod in pods("train", 8)), Tick())
     bindings = bindings_of(decisions)
     assert {one.domain for one in bindings} == {("zone-b", "rack-b1")}
     assert bindings[0].pod_labels == {"closeby.dev/rank": "0"}

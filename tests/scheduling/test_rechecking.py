@@ -7,26 +7,26 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
-from closeby.objects.configuration import PluginEntry
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     BindFailed,
+    BindingsWithdrawn,
     Event,
     GroupChanged,
-    GroupRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    GroupDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
     TopologyChanged,
-    TopologyRemoved,
-    Withdrawn,
+    TopologyDeleted,
 )
 from closeby.scheduling.extension import Bools, Filter, Permit, Plugin, PreFilter, Rejection, Scope
 from closeby.scheduling.intake.surprises import Surprises
@@ -51,7 +51,7 @@ class Deciding:
 
     def __init__(self, drawn: World, members: Sequence[Pod], *groups: Event) -> None:
         self.engine = drawn.engine
-        decisions = drawn.engine.handle(*groups, *map(PodAdded, members), Tick())
+        decisions = drawn.engine.handle(*groups, *map(PodUpserted, members), Tick())
         self.binds = bindings_of(decisions)
         self.checked = drawn.engine.recheck.now()
 
@@ -84,14 +84,14 @@ def a_pod(**needs: int) -> Deciding:
     return drawn
 
 
-def on(name: str, count: int = 1) -> list[PodAdded]:
+def on(name: str, count: int = 1) -> list[PodUpserted]:
     """Pods that others have put there."""
-    return [PodAdded(pod) for pod in pods(None, count, prefix="rival", on=name)]
+    return [PodUpserted(pod) for pod in pods(None, count, prefix="rival", on=name)]
 
 
 class TestAPlainPod:
     def test_holds_while_nothing_happens_to_its_node(self) -> None:
-        assert a_pod().broken(*on("a2"), NodeAdded(node("a3", {}, {GPU: 9}))) is None
+        assert a_pod().broken(*on("a2"), NodeUpserted(node("a3", {}, {GPU: 9}))) is None
 
     def test_is_not_its_own_rival(self) -> None:
         drawn = a_pod()
@@ -112,44 +112,44 @@ class TestAPlainPod:
     )
     def test_goes_by_the_node_as_it_is_now(self, change: dict[str, object], reason: Reason | None) -> None:
         changed = replace(node("a1", RACK_1, {GPU: 4}), **change)
-        assert a_pod().reason(NodeAdded(changed)) is reason
+        assert a_pod().reason(NodeUpserted(changed)) is reason
 
     def test_its_node_is_gone(self) -> None:
-        assert a_pod().reason(NodeRemoved("a1")) is Reason.NODE_UNSCHEDULABLE
+        assert a_pod().reason(NodeDeleted("a1")) is Reason.NODE_UNSCHEDULABLE
 
     def test_another_machine_of_that_name_is_judged_anew(self) -> None:
         drawn = a_pod()
-        assert drawn.broken(NodeRemoved("a1"), NodeAdded(node("a1", {}, {GPU: 4}))) is None
-        smaller = NodeAdded(node("a1", {}, {GPU: 1}))
-        assert drawn.reason(NodeRemoved("a1"), smaller) is Reason.INSUFFICIENT_RESOURCES
+        assert drawn.broken(NodeDeleted("a1"), NodeUpserted(node("a1", {}, {GPU: 4}))) is None
+        smaller = NodeUpserted(node("a1", {}, {GPU: 1}))
+        assert drawn.reason(NodeDeleted("a1"), smaller) is Reason.INSUFFICIENT_RESOURCES
 
     def test_a_selector_that_the_node_does_not_meet_any_more(self) -> None:
         needs = replace(spec(gpu=1), node_selector=(("rack", "rack-1"),))
         drawn = Deciding(world("zone-a rack-1 : a1=4"), pods(None, 1, needs))
         moved = node("a1", {**RACK_1, "rack": "rack-9"}, {GPU: 4})
-        assert drawn.reason(NodeAdded(moved)) is Reason.NODE_AFFINITY_MISMATCH
+        assert drawn.reason(NodeUpserted(moved)) is Reason.NODE_AFFINITY_MISMATCH
 
     def test_a_port_that_somebody_took(self) -> None:
         needs = replace(spec(gpu=1), host_ports=(HostPort(port=80),))
         drawn = Deciding(world("zone-a rack-1 : a1=4"), pods(None, 1, needs))
         assert drawn.broken(*on("a1")) is None
         [rival] = pods(None, 1, needs, prefix="web", on="a1")
-        assert drawn.reason(PodAdded(rival)) is Reason.HOST_PORT_CONFLICT
+        assert drawn.reason(PodUpserted(rival)) is Reason.HOST_PORT_CONFLICT
 
     def test_what_gets_well_again_holds_again(self) -> None:
         drawn = a_pod()
         well = node("a1", RACK_1, {GPU: 4})
-        assert drawn.broken(NodeAdded(replace(well, unschedulable=True))) is not None
-        assert drawn.broken(NodeAdded(well)) is None
+        assert drawn.broken(NodeUpserted(replace(well, unschedulable=True))) is not None
+        assert drawn.broken(NodeUpserted(well)) is None
 
     def test_one_that_was_bound_elsewhere_does_not_hold(self) -> None:
         drawn = a_pod(gpu=1)
         bound = replace(drawn.binds[0].pod, node_name="a2", phase="Running")
-        assert drawn.reason(PodAdded(bound)) is Reason.NODE_UNSCHEDULABLE
+        assert drawn.reason(PodUpserted(bound)) is Reason.NODE_UNSCHEDULABLE
 
     def test_one_that_was_removed_holds_nothing(self) -> None:
         drawn = a_pod()
-        assert drawn.broken(PodRemoved(drawn.binds[0].pod.uid)) is not None
+        assert drawn.broken(PodDeleted(drawn.binds[0].pod.uid)) is not None
 
     def test_without_news_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = a_pod()
@@ -159,28 +159,28 @@ class TestAPlainPod:
 
 class TestAGang:
     def test_holds_while_nothing_happens_to_it(self) -> None:
-        assert a_gang().broken(*on("b1"), NodeRemoved("b2"), PodAdded(pods(None, 1)[0])) is None
+        assert a_gang().broken(*on("b1"), NodeDeleted("b2"), PodUpserted(pods(None, 1)[0])) is None
 
     def test_is_told_of_its_own_bindings(self) -> None:
         drawn = a_gang()
         bound = replace(drawn.binds[0].pod, node_name=drawn.binds[0].node, phase="Running")
-        assert drawn.broken(PodAdded(bound)) is None
+        assert drawn.broken(PodUpserted(bound)) is None
 
     @pytest.mark.parametrize(
         ("events", "reason"),
         [
             (on("a1"), Reason.INSUFFICIENT_RESOURCES),
-            ([NodeRemoved("a2")], Reason.NODE_UNSCHEDULABLE),
-            ([NodeAdded(replace(NODES["a2"], unschedulable=True))], Reason.NODE_UNSCHEDULABLE),
-            ([NodeAdded(replace(NODES["a1"], allocatable={GPU: 1}))], Reason.INSUFFICIENT_RESOURCES),
-            ([PodRemoved("default/train-3")], Reason.NODE_UNSCHEDULABLE),
+            ([NodeDeleted("a2")], Reason.NODE_UNSCHEDULABLE),
+            ([NodeUpserted(replace(NODES["a2"], unschedulable=True))], Reason.NODE_UNSCHEDULABLE),
+            ([NodeUpserted(replace(NODES["a1"], allocatable={GPU: 1}))], Reason.INSUFFICIENT_RESOURCES),
+            ([PodDeleted("default/train-3")], Reason.NODE_UNSCHEDULABLE),
             ([GroupChanged(gang(min_member=5, required="rack"))], Reason.GANG_INCOMPLETE),
             ([GroupChanged(gang(min_member=4, required="hostname"))], Reason.TOPOLOGY_PLACEMENT_FAILED),
             ([GroupChanged(gang(min_member=4, required="row"))], Reason.TOPOLOGY_LEVEL_NOT_FOUND),
             ([GroupChanged(gang(min_member=4, required="zone"))], None),
             ([GroupChanged(replace(gang(min_member=4), conditions=(WRONG,)))], Reason.INVALID_SPEC),
-            ([GroupRemoved("default/train")], Reason.GANG_INCOMPLETE),
-            ([TopologyRemoved("fabric")], Reason.TOPOLOGY_NOT_FOUND),
+            ([GroupDeleted("default/train")], Reason.GANG_INCOMPLETE),
+            ([TopologyDeleted("fabric")], Reason.TOPOLOGY_NOT_FOUND),
             ([TopologyChanged(fabric("zone", "hostname"))], Reason.TOPOLOGY_LEVEL_NOT_FOUND),
         ],
     )
@@ -189,14 +189,14 @@ class TestAGang:
 
     def test_a_rack_that_was_torn_apart(self) -> None:
         drawn = a_gang()
-        moved = NodeAdded(node("a2", {**RACK_1, "rack": "rack-9"}, {GPU: 2}))
+        moved = NodeUpserted(node("a2", {**RACK_1, "rack": "rack-9"}, {GPU: 2}))
         found = drawn.broken(moved)
         assert found is not None and found.reason is Reason.TOPOLOGY_PLACEMENT_FAILED
         assert "zone-a/rack-1" in found.message and "zone-a/rack-9" in found.message
 
     def test_a_rack_of_another_name(self) -> None:
         """The level still holds, but what was told of the gang's place does not."""
-        renamed = [NodeAdded(node(name, {**RACK_1, "rack": "rack-9"}, {GPU: 2})) for name in ("a1", "a2")]
+        renamed = [NodeUpserted(node(name, {**RACK_1, "rack": "rack-9"}, {GPU: 2})) for name in ("a1", "a2")]
         assert a_gang().reason(*renamed) is Reason.TOPOLOGY_PLACEMENT_FAILED
 
     def test_a_plan_that_was_written_is_no_news(self) -> None:
@@ -225,7 +225,7 @@ class TestAGang:
         members = [*pods("train", 2, subgroup="left"), *pods("train", 2, subgroup="right")]
         group = GroupChanged(gang(min_member=4, subgroups=parts))
         drawn = Deciding(world("zone-a r1 : a1=1 a2=1\nzone-a r2 : b1=1 b2=1"), members, group)
-        moved = NodeAdded(node("b2", {"zone": "zone-a", "rack": "r1"}, {GPU: 1}))
+        moved = NodeUpserted(node("b2", {"zone": "zone-a", "rack": "r1"}, {GPU: 1}))
         found = drawn.broken(moved)
         assert found is not None and "subgroup" in found.message
 
@@ -237,27 +237,27 @@ class TestAGang:
         drawn = Deciding(World(drawn.engine, ()), pods("train", 2))
         assert [bind.node for bind in drawn.binds] == ["a2", "a2"]
         assert drawn.broken(*on("b1")) is None  # From here on it is known which nodes are its own.
-        moved = NodeAdded(node("a1", {**RACK_1, "rack": "rack-9"}, {GPU: 1}))
+        moved = NodeUpserted(node("a1", {**RACK_1, "rack": "rack-9"}, {GPU: 1}))
         assert drawn.reason(moved) is Reason.TOPOLOGY_PLACEMENT_FAILED
 
     def test_once_a_member_runs_its_minimum_stops_nobody(self) -> None:
         drawn = a_gang()
         bound = replace(drawn.binds[0].pod, node_name=drawn.binds[0].node, phase="Running")
         raised = GroupChanged(gang(min_member=5, required="rack"))
-        assert drawn.broken(PodAdded(bound), raised) is None
+        assert drawn.broken(PodUpserted(bound), raised) is None
 
     def test_a_pod_that_is_no_member_any_more_still_goes_where_it_was_to(self) -> None:
         drawn = Deciding(
             world("zone-a rack-1 : a1=2 a2=1"), pods("train", 3), GroupChanged(gang(min_member=2))
         )
         [last] = [bind for bind in drawn.binds if bind.node == "a2"]
-        assert drawn.broken(PodAdded(replace(last.pod, group=None))) is None
+        assert drawn.broken(PodUpserted(replace(last.pod, group=None))) is None
         assert drawn.reason(*on("a2")) is Reason.INSUFFICIENT_RESOURCES
 
     def test_what_is_broken_stays_so_whatever_happens_elsewhere(self) -> None:
         drawn = a_gang()
         assert drawn.reason(*on("a1")) is Reason.INSUFFICIENT_RESOURCES
-        assert drawn.reason(NodeRemoved("b2")) is Reason.INSUFFICIENT_RESOURCES
+        assert drawn.reason(NodeDeleted("b2")) is Reason.INSUFFICIENT_RESOURCES
 
     def test_one_that_started_meanwhile_is_asked_about_again(self) -> None:
         drawn = a_gang()
@@ -311,30 +311,30 @@ class TestFiltersThatLookBeyondTheNode:
 
     def test_about_a_plain_pod(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = Deciding(with_plugin(Gate), pods(None, 1))
-        assert drawn.broken(NodeRemoved("b2")) is None
+        assert drawn.broken(NodeDeleted("b2")) is None
         monkeypatch.setattr(Gate, "open", False)
-        assert drawn.reason(NodeRemoved("b1")) is Reason.UNSUPPORTED
+        assert drawn.reason(NodeDeleted("b1")) is Reason.UNSUPPORTED
 
     def test_about_a_gang(self, monkeypatch: pytest.MonkeyPatch) -> None:
         group = GroupChanged(gang(min_member=2, required="rack"))
         drawn = Deciding(with_plugin(Gate), pods("train", 2), group)
-        assert drawn.broken(NodeRemoved("b2")) is None
+        assert drawn.broken(NodeDeleted("b2")) is None
         monkeypatch.setattr(Gate, "open", False)
-        assert drawn.reason(NodeRemoved("b1")) is Reason.UNSUPPORTED
+        assert drawn.reason(NodeDeleted("b1")) is Reason.UNSUPPORTED
 
     def test_each_member_beside_those_before_it_and_those_that_run(self) -> None:
         group = GroupChanged(gang(min_member=4, required="rack"))
         running = pods("train", 1, prefix="old", on="a1")
         drawn = Deciding(with_plugin(Gate), [*running, *pods("train", 3)], group)
         Gate.asked.clear()
-        assert drawn.broken(NodeRemoved("b2")) is None
+        assert drawn.broken(NodeDeleted("b2")) is None
         assert Gate.asked == [(1, 0), (1, 1), (1, 2)]
 
     def test_one_that_fails_leaves_the_members_where_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
         group = GroupChanged(gang(min_member=2, required="rack"))
         drawn = Deciding(with_plugin(Gate), pods("train", 2), group)
         before = drawn.engine.cluster.requested.copy()
-        drawn.engine.handle(NodeRemoved("b2"))
+        drawn.engine.handle(NodeDeleted("b2"))
         monkeypatch.setattr(Gate, "filter", None)
         with pytest.raises(TypeError):
             drawn.engine.recheck.still_holds(drawn.binds, drawn.checked, started=False)
@@ -345,11 +345,11 @@ class TestFiltersThatLookBeyondTheNode:
     def test_a_gang_as_a_whole_is_refused(self, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
         group = GroupChanged(gang(min_member=4, required="rack"))
         drawn = Deciding(with_plugin(Door), pods("train", 4), group)
-        node_changed = NodeAdded(replace(NODES["a1"], annotations={"other": "thing"}))
+        node_changed = NodeUpserted(replace(NODES["a1"], annotations={"other": "thing"}))
         assert drawn.broken(node_changed) is None
         closed = Condition(reason=Reason.UNSUPPORTED, object="Plugin/Door", message="closed", blocking=True)
         monkeypatch.setattr(Door, when, closed)
-        assert drawn.reason(NodeAdded(NODES["a1"])) is Reason.UNSUPPORTED
+        assert drawn.reason(NodeUpserted(NODES["a1"])) is Reason.UNSUPPORTED
 
 
 class TestWhereAGangLies:
@@ -363,7 +363,7 @@ class TestWhereAGangLies:
         drawn = Deciding(world(TWO_RACKS), running, GroupChanged(gang(min_member=2)))
         assert drawn.engine.recheck.place("default/train") is not None
         [elsewhere] = pods("train", 1, prefix="old", on="gone")
-        drawn.engine.handle(PodAdded(elsewhere))
+        drawn.engine.handle(PodUpserted(elsewhere))
         assert drawn.engine.recheck.place("default/train") is None
 
     def test_one_that_nobody_knows_has_none(self) -> None:
@@ -377,9 +377,9 @@ class TestWhatDoesNotConcernAGang:
         "event",
         [
             *on("b1"),
-            NodeRemoved("b2"),
+            NodeDeleted("b2"),
             AppGroupChanged(AppGroup(namespace="other", name="app", workloads=())),
-            AppGroupRemoved("other/app"),
+            AppGroupDeleted("other/app"),
         ],
     )
     def test_no_member_is_looked_at(self, event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +395,7 @@ class TestWhatDoesNotConcernAGang:
     def test_members_that_are_all_gone_are_missed(self) -> None:
         drawn = a_gang()
         assert drawn.broken(*on("b2")) is None
-        assert drawn.broken(*(PodRemoved(bind.pod.uid) for bind in drawn.binds)) is not None
+        assert drawn.broken(*(PodDeleted(bind.pod.uid) for bind in drawn.binds)) is not None
 
     def test_an_app_group_of_its_own_namespace_concerns_it(self) -> None:
         surprises, since = Surprises(), 0
@@ -417,7 +417,7 @@ class TestWithdrawing:
         drawn = a_gang()
         drawn.engine.handle(*on("a1"))
         uids = tuple(bind.pod.uid for bind in drawn.binds)
-        decisions = drawn.engine.handle(Withdrawn(uids, "no room", "default/train"), Tick())
+        decisions = drawn.engine.handle(BindingsWithdrawn(uids, "no room", "default/train"), Tick())
         again = bindings_of(decisions)
         assert {bind.node for bind in again} == {"b1", "b2"}
         assert len(again) == 4
@@ -425,9 +425,9 @@ class TestWithdrawing:
 
     def test_it_waits_as_a_whole_where_there_is_no_room(self) -> None:
         drawn = a_gang()
-        drawn.engine.handle(*on("a1"), NodeRemoved("b1"))
+        drawn.engine.handle(*on("a1"), NodeDeleted("b1"))
         uids = tuple(bind.pod.uid for bind in drawn.binds)
-        drawn.engine.handle(Withdrawn(uids, "no room", "default/train"), Tick())
+        drawn.engine.handle(BindingsWithdrawn(uids, "no room", "default/train"), Tick())
         outcome = drawn.engine.outcome("default/train")
         assert outcome is not None and outcome.reason is Reason.TOPOLOGY_PLACEMENT_FAILED
         assert len(drawn.engine.books.waiting("default/train")) == 4
@@ -435,21 +435,21 @@ class TestWithdrawing:
     def test_who_was_bound_meanwhile_stays(self) -> None:
         drawn = a_gang()
         first = drawn.binds[0]
-        drawn.engine.handle(PodAdded(replace(first.pod, node_name=first.node, phase="Running")))
+        drawn.engine.handle(PodUpserted(replace(first.pod, node_name=first.node, phase="Running")))
         uids = tuple(bind.pod.uid for bind in drawn.binds)
-        drawn.engine.handle(Withdrawn(uids, "anything", "default/train"))
+        drawn.engine.handle(BindingsWithdrawn(uids, "anything", "default/train"))
         assert [pod.uid for pod in drawn.engine.books.placed("default/train")] == [first.pod.uid]
         drawn.engine.validate_state()
 
     def test_pods_on_a_node_that_is_gone(self) -> None:
         drawn = a_gang()
         uids = tuple(bind.pod.uid for bind in drawn.binds)
-        drawn.engine.handle(NodeRemoved("a1"), Withdrawn(uids, "gone", "default/train"))
+        drawn.engine.handle(NodeDeleted("a1"), BindingsWithdrawn(uids, "gone", "default/train"))
         drawn.engine.validate_state()
         assert len(drawn.engine.books.waiting("default/train")) == 4
 
     def test_unknown_pods_are_passed_over(self) -> None:
-        assert world(TWO_RACKS).engine.handle(Withdrawn(("nobody",), "anything")) == []
+        assert world(TWO_RACKS).engine.handle(BindingsWithdrawn(("nobody",), "anything")) == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -18,11 +18,11 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
     GroupChanged,
-    GroupRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    GroupDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
     TopologyChanged,
 )
@@ -46,7 +46,7 @@ class Site:
             lambda handle: profile_for(Configuration(), handle), rests=False, reserve_after=after
         )
         topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))
-        self.engine.handle(*map(NodeAdded, draw(drawing)), topology)
+        self.engine.handle(*map(NodeUpserted, draw(drawing)), topology)
         self.where: dict[str, str] = {}
 
     def at(self, now: float, *events: Event, wall: float | None = None) -> list[Output]:
@@ -60,7 +60,7 @@ class Site:
         """With a pod called old-NODE-0 on every node, which leaves no room there."""
         names = [name for name in self.engine.cluster.names if name is not None]
         old = (pods(None, 1, spec(gpu=2), prefix=f"old-{name}", on=name, owner=owner)[0] for name in names)
-        self.at(0.0, *map(PodAdded, old))
+        self.at(0.0, *map(PodUpserted, old))
         return self
 
     @property
@@ -77,7 +77,7 @@ class Site:
 
 def ends(*nodes: str) -> list[Event]:
     """What filled these nodes comes to its end."""
-    return [PodRemoved(f"default/old-{name}-0") for name in nodes]
+    return [PodDeleted(f"default/old-{name}-0") for name in nodes]
 
 
 def job(
@@ -85,12 +85,12 @@ def job(
 ) -> list[Event]:
     """A gang of equal pods."""
     group = replace(gang(name, min_member=size, required=required), priority=priority)
-    return [GroupChanged(group), *map(PodAdded, pods(name, size, spec(gpu=gpus), **fields))]
+    return [GroupChanged(group), *map(PodUpserted, pods(name, size, spec(gpu=gpus), **fields))]
 
 
 def small(name: str, priority: int = 0) -> Event:
     """A plain pod of 2 GPUs."""
-    return PodAdded(pods(None, 1, replace(spec(gpu=2), priority=priority), prefix=name)[0])
+    return PodUpserted(pods(None, 1, replace(spec(gpu=2), priority=priority), prefix=name)[0])
 
 
 class TestWhenAGangHasWaited:
@@ -119,7 +119,7 @@ class TestWhenAGangHasWaited:
         site.at(0.0, *job("big", 2, required="rack"))
         site.at(AFTER, *ends("a1"))
         foreign = replace(pods(None, 1, spec(gpu=2), prefix="s")[0], namespace="other", uid="other/s-0")
-        site.at(AFTER + 1, PodAdded(foreign))
+        site.at(AFTER + 1, PodUpserted(foreign))
         refused = site.engine.outcome("other/s-0")
         assert refused is not None and refused.reason is Reason.NODE_RESERVED
         assert refused.message is not None and "big" not in refused.message
@@ -134,7 +134,7 @@ class TestWhenAGangHasWaited:
         site = Site().full()
         site.at(0.0, *job("big", 2, required="rack"))
         site.at(AFTER, *ends("a1"))
-        site.at(AFTER + 5, PodAdded(pods("big", 1, spec(gpu=2), labels={"new": "label"})[0]))
+        site.at(AFTER + 5, PodUpserted(pods("big", 1, spec(gpu=2), labels={"new": "label"})[0]))
         assert (site.outcome("big").message or "").endswith(
             "; 2 nodes of zone-a/rack-1 are reserved for it since second 600"
         )
@@ -193,7 +193,7 @@ class TestWhenAGangHasWaited:
 
     def test_incomplete_gangs_keep_nothing(self) -> None:
         site = Site().full()
-        site.at(0.0, GroupChanged(gang("g", min_member=3)), *map(PodAdded, pods("g", 2)))
+        site.at(0.0, GroupChanged(gang("g", min_member=3)), *map(PodUpserted, pods("g", 2)))
         site.at(10 * AFTER)
         assert site.reserved == ""
 
@@ -202,8 +202,8 @@ class TestWhenAGangHasWaited:
         site.at(0.0, *job("big", 2, required="rack"))
         assert {site.where["big-0"], site.where["big-1"]} == {"a1", "a2"}
         site.at(0.0, *(small(f"old-{number}") for number in range(4)))
-        site.at(1.0, PodRemoved("default/big-1"), small("thief", priority=9))
-        site.at(2.0, PodAdded(pods("big", 2, spec(gpu=2))[1]))
+        site.at(1.0, PodDeleted("default/big-1"), small("thief", priority=9))
+        site.at(2.0, PodUpserted(pods("big", 2, spec(gpu=2))[1]))
         assert site.outcome("big").refused
         site.at(2.0 + AFTER)
         assert site.reserved == site.where["thief-0"]
@@ -213,7 +213,7 @@ class TestWhenAGangHasWaited:
         parts = [subgroup("x", 2, required="rack"), subgroup("y", 2, required="rack")]
         members = [pod for name in "xy" for pod in pods("big", 2, spec(gpu=2), subgroup=name)]
         before = site.engine.cluster.requested.copy()
-        site.at(0.0, GroupChanged(gang("big", min_member=4, subgroups=parts)), *map(PodAdded, members))
+        site.at(0.0, GroupChanged(gang("big", min_member=4, subgroups=parts)), *map(PodUpserted, members))
         site.at(AFTER)
         assert len(site.reserved.split()) == 4
         assert (site.engine.cluster.requested == before).all()
@@ -228,7 +228,7 @@ class TestWhichNodes:
         others = [
             pods(None, 1, spec(gpu=amount), prefix=f"on-{on}", on=on)[0] for on, amount in taken.items()
         ]
-        site.at(0.0, *map(PodAdded, others), *job("big", size, gpus=gpus, **more))
+        site.at(0.0, *map(PodUpserted, others), *job("big", size, gpus=gpus, **more))
         assert site.where == {}
         site.at(AFTER)
         return site.reserved
@@ -256,7 +256,9 @@ class TestWhichNodes:
             for name in ("a1", "a2", "a3", "b1", "b2")
         ]
         group = replace(gang("big", min_member=2, required="rack"), strategy=strategy)
-        site.at(0.0, *map(PodAdded, full), GroupChanged(group), *map(PodAdded, pods("big", 2, spec(gpu=4))))
+        site.at(
+            0.0, *map(PodUpserted, full), GroupChanged(group), *map(PodUpserted, pods("big", 2, spec(gpu=4)))
+        )
         site.at(AFTER)
         assert site.reserved == nodes
 
@@ -274,7 +276,7 @@ class TestWhichNodes:
         site, web = Site("z r1 : a1=2 a2=2\nz r2 : b1=2"), replace(spec(gpu=1), host_ports=(HostPort(80),))
         old = [pods(None, 1, web, prefix=f"on-{name}", on=name)[0] for name in ("a1", "a2", "b1")]
         group = GroupChanged(gang("big", min_member=2, required="rack"))
-        site.at(0.0, *map(PodAdded, old), group, *map(PodAdded, pods("big", 2, web)))
+        site.at(0.0, *map(PodUpserted, old), group, *map(PodUpserted, pods("big", 2, web)))
         site.at(AFTER)
         assert site.reserved == "a1 a2"
 
@@ -325,7 +327,7 @@ class TestWhoKeepsOff:
         site.at(1.0 + AFTER)
         assert site.reserved == "a1 a2"
         late = replace(pods("runs", 2, spec(gpu=2))[1], created=AFTER)
-        site.at(AFTER + 2, PodRemoved("default/runs-1"), PodAdded(late))
+        site.at(AFTER + 2, PodDeleted("default/runs-1"), PodUpserted(late))
         assert site.where["runs-1"] in ("a1", "a2")
         assert site.outcome("runs").reason is None
 
@@ -350,24 +352,24 @@ class TestWhatBecomesOfIt:
     def test_it_ends_with_the_gang(self) -> None:
         site = self.held()
         site.at(AFTER + 1, small("s"))
-        site.at(AFTER + 2, *(PodRemoved(f"default/big-{index}") for index in (0, 1)))
+        site.at(AFTER + 2, *(PodDeleted(f"default/big-{index}") for index in (0, 1)))
         assert site.reserved == ""
         assert site.where == {"s-0": "a1"}
 
     def test_it_moves_when_a_node_goes(self) -> None:
         site = self.held()
-        changes = site.at(AFTER + 1, NodeRemoved("a2"))
+        changes = site.at(AFTER + 1, NodeDeleted("a2"))
         assert [type(one) for one in changes] == [Released, Reserved]
         assert site.reserved in ("a3 a4", "b1 b2")
 
     def test_it_moves_when_a_node_is_cordoned(self) -> None:
         site = self.held()
-        site.at(AFTER + 1, NodeAdded(replace(site.engine.cluster.node_at(1), unschedulable=True)))
+        site.at(AFTER + 1, NodeUpserted(replace(site.engine.cluster.node_at(1), unschedulable=True)))
         assert site.reserved in ("a3 a4", "b1 b2")
 
     def test_it_stays_when_other_nodes_change(self) -> None:
         site = self.held()
-        assert site.at(AFTER + 1, NodeAdded(node("c1", {}, {GPU: 2}))) == []
+        assert site.at(AFTER + 1, NodeUpserted(node("c1", {}, {GPU: 2}))) == []
         assert site.reserved == "a1 a2"
 
     def test_it_moves_to_where_clearly_less_is_to_wait_for(self) -> None:
@@ -395,10 +397,10 @@ class TestWhatBecomesOfIt:
         ]
         members = replace(running, node_name="a1", phase="Running"), waiting
         group = GroupChanged(gang("big", min_member=2, required="rack"))
-        site.at(0.0, group, *map(PodAdded, (*others, *members)))
+        site.at(0.0, group, *map(PodUpserted, (*others, *members)))
         site.at(AFTER)
         assert site.reserved == "a2"
-        site.at(AFTER + 1, PodRemoved("default/on-a3-0"))
+        site.at(AFTER + 1, PodDeleted("default/on-a3-0"))
         assert site.at(2 * AFTER) == []
         assert site.reserved == "a2"
 
@@ -411,18 +413,18 @@ class TestWhatBecomesOfIt:
         more = pods(None, 1, spec(gpu=2), prefix="more", on="a2")
         members = replace(running, node_name="a1", phase="Running"), *waiting
         group = GroupChanged(gang("big", min_member=3, required="rack"))
-        site.at(0.0, group, *map(PodAdded, (*old, *more, *members)))
+        site.at(0.0, group, *map(PodUpserted, (*old, *more, *members)))
         site.at(AFTER)
         assert site.reserved == "a2"
         smaller = replace(site.engine.cluster.node_at(1), allocatable={GPU: 2})
-        assert site.at(AFTER + 1, NodeAdded(smaller)) == []
+        assert site.at(AFTER + 1, NodeUpserted(smaller)) == []
         assert site.reserved == "a2"
 
     def test_who_keeps_off_hears_of_nodes_that_it_leaves(self) -> None:
         site = Site("z r1 : a1=2 a2=2 a3=2 a4=2\nz r2 : b1=2 b2=2 b3=2 b4=2").full()
         site.at(0.0, *job("big", 4, required="rack"))
         only = replace(spec(gpu=2), node_selector=((HOSTNAME, "a1"),))
-        site.at(AFTER, PodAdded(pods(None, 1, only, prefix="s")[0]), *ends("a1"))
+        site.at(AFTER, PodUpserted(pods(None, 1, only, prefix="s")[0]), *ends("a1"))
         assert site.outcome("s-0").reason is Reason.NODE_RESERVED
         site.at(AFTER + 1, *ends("b1", "b2", "b3"))
         site.at(AFTER + AFTER / 10)
@@ -435,7 +437,7 @@ class TestWhatBecomesOfIt:
         site.at(0.0, *job("big", 2, required="rack"))
         if waited > AFTER:
             site.at(AFTER)
-        site.at(waited, GroupRemoved("default/big"))
+        site.at(waited, GroupDeleted("default/big"))
         assert site.outcome("big").reason is Reason.GANG_INCOMPLETE
         assert site.reserved == ""
 
@@ -460,7 +462,7 @@ class TestWhatBecomesOfIt:
     def test_it_moves_from_nodes_that_somebody_keeps_for_ever(self) -> None:
         site = self.held()
         daemon = pods(None, 1, spec(gpu=2), prefix="daemon", on="a1", owner="DaemonSet/daemon")
-        site.at(AFTER + 1, *map(PodAdded, daemon))
+        site.at(AFTER + 1, *map(PodUpserted, daemon))
         site.at(2 * AFTER)
         assert site.reserved == "a3 a4"
 
@@ -470,14 +472,14 @@ class TestWhatBecomesOfIt:
         site.at(AFTER)
         assert site.reserved == ""
         others = (pods(None, 1, spec(gpu=2), prefix=f"new-{name}", on=name)[0] for name in ("b1", "b2"))
-        site.at(AFTER + 1, *ends("b1", "b2"), *map(PodAdded, others))
+        site.at(AFTER + 1, *ends("b1", "b2"), *map(PodUpserted, others))
         site.at(2 * AFTER)
         assert site.reserved == "b1 b2"
 
     def test_it_stays_where_the_search_finds_the_same_again(self) -> None:
         """Five members of some of the subgroups: among fewer nodes the search finds fewer."""
         site = Site("z1 r1 : a1=3 a2=3\nz1 r2 : a3=1")
-        site.at(0.0, *(PodAdded(one) for name in ("a1", "a2", "a3") for one in filler(name)))
+        site.at(0.0, *(PodUpserted(one) for name in ("a1", "a2", "a3") for one in filler(name)))
         below = [subgroup("x"), *(subgroup(name, 2, required=HOSTNAME) for name in "yz")]
         group = replace(gang("big", min_member=5, required="zone", subgroups=below), min_subgroups=1)
         sizes = {"x": (2, 1), "y": (3, 0), "z": (2, 3)}
@@ -486,7 +488,7 @@ class TestWhatBecomesOfIt:
             for name, (count, gpus) in sizes.items()
             for pod in pods("big", count, spec(gpu=gpus), subgroup=name)
         ]
-        site.at(0.0, GroupChanged(group), *map(PodAdded, members))
+        site.at(0.0, GroupChanged(group), *map(PodUpserted, members))
         site.at(AFTER)
         before = site.reserved
         assert before
@@ -500,7 +502,7 @@ class TestWhatBecomesOfIt:
         site.at(AFTER)
         assert site.reserved == "a1 a2"
         for number in range(10):
-            changes = site.at(AFTER + 20 * number, NodeAdded(node(f"c{number}", {}, {GPU: 1})))
+            changes = site.at(AFTER + 20 * number, NodeUpserted(node(f"c{number}", {}, {GPU: 1})))
             assert not [one for one in changes if isinstance(one, Reserved | Released)]
 
     def test_after_a_restart_the_time_counts_since_its_pods_were_made(self) -> None:
@@ -513,7 +515,7 @@ class TestWhatBecomesOfIt:
     def test_the_time_counts_since_the_oldest_of_its_pods(self) -> None:
         site = Site().full()
         old, young = job("big", 2, required="rack", created=1000.0)[:2], pods("big", 2, spec(gpu=2))[1]
-        late = PodAdded(replace(young, created=1000.0 + AFTER / 2))
+        late = PodUpserted(replace(young, created=1000.0 + AFTER / 2))
         site.at(7.0, *old, late, wall=1000.0 + AFTER)
         assert site.reserved == "a1 a2"
 
@@ -531,13 +533,13 @@ def stream(site: Site, seconds: int, size: int, required: str | None) -> float |
     waiting: list[str] = []
     running: list[tuple[int, str]] = []
     for now in range(0, seconds, 10):
-        events: list[Event] = [PodRemoved(f"default/{name}-0") for end, name in running if end <= now]
+        events: list[Event] = [PodDeleted(f"default/{name}-0") for end, name in running if end <= now]
         running = [(end, name) for end, name in running if end > now]
         if now == 100:
             events += job("big", size, required=required)
         fresh = [next(names) for _ in range(3)]
         waiting += fresh
-        site.at(now, *events, *(PodAdded(pod) for name in fresh for pod in _one(name)))
+        site.at(now, *events, *(PodUpserted(pod) for name in fresh for pod in _one(name)))
         running += [(now + 50, name) for name in waiting if f"{name}-0" in site.where]
         waiting = [name for name in waiting if f"{name}-0" not in site.where]
         if "big-0" in site.where:
@@ -587,11 +589,11 @@ def test_nobody_who_must_keep_off_ever_gets_a_reserved_node(seed: int) -> None:
             )
         if sizes and dice.random() < 0.6:
             name = dice.choice(list(sizes))
-            events += [PodRemoved(f"default/{name}-{index}") for index in range(sizes.pop(name))]
-            events.append(GroupRemoved(f"default/{name}"))
+            events += [PodDeleted(f"default/{name}-{index}") for index in range(sizes.pop(name))]
+            events.append(GroupDeleted(f"default/{name}"))
         if dice.random() < 0.1:
             before = site.engine.cluster.node_at(dice.randint(0, 5))
-            events.append(NodeAdded(replace(before, unschedulable=not before.unschedulable)))
+            events.append(NodeUpserted(replace(before, unschedulable=not before.unschedulable)))
         held = site.engine.reservation
         for output in site.at(10.0 * step, *events):
             match output:

@@ -10,14 +10,14 @@ from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    FlushUnschedulable,
     GroupChanged,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
     TopologyChanged,
-    Unheard,
 )
 from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
 from closeby.scheduling.outcomes import outcomes_of
@@ -35,7 +35,7 @@ def tries(drawn: World, now: float | None) -> int:
 
 def stir(drawn: World, number: int = 0) -> World:
     """Something happens that might help, but does not."""
-    return drawn.tell(NodeAdded(node(f"small-{number}", {}, {GPU: 0})))
+    return drawn.tell(NodeUpserted(node(f"small-{number}", {}, {GPU: 0})))
 
 
 def unequal(first: int = 3, second: int = 2) -> list[Pod]:
@@ -46,7 +46,7 @@ def unequal(first: int = 3, second: int = 2) -> list[Pod]:
 def waiting() -> World:
     """Such a gang, refused at second 0."""
     drawn = world("zone-a rack-1 : a1=3 a2=1").tell(GroupChanged(gang("odd", min_member=2)))
-    drawn.tell(*(PodAdded(pod) for pod in unequal()))
+    drawn.tell(*(PodUpserted(pod) for pod in unequal()))
     assert tries(drawn, 0.0) == 1
     return drawn
 
@@ -63,7 +63,7 @@ def test_without_a_clock_a_cause_is_enough() -> None:
 def test_who_drives_a_virtual_clock_does_without_rests() -> None:
     engine = Engine(lambda handle: profile_for(Configuration(), handle), rests=False)
     drawn = World(engine, draw("zone-a rack-1 : a1=3 a2=1"), fabric("zone", "rack"))
-    drawn.tell(GroupChanged(gang("odd", min_member=2)), *(PodAdded(pod) for pod in unequal()))
+    drawn.tell(GroupChanged(gang("odd", min_member=2)), *(PodUpserted(pod) for pod in unequal()))
     assert [tries(stir(drawn, number), 0.1 * number) for number in range(5)] == [1] * 5
     assert drawn.engine.next_due is None
 
@@ -90,28 +90,28 @@ def test_rests_grow_to_ten_seconds() -> None:
 
 
 def test_what_was_told_for_all_to_be_looked_at_waits_for_the_rest_too() -> None:
-    drawn = world(SMALL).tell(*(PodAdded(pod) for pod in pods(None, 3, spec(gpu=9))))
+    drawn = world(SMALL).tell(*(PodUpserted(pod) for pod in pods(None, 3, spec(gpu=9))))
     assert tries(drawn, 0.0) == 3
-    drawn.tell(Unheard())
+    drawn.tell(FlushUnschedulable())
     assert [tries(drawn, now) for now in (0.5, 1.0)] == [0, 3]
 
 
 def test_news_of_its_own_wakes_an_item_at_once() -> None:
-    drawn = world(SMALL).tell(*(PodAdded(pod) for pod in pods("train", 2)))
+    drawn = world(SMALL).tell(*(PodUpserted(pod) for pod in pods("train", 2)))
     drawn.run(gang(min_member=3))
     assert tries(drawn, 0.0) == 0
-    drawn.tell(PodAdded(pods("train", 1, prefix="late")[0]))
+    drawn.tell(PodUpserted(pods("train", 1, prefix="late")[0]))
     assert tries(drawn, 0.1) == 1
 
 
 def test_what_is_placed_and_comes_back_begins_anew() -> None:
     drawn = waiting()
     tries(stir(drawn), 1.0)
-    drawn.tell(NodeAdded(node("big", {}, {GPU: 9})))
+    drawn.tell(NodeUpserted(node("big", {}, {GPU: 9})))
     assert tries(drawn, 5.0) == 1
     assert drawn.reason("odd") is None
-    drawn.tell(*(PodRemoved(pod.uid) for pod in unequal()), NodeRemoved("big"))
-    drawn.tell(*(PodAdded(pod) for pod in unequal()))
+    drawn.tell(*(PodDeleted(pod.uid) for pod in unequal()), NodeDeleted("big"))
+    drawn.tell(*(PodUpserted(pod) for pod in unequal()))
     assert tries(drawn, 6.0) == 1
     tries(stir(drawn, 2), 6.0)
     assert drawn.engine.next_due == pytest.approx(7.0)

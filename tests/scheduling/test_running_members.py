@@ -7,10 +7,10 @@ from closeby.objects.groups import Strategy
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import (
     GroupChanged,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     TopologyChanged,
 )
 from tests.worlds import GPU, THREE_ZONES, fabric, gang, node, pods, spec, subgroup, world
@@ -67,20 +67,20 @@ class TestSomeMembersRun:
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
         told = drawn.outcome("train").message or ""
         assert "zone-a/rack-1" in told and "zone-a/rack-2" in told
-        drawn.tell(PodRemoved(running[0].uid)).run()
+        drawn.tell(PodDeleted(running[0].uid)).run()
         assert drawn.used() == {"b1": 2}
 
     def test_finished_members_draw_nobody(self) -> None:
         drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=3")
         [done] = pods("train", 1, prefix="old", on="b1", terminating=False)
         drawn.run(gang(min_member=2, required="rack"), members=[done])
-        drawn.tell(PodRemoved(done.uid)).run(members=pods("train", 2))
+        drawn.tell(PodDeleted(done.uid)).run(members=pods("train", 2))
         assert drawn.used() == {"a1": 2}
 
     def test_members_on_a_node_that_went_away_draw_nobody(self) -> None:
         drawn = world("zone-a rack-1 : a1=4\nzone-a rack-2 : b1=2")
         drawn.run(gang(min_member=2, required="rack"), members=pods("train", 1, prefix="old", on="a1"))
-        drawn.tell(NodeRemoved("a1")).run(members=pods("train", 2))
+        drawn.tell(NodeDeleted("a1")).run(members=pods("train", 2))
         assert drawn.used() == {"b1": 2}
 
 
@@ -106,7 +106,7 @@ class TestMembersBeyondTheMinimum:
             members=[*pods(None, 5, prefix="old", on="b1"), *pods("train", 4)],
         )
         assert drawn.used("train") == {"b1": 3}
-        drawn.tell(PodRemoved("default/old-0")).run()
+        drawn.tell(PodDeleted("default/old-0")).run()
         assert drawn.used("train") == {"b1": 4}
         assert not drawn.engine.waiting
 
@@ -183,14 +183,14 @@ class TestTheGangChanges:
         drawn = world("zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : b1=8")
         drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2))
         assert drawn.used() == {"a1": 2}
-        drawn.tell(NodeAdded(node("a1", {"zone": "zone-a", "rack": "rack-2"}, {GPU: 2})))
+        drawn.tell(NodeUpserted(node("a1", {"zone": "zone-a", "rack": "rack-2"}, {GPU: 2})))
         drawn.run(members=pods("train", 2, prefix="late"))
         assert drawn.used("late") == {"b1": 2}
 
     def test_a_node_that_loses_its_label_under_a_running_gang(self) -> None:
         drawn = world("zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : b1=8")
         drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2))
-        drawn.tell(NodeAdded(node("a1", {"zone": "zone-a"}, {GPU: 4})))
+        drawn.tell(NodeUpserted(node("a1", {"zone": "zone-a"}, {GPU: 4})))
         drawn.run(members=pods("train", 2, prefix="late"))
         # Nobody shares a rack with the running members, so the rest must wait.
         assert drawn.used("late") == {}
@@ -215,7 +215,7 @@ class TestSomeMembersHaveDoneTheirWork:
     def test_once_their_objects_are_gone_they_count_no_more(self) -> None:
         drawn = world(TWO_RACKS)
         [done] = [replace(pod, phase="Succeeded", node_name="a1") for pod in pods("train", 1, prefix="done")]
-        drawn.tell(GroupChanged(gang(min_member=2)), PodAdded(done), PodRemoved(done.uid))
+        drawn.tell(GroupChanged(gang(min_member=2)), PodUpserted(done), PodDeleted(done.uid))
         drawn.run(members=pods("train", 1))
         assert drawn.reason("train") is Reason.GANG_INCOMPLETE
         assert drawn.engine.books.done("default/train") == ()

@@ -6,12 +6,12 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.events import (
     BindFailed,
     Event,
+    FlushUnschedulable,
     GroupChanged,
-    NodeAdded,
-    PodAdded,
-    PodRemoved,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
-    Unheard,
 )
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
 from tests.worlds import GPU, World, gang, node, pods, spec, world
@@ -38,7 +38,7 @@ def full(drawing: str = TWO_RACKS) -> World:
 class TestTries:
     def test_each_new_item_gets_an_answer_of_its_own(self) -> None:
         drawn = full()
-        assert decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2)))) == ["pod-0", "pod-1", "pod-2"]
+        assert decided(drawn, *map(PodUpserted, pods(None, 3, spec(gpu=2)))) == ["pod-0", "pod-1", "pod-2"]
         for index in range(3):
             outcome = drawn.outcome(f"pod-{index}")
             assert [pod.name for pod in outcome.refused] == [f"pod-{index}"]
@@ -50,9 +50,9 @@ class TestTries:
 
     def test_as_many_are_tried_as_there_is_room_for(self) -> None:
         drawn = full()
-        decided(drawn, *map(PodAdded, pods(None, 9, spec(gpu=2))))
-        assert decided(drawn, PodRemoved("default/old-0")) == ["pod-0"]
-        assert decided(drawn, PodRemoved("default/old-1"), PodRemoved("default/old-2")) == ["pod-1", "pod-2"]
+        decided(drawn, *map(PodUpserted, pods(None, 9, spec(gpu=2))))
+        assert decided(drawn, PodDeleted("default/old-0")) == ["pod-0"]
+        assert decided(drawn, PodDeleted("default/old-1"), PodDeleted("default/old-2")) == ["pod-1", "pod-2"]
         assert drawn.engine.waiting == tuple(f"pod:default/pod-{index}" for index in range(3, 9))
 
     def test_the_order_is_that_of_the_queue(self) -> None:
@@ -62,47 +62,49 @@ class TestTries:
             pods(None, 1, spec(gpu=1 + index % 2), prefix=f"p{index}", created=float(index))[0]
             for index in range(6)
         ]
-        decided(drawn, *map(PodAdded, reversed(mixed)))
-        freed = [PodRemoved(f"default/old-{index}") for index in range(2)]
+        decided(drawn, *map(PodUpserted, reversed(mixed)))
+        freed = [PodDeleted(f"default/old-{index}") for index in range(2)]
         assert decided(drawn, *freed) == ["p0-0", "p1-0", "p2-0"]
 
     def test_a_gang_is_not_tried_before_its_level_has_the_room(self) -> None:
         drawn = full()
         group = gang("g", min_member=2, required="rack")
-        decided(drawn, GroupChanged(group), *map(PodAdded, pods("g", 2, spec(gpu=2))))
-        assert decided(drawn, PodRemoved("default/old-0")) == []
-        assert decided(drawn, PodRemoved("default/old-2")) == []
-        assert decided(drawn, PodRemoved("default/old-1")) == ["g"]
+        decided(drawn, GroupChanged(group), *map(PodUpserted, pods("g", 2, spec(gpu=2))))
+        assert decided(drawn, PodDeleted("default/old-0")) == []
+        assert decided(drawn, PodDeleted("default/old-2")) == []
+        assert decided(drawn, PodDeleted("default/old-1")) == ["g"]
         assert drawn.reason("g") is None
 
     def test_one_whose_pods_are_deleted_while_it_is_tried_lets_the_next_one_in(self) -> None:
         drawn = full()
-        decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))))
-        first = drawn.engine.handle(PodRemoved("default/old-0"), PodRemoved("default/old-1"), Tick(limit=1))
+        decided(drawn, *map(PodUpserted, pods(None, 3, spec(gpu=2))))
+        first = drawn.engine.handle(PodDeleted("default/old-0"), PodDeleted("default/old-1"), Tick(limit=1))
         assert [one.pod.name for one in bindings_of(first)] == ["pod-0"]
-        assert decided(drawn, PodRemoved("default/pod-1")) == ["pod-2"]
+        assert decided(drawn, PodDeleted("default/pod-1")) == ["pod-2"]
 
     def test_one_that_asks_for_less_now_is_tried_at_once(self) -> None:
         drawn = full()
-        decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))), PodAdded(pods(None, 1, spec(gpu=1))[0]))
-        drawn.tell(PodRemoved("default/old-3"))
-        assert decided(drawn, *map(PodAdded, pods(None, 1, spec(gpu=1)))) == ["pod-0"]
+        decided(
+            drawn, *map(PodUpserted, pods(None, 3, spec(gpu=2))), PodUpserted(pods(None, 1, spec(gpu=1))[0])
+        )
+        drawn.tell(PodDeleted("default/old-3"))
+        assert decided(drawn, *map(PodUpserted, pods(None, 1, spec(gpu=1)))) == ["pod-0"]
 
     def test_what_it_lacked_before_counts_no_more(self) -> None:
         """The gang's minimum had no place though each of its pods had; then only its last pod has none."""
         drawn = world("zone-a rack-1 : a1=3 a2=1")
         members = [pods("odd", 1, spec(gpu=size), prefix=f"m{size}")[0] for size in (3, 2)]
         members += pods("odd", 1, spec(gpu=2), prefix="z")
-        decided(drawn, GroupChanged(gang("odd", min_member=2)), *map(PodAdded, members))
+        decided(drawn, GroupChanged(gang("odd", min_member=2)), *map(PodUpserted, members))
         assert drawn.reason("odd") is Reason.GANG_DOES_NOT_FIT
-        assert decided(drawn, NodeAdded(node("b", {}, {GPU: 2}))) == ["odd"]
+        assert decided(drawn, NodeUpserted(node("b", {}, {GPU: 2}))) == ["odd"]
         assert set(drawn.left("odd")) == {"z-0"}
-        assert decided(drawn, NodeAdded(node("c", {}, {GPU: 2}))) == ["odd"]
+        assert decided(drawn, NodeUpserted(node("c", {}, {GPU: 2}))) == ["odd"]
         assert drawn.left("odd") == {}
 
     def test_a_gang_whose_member_will_never_be_bound_is_looked_at(self) -> None:
         drawn = world("zone-a rack-1 : a1=2 a2=2")
-        decided(drawn, GroupChanged(gang("g", min_member=1)), *map(PodAdded, pods("g", 3, spec(gpu=2))))
+        decided(drawn, GroupChanged(gang("g", min_member=1)), *map(PodUpserted, pods("g", 3, spec(gpu=2))))
         assert set(drawn.left("g")) == {"g-2"}
         assert decided(drawn, BindFailed("default/g-0", "gone", final=True)) == ["g"]
 
@@ -112,13 +114,13 @@ class TestTries:
             pods(None, 1, replace(spec(gpu=2), priority=level), prefix=name)[0]
             for name, level in (("a", 0), ("z", 9))
         )
-        decided(drawn, PodAdded(low), PodAdded(high))
-        assert decided(drawn, PodRemoved("default/old-0")) == ["z-0"]
+        decided(drawn, PodUpserted(low), PodUpserted(high))
+        assert decided(drawn, PodDeleted("default/old-0")) == ["z-0"]
 
     def test_when_all_are_to_be_looked_at_all_are_told_anew(self) -> None:
         drawn = full()
-        decided(drawn, *map(PodAdded, pods(None, 3, spec(gpu=2))))
-        drawn.tell(NodeAdded(node("small", {}, {GPU: 1})))
+        decided(drawn, *map(PodUpserted, pods(None, 3, spec(gpu=2))))
+        drawn.tell(NodeUpserted(node("small", {}, {GPU: 1})))
         assert decided(drawn) == []
-        assert decided(drawn, Unheard()) == ["pod-0", "pod-1", "pod-2"]
+        assert decided(drawn, FlushUnschedulable()) == ["pod-0", "pod-1", "pod-2"]
         assert "5 InsufficientResources" in (drawn.outcome("pod-2").message or "")

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import NodeAdded
+from closeby.scheduling.events import NodeUpserted
 from tests.worlds import GPU, World, fabric, gang, node, pods, spec, subgroup, world
 
 
@@ -264,7 +264,7 @@ class TestMinima:
         drawn.run(gang(min_member=4, subgroups=groups), members=everybody)
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
-        drawn.tell(NodeAdded(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 1}))).run()
+        drawn.tell(NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 1}))).run()
         assert drawn.used() == {"a1": 3, "a2": 1}
 
     def test_a_domain_is_left_where_the_gang_cannot_reach_its_own_minimum(self) -> None:
@@ -337,7 +337,7 @@ class TestOptionalSubgroups:
         drawn.run(self.some(1, *groups), members=members(*groups))
         assert drawn.used() == {"a1": 4}
         assert drawn.left("train") == {f"b-{index}": Reason.GANG_DOES_NOT_FIT for index in range(4)}
-        drawn.tell(NodeAdded(node("c1", {"zone": "zone-a", "rack": "rack-3"}, {GPU: 4}))).run()
+        drawn.tell(NodeUpserted(node("c1", {"zone": "zone-a", "rack": "rack-3"}, {GPU: 4}))).run()
         assert drawn.used("b") == {"c1": 4}
         assert not drawn.engine.waiting
 

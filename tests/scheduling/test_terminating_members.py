@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import PodAdded, PodRemoved
+from closeby.scheduling.events import PodDeleted, PodUpserted
 from tests.worlds import gang, pods, world
 
 
@@ -19,7 +19,7 @@ def test_a_gang_that_is_started_anew_starts_as_a_whole() -> None:
     drawn.run(gang(min_member=4), members=[*going(4, "a1"), *pods("train", 4)])
     assert drawn.where == {}
     assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
-    drawn.tell(PodRemoved("default/old-0"), PodRemoved("default/old-1")).run()
+    drawn.tell(PodDeleted("default/old-0"), PodDeleted("default/old-1")).run()
     assert len(drawn.where) == 4
 
 
@@ -42,7 +42,7 @@ def test_when_a_member_begins_to_leave_those_that_wait_are_looked_at() -> None:
     [old] = pods("train", 1, prefix="old", on="a1")
     drawn.run(gang(min_member=4, required="rack"), members=[old, *pods("train", 4)])
     assert drawn.where == {}
-    drawn.tell(PodAdded(replace(old, terminating=True))).run()
+    drawn.tell(PodUpserted(replace(old, terminating=True))).run()
     assert drawn.used() == {"b1": 4}
 
 
@@ -50,5 +50,5 @@ def test_what_came_and_went_leaves_nothing_to_look_at() -> None:
     drawn = world("zone-a rack-1 : a1=1")
     for number in range(100):
         [pod] = pods(None, 1, prefix=f"short-{number}")
-        drawn.tell(PodAdded(pod), PodRemoved(pod.uid))
+        drawn.tell(PodUpserted(pod), PodDeleted(pod.uid))
     assert not drawn.engine._rounds.news

@@ -17,7 +17,7 @@ from closeby.objects.groups import Strategy, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import TopologyChanged, TopologyRemoved
+from closeby.scheduling.events import TopologyChanged, TopologyDeleted
 from tests.worlds import GPU, HOSTNAME, THREE_ZONES, World, draw, fabric, gang, node, pods, world
 
 
@@ -255,7 +255,7 @@ class TestNames:
         assert drawn.used() == {"na4": 4}
 
     def test_a_topology_that_is_withdrawn_keeps_the_gang_waiting(self) -> None:
-        drawn = world(THREE_ZONES).tell(TopologyRemoved("fabric"))
+        drawn = world(THREE_ZONES).tell(TopologyDeleted("fabric"))
         drawn.run(gang(min_member=4, required="rack"), members=pods("train", 4))
         assert drawn.reason("train") is Reason.TOPOLOGY_NOT_FOUND
 

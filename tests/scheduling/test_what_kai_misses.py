@@ -2,7 +2,7 @@
 
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.reasons import Reason
-from closeby.scheduling.events import NodeAdded, PodRemoved
+from closeby.scheduling.events import NodeUpserted, PodDeleted
 from tests.worlds import GPU, THREE_ZONES, draw, fabric, gang, node, pods, spec, subgroup, world
 
 
@@ -122,7 +122,7 @@ def test_a_gang_is_not_bound_to_the_domain_in_which_it_was_tried_before() -> Non
     drawn = world("zone-a rack-1 : a1=3\nzone-a rack-2 : b1=4")
     drawn.run(gang(min_member=4, required="rack"), members=[*pods(None, 2, on="b1"), *pods("train", 4)])
     assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
-    drawn.tell(PodRemoved("default/pod-0"), PodRemoved("default/pod-1")).run()
+    drawn.tell(PodDeleted("default/pod-0"), PodDeleted("default/pod-1")).run()
     assert drawn.used("train") == {"b1": 4}
 
 
@@ -130,5 +130,5 @@ def test_a_node_that_appears_is_neither_dropped_nor_forgotten() -> None:
     drawn = world("zone-a rack-1 : a1=2").run(gang(min_member=4, preferred="rack"), members=pods("train", 4))
     assert drawn.where == {}
     # It carries none of the topology's labels.
-    drawn.tell(NodeAdded(node("new", allocatable={GPU: 2}))).run()
+    drawn.tell(NodeUpserted(node("new", allocatable={GPU: 2}))).run()
     assert drawn.used() == {"a1": 2, "new": 2}

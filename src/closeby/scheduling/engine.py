@@ -16,31 +16,31 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     BindFailed,
+    BindingsWithdrawn,
     Event,
+    FlushUnschedulable,
     GroupChanged,
-    GroupRemoved,
+    GroupDeleted,
     MeasurementsChanged,
     NetworkEvent,
     NetworkScopeChanged,
     NetworkTopologyChanged,
-    NetworkTopologyRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NetworkTopologyDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     PriorityClassChanged,
-    PriorityClassRemoved,
+    PriorityClassDeleted,
     Tick,
     TopologyChanged,
-    TopologyRemoved,
-    Unheard,
-    Withdrawn,
+    TopologyDeleted,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
-from closeby.scheduling.intake.cures import ANYTHING, Stir
+from closeby.scheduling.intake.cures import Stir
 from closeby.scheduling.intake.keys import item_key, namespace_of
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.intake.surprises import Surprises
@@ -123,38 +123,41 @@ class Engine:
         for event in events:
             self._stimulus += 1
             try:
-                self._take(event, outputs)
+                if isinstance(event, Tick):
+                    self._rounds.decide(outputs, event)
+                else:
+                    self._take(event)
             except Exception as error:
                 error.add_note(f"This came of {event!r:.500}")
                 raise
         return outputs
 
-    def _take(self, event: Event, outputs: list[Output]) -> None:
+    def _take(self, event: Event) -> None:
         match event:
-            case PodAdded(pod):
-                self._pod_added(pod)
-            case NodeAdded(node):
-                self._node_added(node)
-            case NodeRemoved(name):
-                self._node_removed(name)
-            case PodRemoved(uid):
+            case PodUpserted(pod):
+                self._pod_upserted(pod)
+            case NodeUpserted(node):
+                self._node_upserted(node)
+            case NodeDeleted(name):
+                self._node_deleted(name)
+            case PodDeleted(uid):
                 self._pod_removed(uid, "deleted")
-            case GroupChanged() | GroupRemoved():
+            case GroupChanged() | GroupDeleted():
                 self._group_event(event)
-            case TopologyChanged() | TopologyRemoved():
+            case TopologyChanged() | TopologyDeleted():
                 self._topology_event(event)
-            case AppGroupChanged() | AppGroupRemoved():
+            case AppGroupChanged() | AppGroupDeleted():
                 self._app_group_event(event)
-            case NetworkTopologyChanged() | NetworkTopologyRemoved() | NetworkScopeChanged():
+            case NetworkTopologyChanged() | NetworkTopologyDeleted() | NetworkScopeChanged():
                 self._network_event(event)
-            case PriorityClassChanged() | PriorityClassRemoved():
+            case PriorityClassChanged() | PriorityClassDeleted():
                 self.books.priorities.take(event)
-            case MeasurementsChanged() | Unheard():
-                self._outer_event(event)
-            case BindFailed() | Withdrawn():
+            case MeasurementsChanged():
+                self._measurements_changed(event)
+            case FlushUnschedulable():
+                self._rounds.flush_unschedulable()
+            case BindFailed() | BindingsWithdrawn():
                 self._bindings_ended(event)
-            case Tick():
-                self._rounds.decide(outputs, event)
 
     # Reading
 
@@ -199,7 +202,7 @@ class Engine:
 
     # Events
 
-    def _pod_added(self, pod: Pod) -> None:
+    def _pod_upserted(self, pod: Pod) -> None:
         before = self.books.pods.get(pod.uid)
         if pod.finished:
             self._pod_finished(pod, known=before is not None)
@@ -284,7 +287,7 @@ class Engine:
         else:
             self._rounds.forget(key)
 
-    def _node_added(self, node: Node) -> None:
+    def _node_upserted(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
         self._surprises.node(slot)
         for pod in self._holdings.node_arrived(node.name, slot):
@@ -293,7 +296,7 @@ class Engine:
                 self._rounds.consider(self.books.item_key(pod))
         self._rounds.wake(Stir.ROOM)
 
-    def _node_removed(self, name: str) -> None:
+    def _node_deleted(self, name: str) -> None:
         slot = self.cluster.slot(name)
         if slot is None:
             return
@@ -302,8 +305,8 @@ class Engine:
             self._surprised(pod)
         self._rounds.wake(Stir.ROOM)
 
-    def _bindings_ended(self, failure: BindFailed | Withdrawn) -> None:
-        if isinstance(failure, Withdrawn):
+    def _bindings_ended(self, failure: BindFailed | BindingsWithdrawn) -> None:
+        if isinstance(failure, BindingsWithdrawn):
             self._withdrawn(failure)
             return
         uid = failure.uid
@@ -323,7 +326,7 @@ class Engine:
             self._rounds.consider(key)
         self._rounds.wake(Stir.ROOM)
 
-    def _withdrawn(self, event: Withdrawn) -> None:
+    def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.books.pods.get(uid)) and pod.node_name is None]
         self._holdings.give_back(pods)
         for key in dict.fromkeys(self.books.item_key(pod) for pod in pods):
@@ -332,7 +335,7 @@ class Engine:
         if pods:
             self._rounds.wake(Stir.ROOM)
 
-    def _group_event(self, event: GroupChanged | GroupRemoved) -> None:
+    def _group_event(self, event: GroupChanged | GroupDeleted) -> None:
         match event:
             case GroupChanged(group):
                 before = self.books.groups.get(group.key)
@@ -344,26 +347,26 @@ class Engine:
                     self._rounds.consider_anew(group.key)
                 else:
                     self._rounds.consider(group.key)
-            case GroupRemoved(key):
+            case GroupDeleted(key):
                 self.books.groups.pop(key, None)
                 self._surprises.gang(key)
                 self._rounds.consider(key)
 
-    def _topology_event(self, event: TopologyChanged | TopologyRemoved) -> None:
+    def _topology_event(self, event: TopologyChanged | TopologyDeleted) -> None:
         match event:
             case TopologyChanged(topology, ignored):
                 self.topologies.declare(topology, ignored)
-            case TopologyRemoved(name):
+            case TopologyDeleted(name):
                 self.topologies.withdraw(name)
         self._tools.rooms.forget()
         self._surprises.everything()
         self._rounds.wake(Stir.TOPOLOGY)
 
-    def _app_group_event(self, event: AppGroupChanged | AppGroupRemoved) -> None:
+    def _app_group_event(self, event: AppGroupChanged | AppGroupDeleted) -> None:
         match event:
             case AppGroupChanged(app_group):
                 key, change = app_group.key, partial(self.applications.declare, app_group)
-            case AppGroupRemoved(key):
+            case AppGroupDeleted(key):
                 change = partial(self.applications.withdraw, key)
         for item in self.books.regroup(key, change):
             self._lost_a_pod(item)
@@ -375,7 +378,7 @@ class Engine:
         match event:
             case NetworkTopologyChanged(network):
                 counted = self.applications.declare_network(network)
-            case NetworkTopologyRemoved(key):
+            case NetworkTopologyDeleted(key):
                 counted = self.applications.withdraw_network(key)
             case NetworkScopeChanged(scope):
                 counted = self.applications.limit(scope)
@@ -383,16 +386,12 @@ class Engine:
             self._surprises.everything()
             self._rounds.wake(Stir.NETWORK)
 
-    def _outer_event(self, event: MeasurementsChanged | Unheard) -> None:
-        match event:
-            case MeasurementsChanged(name, measurements):
-                for plugin in self.profile.measured:
-                    if plugin.name == name and plugin.take(measurements):
-                        self._tools.table.forget_all()
-                        self._surprises.everything()
-                        self._rounds.wake(Stir.MEASURED)
-            case Unheard():
-                self._rounds.wake(ANYTHING)
+    def _measurements_changed(self, event: MeasurementsChanged) -> None:
+        for plugin in self.profile.measured:
+            if plugin.name == event.plugin and plugin.take(event.measurements):
+                self._tools.table.forget_all()
+                self._surprises.everything()
+                self._rounds.wake(Stir.MEASURED)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self.stories.tell(key, StoryEntry(self._stimulus, what, outcome))

@@ -1,4 +1,4 @@
-"""What goes into the engine: changes of the world, and the tick that makes it decide."""
+"""The events that the engine takes in: what changed in the cluster, and the tick that makes it decide."""
 
 from collections.abc import Mapping
 
@@ -15,37 +15,37 @@ from closeby.objects.topologies import Topology
 from closeby.scheduling.measuring import Measurements
 
 
-class NodeAdded(Struct, frozen=True):
-    """A node appeared, or changed."""
+class NodeUpserted(Struct, frozen=True):
+    """A node was added or changed."""
 
     node: Node
 
 
-class NodeRemoved(Struct, frozen=True):
-    """A node went away, with the pods on it."""
+class NodeDeleted(Struct, frozen=True):
+    """A node was deleted, with the pods on it."""
 
     name: str
 
 
-class PodAdded(Struct, frozen=True):
-    """A pod appeared, or changed; one with a node name runs (or is bound) there."""
+class PodUpserted(Struct, frozen=True):
+    """A pod was added or changed; one with a node name runs (or is bound) there."""
 
     pod: Pod
 
 
-class PodRemoved(Struct, frozen=True):
+class PodDeleted(Struct, frozen=True):
     """A pod was deleted."""
 
     uid: str
 
 
 class GroupChanged(Struct, frozen=True):
-    """A gang appeared or changed."""
+    """A gang was added or changed."""
 
     group: PodGroup
 
 
-class GroupRemoved(Struct, frozen=True):
+class GroupDeleted(Struct, frozen=True):
     """A gang's object was deleted."""
 
     key: str
@@ -58,7 +58,7 @@ class TopologyChanged(Struct, frozen=True):
     ignored: Mapping[str, frozenset[str]] = {}
 
 
-class TopologyRemoved(Struct, frozen=True):
+class TopologyDeleted(Struct, frozen=True):
     """A topology was deleted."""
 
     name: str
@@ -70,7 +70,7 @@ class AppGroupChanged(Struct, frozen=True):
     app_group: AppGroup
 
 
-class AppGroupRemoved(Struct, frozen=True):
+class AppGroupDeleted(Struct, frozen=True):
     """An application's graph was deleted; its pods are plain ones then."""
 
     key: str
@@ -82,7 +82,7 @@ class NetworkTopologyChanged(Struct, frozen=True):
     network: NetworkTopology
 
 
-class NetworkTopologyRemoved(Struct, frozen=True):
+class NetworkTopologyDeleted(Struct, frozen=True):
     """Network costs were deleted."""
 
     key: str
@@ -100,7 +100,7 @@ class PriorityClassChanged(Struct, frozen=True):
     priority_class: PriorityClass
 
 
-class PriorityClassRemoved(Struct, frozen=True):
+class PriorityClassDeleted(Struct, frozen=True):
     """A priority class was deleted."""
 
     name: str
@@ -121,10 +121,10 @@ class BindFailed(Struct, frozen=True):
     final: bool = False
 
 
-class Withdrawn(Struct, frozen=True):
-    """Bindings of one work item are given up before they had any effect, as they would not be decided now.
+class BindingsWithdrawn(Struct, frozen=True):
+    """Bindings of one work item were given up before they had any effect: they would not be decided so now.
 
-    The pods wait again, and are decided again together.
+    The pods wait again and are decided together.
     """
 
     uids: tuple[str, ...]
@@ -133,8 +133,8 @@ class Withdrawn(Struct, frozen=True):
     gang: str | None = None
 
 
-class Unheard(Struct, frozen=True):
-    """Something may have happened that nobody tells of: what waits for anything at all is looked at again."""
+class FlushUnschedulable(Struct, frozen=True):
+    """Try all unschedulable items again, in case no event reported what would help them."""
 
 
 class Tick(Struct, frozen=True):
@@ -156,24 +156,24 @@ class Tick(Struct, frozen=True):
     wall: float | None = None
 
 
-NetworkEvent = NetworkTopologyChanged | NetworkTopologyRemoved | NetworkScopeChanged
+NetworkEvent = NetworkTopologyChanged | NetworkTopologyDeleted | NetworkScopeChanged
 Event = (
-    NodeAdded
-    | NodeRemoved
-    | PodAdded
-    | PodRemoved
+    NodeUpserted
+    | NodeDeleted
+    | PodUpserted
+    | PodDeleted
     | GroupChanged
-    | GroupRemoved
+    | GroupDeleted
     | TopologyChanged
-    | TopologyRemoved
+    | TopologyDeleted
     | AppGroupChanged
-    | AppGroupRemoved
+    | AppGroupDeleted
     | NetworkEvent
     | PriorityClassChanged
-    | PriorityClassRemoved
+    | PriorityClassDeleted
     | MeasurementsChanged
     | BindFailed
-    | Withdrawn
-    | Unheard
+    | BindingsWithdrawn
+    | FlushUnschedulable
     | Tick
 )

@@ -86,9 +86,17 @@ class Rounds:
         self.parking.missed(stir)
         if stir & ~Stir.ROOM:
             # What a parked search has worked out, by costs for instance, holds no more.
-            if stir != ANYTHING:
-                self.parking.abandon_all()
+            self.parking.abandon_all()
             self.reservations.doubt()
+
+    def flush_unschedulable(self) -> None:
+        """Every unschedulable item is tried again at the next tick, in case a helpful event was missed.
+
+        Suspended searches continue: nothing is known to have changed.
+        """
+        self._stirred |= ANYTHING
+        self.parking.missed(ANYTHING)
+        self.reservations.doubt()
 
     def wake_applications(self, namespace: str) -> None:
         """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""

@@ -20,13 +20,13 @@ from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    FlushUnschedulable,
     GroupChanged,
     MeasurementsChanged,
     NetworkScopeChanged,
-    NodeAdded,
-    PodAdded,
+    NodeUpserted,
+    PodUpserted,
     Tick,
-    Unheard,
 )
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
@@ -142,12 +142,12 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
     world = _World(surroundings_of(manifests), groups, asked.measurements, asked.networks)
     world.enter(engine, (pod for pod in pods if pod.node_name is not None))
     before = conditions_of(engine, (*world.surroundings.conditions, *expansion.conditions))
-    engine.handle(*(PodAdded(pod) for pod in pods if _is_ours(pod, asked.scheduler_name)))
+    engine.handle(*(PodUpserted(pod) for pod in pods if _is_ours(pod, asked.scheduler_name)))
     gathered = _Gathered()
     tick = Tick() if asked.wall is None else Tick(0.0, wall=asked.wall)
     while asked.schedule and gathered.take(engine.handle(tick)):
         pass
-    while gathered.outdated and gathered.take(engine.handle(Unheard(), tick)):
+    while gathered.outdated and gathered.take(engine.handle(FlushUnschedulable(), tick)):
         pass
     return Run(
         engine=engine,
@@ -180,10 +180,10 @@ class _World(Struct, frozen=True):
     def enter(self, engine: Engine, running: Iterable[Pod]) -> None:
         """The engine learns of them and of pods that have their nodes."""
         engine.handle(NetworkScopeChanged(self.networks))
-        engine.handle(*(NodeAdded(node) for node in self.surroundings.nodes))
+        engine.handle(*(NodeUpserted(node) for node in self.surroundings.nodes))
         engine.handle(*self.surroundings.events)
         engine.handle(*(GroupChanged(group) for group in self.groups))
-        engine.handle(*(PodAdded(pod) for pod in running))
+        engine.handle(*(PodUpserted(pod) for pod in running))
         engine.handle(*self.measurements)
 
     def anew(self, configuration: Configuration, running: Iterable[Pod]) -> Engine:

@@ -20,9 +20,9 @@ from closeby.scheduling.events import (
     AppGroupChanged,
     Event,
     GroupChanged,
-    NodeAdded,
-    PodAdded,
-    PodRemoved,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
 )
 from closeby.scheduling.intake.books import gang_key
@@ -71,12 +71,12 @@ class Trials:
         #: uid -> place among all pods: what is taken out comes back in the order in which it was put in.
         self._order = {uid: number for number, uid in enumerate(self._pods)}
         self.engine = run.again(pod for pod in self._pods.values() if pod.node_name is not None)
-        self.engine.handle(*(PodAdded(pod) for pod in self._pods.values() if pod.node_name is None))
+        self.engine.handle(*(PodUpserted(pod) for pod in self._pods.values() if pod.node_name is None))
         outcomes = self._decide()
         # None as a rule: the run ended when nothing found a place any more.
         for binding in (each for outcome in outcomes for each in outcome.bindings):
             self._pods[binding.pod.uid] = replace(binding.pod, node_name=binding.node, rank=binding.rank)
-            self.engine.handle(PodAdded(self._pods[binding.pod.uid]))
+            self.engine.handle(PodUpserted(self._pods[binding.pod.uid]))
         #: Keys of the items that wait, in the order in which they are decided.
         self.waiting = list(dict.fromkeys(key_of(one) for one in outcomes if one.leftover))
         self._all = self._left = decisions
@@ -106,7 +106,7 @@ class Trials:
         dropped = self.waiting[keep:]
         del self.waiting[keep:]
         for pod in [pod for one in dropped for pod in self.of(one)]:
-            self.engine.handle(PodRemoved(pod.uid))
+            self.engine.handle(PodDeleted(pod.uid))
             del self._pods[pod.uid]
         self._left, self._kept = self._all, 0
 
@@ -119,15 +119,15 @@ class Trials:
         out = {pod.uid: pod for pod in (*change.gone, *change.waiting) if pod.uid in self._pods}
         back: list[Event] = [
             *(GroupChanged(self._groups[group.key]) for group in change.groups),
-            *(NodeAdded(cluster.node_at(cluster.slot_of(node.name))) for node in change.nodes),
+            *(NodeUpserted(cluster.node_at(cluster.slot_of(node.name))) for node in change.nodes),
             *(AppGroupChanged(_application(self.engine, one.key)) for one in change.applications),
         ]
         self.engine.handle(
-            *(PodRemoved(uid) for uid in out),
-            *map(NodeAdded, change.nodes),
+            *(PodDeleted(uid) for uid in out),
+            *map(NodeUpserted, change.nodes),
             *map(GroupChanged, change.groups),
             *map(AppGroupChanged, change.applications),
-            *map(PodAdded, change.waiting),
+            *map(PodUpserted, change.waiting),
         )
         outcomes = self._decide()
         self._take(self._effort(outcomes))
@@ -168,11 +168,11 @@ class Trials:
             if pod.uid in self._pods and pod.uid not in changed
         ]
         away = sorted({*changed, *kin} & self.engine.books.pods.keys())
-        self.engine.handle(*map(PodRemoved, away), *back)
+        self.engine.handle(*map(PodDeleted, away), *back)
         uids = sorted({*out, *away} & self._pods.keys(), key=self._order.__getitem__)
         pods = [self._pods[uid] for uid in uids]
-        self.engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is not None))
-        self.engine.handle(*(PodAdded(pod) for pod in pods if pod.node_name is None))
+        self.engine.handle(*(PodUpserted(pod) for pod in pods if pod.node_name is not None))
+        self.engine.handle(*(PodUpserted(pod) for pod in pods if pod.node_name is None))
 
 
 def key_of(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import PodAdded, PodRemoved
+from closeby.scheduling.events import PodDeleted, PodUpserted
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.judging.diagnosis import Refusal
 from closeby.scheduling.state import CycleState
@@ -50,9 +50,9 @@ class Emptied:
         """How many such pods each slot would hold beside these; shape (slots,)."""
         here = {one.uid for one in self.pods}
         others = [one for one in beside if one.uid not in here]
-        self.engine.handle(*map(PodAdded, others))
+        self.engine.handle(*map(PodUpserted, others))
         room = self.engine.diagnosis.room(pod)
-        self.engine.handle(*(PodRemoved(one.uid) for one in others))
+        self.engine.handle(*(PodDeleted(one.uid) for one in others))
         return room
 
     def refusals(self, pod: Pod) -> list[Refusal]:

@@ -11,7 +11,7 @@ from closeby.lab.replay.settings import Policy, engine_of
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.generating import Options, generate
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.events import PodAdded
+from closeby.scheduling.events import PodUpserted
 from closeby.simulator.synthetic import GPU
 from tests.lab.replay.small import leaves
 
@@ -51,7 +51,7 @@ def test_what_other_pods_hold_is_not_there() -> None:
         node_name="h1",
     )
     bare = leaves(2, 2)
-    cluster = replace(bare, others=(*bare.others, PodAdded(held)))
+    cluster = replace(bare, others=(*bare.others, PodUpserted(held)))
     assert largest(cluster) == 24
     assert largest(cluster, "leaf") == 16
 

@@ -10,7 +10,7 @@ from closeby.lab.replay.settings import Policy, Settings
 from closeby.lab.replay.submitting import Wishes
 from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.configuration import Configuration
-from closeby.scheduling.events import PodAdded
+from closeby.scheduling.events import PodUpserted
 from closeby.simulator.synthetic import GPU
 from tests.lab.replay.small import jobs, leaves, places, run
 
@@ -146,7 +146,7 @@ def test_what_runs_there_already_stays() -> None:
         phase="Running",
     )
     bare = leaves(1)
-    cluster = GivenCluster(name="held", nodes=bare.nodes, others=(*bare.others, PodAdded(held)))
+    cluster = GivenCluster(name="held", nodes=bare.nodes, others=(*bare.others, PodUpserted(held)))
     history = run(jobs(("a", 0, 10, 1, 2), ("b", 1, 10, 1, 3)), cluster)
     assert history.node_gpus.tolist() == [2]
     assert history.started.tolist()[0] == 0

@@ -25,15 +25,15 @@ from closeby.kube.writing.writer import Writer
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     BindFailed,
+    BindingsWithdrawn,
     Event,
-    GroupRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    GroupDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     TopologyChanged,
-    TopologyRemoved,
-    Withdrawn,
+    TopologyDeleted,
 )
 from closeby.scheduling.outcomes import Binding, Decision, Released, Reserved
 
@@ -77,7 +77,7 @@ class Hands:
         self._lead = lead
         self._meters = meters
         self._senses = senses
-        self._failures: list[BindFailed | Withdrawn] = []
+        self._failures: list[BindFailed | BindingsWithdrawn] = []
         self._under_way = UnderWay(engine.recheck, self._withdrawn)
         self._tasks = tasks = means.tasks
         writer, events, say = means.writer, means.events, means.say
@@ -147,12 +147,12 @@ class Hands:
         """Whether there are failures to take."""
         return bool(self._failures)
 
-    def take_failures(self) -> list[BindFailed | Withdrawn]:
+    def take_failures(self) -> list[BindFailed | BindingsWithdrawn]:
         """Bindings that did not happen, since the last call."""
         taken, self._failures = self._failures, []
         return taken
 
-    def took_in(self, events: Iterable[Event], failures: Iterable[BindFailed | Withdrawn]) -> None:
+    def took_in(self, events: Iterable[Event], failures: Iterable[BindFailed | BindingsWithdrawn]) -> None:
         """The engine has heard of these."""
         for failure in failures:
             if isinstance(failure, BindFailed):
@@ -161,15 +161,15 @@ class Hands:
                 self._starts.withdrawn(failure.gang, failure.uids)
         for event in events:
             match event:
-                case NodeAdded() | NodeRemoved() | TopologyChanged() | TopologyRemoved():
+                case NodeUpserted() | NodeDeleted() | TopologyChanged() | TopologyDeleted():
                     self._reporter.moved()
-                case PodRemoved(uid):
+                case PodDeleted(uid):
                     self._notices.settled(uid)
                     self._without_group.forget(uid)
                     self._binder.forget(uid)
-                case PodAdded(pod) if pod.finished or pod.node_name is not None:
+                case PodUpserted(pod) if pod.finished or pod.node_name is not None:
                     self._notices.settled(pod.uid)
-                case GroupRemoved(key):
+                case GroupDeleted(key):
                     self._reporter.forget(key)
 
     def look_again(self, bereft: Iterable[str], anew: Iterable[str]) -> None:
@@ -226,7 +226,7 @@ class Hands:
         self._failures.append(failure)
         self._senses.news()
 
-    def _withdrawn(self, event: Withdrawn) -> None:
+    def _withdrawn(self, event: BindingsWithdrawn) -> None:
         self._say("bindings withdrawn", gang=event.gang, pods=len(event.uids), why=event.why)
         for uid in event.uids:
             self._meters.not_bound(uid, final=False)

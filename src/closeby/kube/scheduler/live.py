@@ -43,7 +43,14 @@ from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, NetworkScopeChanged, PodAdded, PodRemoved, Tick, Unheard
+from closeby.scheduling.events import (
+    Event,
+    FlushUnschedulable,
+    NetworkScopeChanged,
+    PodDeleted,
+    PodUpserted,
+    Tick,
+)
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
@@ -335,7 +342,7 @@ class LiveScheduler:
             events: tuple[Event, ...] = (*fed.events, *failures, *self._refreshing.take())
             if time.monotonic() > self._look_at_all:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
-                events = (*events, Unheard())
+                events = (*events, FlushUnschedulable())
             self.engine.handle(*events)
         self._meters.took_in(fed.events)
         self._hands.took_in(fed.events, failures)
@@ -358,9 +365,9 @@ class LiveScheduler:
         gone: set[str] = set()
         for event in events:
             match event:
-                case PodRemoved(uid) if uid in pods and pods[uid].group is not None:
+                case PodDeleted(uid) if uid in pods and pods[uid].group is not None:
                     gone.add(gang_key(pods[uid]))
-                case PodAdded(pod) if pod.group is not None and (pod.terminating or pod.phase == "Failed"):
+                case PodUpserted(pod) if pod.group is not None and (pod.terminating or pod.phase == "Failed"):
                     gone.add(gang_key(pod))
         return gone
 

@@ -21,7 +21,7 @@ from closeby.kube.scheduler.waits import GATED, Wait, pods_by_queue, pods_by_rea
 from closeby.measurements.ageing import Known
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, PodAdded, PodRemoved
+from closeby.scheduling.events import Event, PodDeleted, PodUpserted
 from closeby.scheduling.intake.keys import item_key
 from closeby.scheduling.measuring import Measured
 from closeby.scheduling.outcomes import Outcome, Place
@@ -142,13 +142,13 @@ class SchedulerMeters(Meters):
         """Notes which pods began to wait and which do so no more, as the engine hears it."""
         now = self.clock()
         for event in events:
-            if isinstance(event, PodAdded):
+            if isinstance(event, PodUpserted):
                 pod = event.pod
                 if pod.node_name is not None or pod.terminating or pod.finished:
                     self._settled(pod.uid)
                 elif pod.uid not in self.waits:
                     self.waits[pod.uid] = Wait(now)
-            elif isinstance(event, PodRemoved):
+            elif isinstance(event, PodDeleted):
                 self._settled(event.uid)
                 self.gangs.gone(event.uid)
 

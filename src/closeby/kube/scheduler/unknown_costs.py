@@ -7,7 +7,7 @@ from typing import Final
 from closeby.applications.registry import Applications
 from closeby.kube.client.saying import Say
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import AppGroupChanged, AppGroupRemoved, Event, NetworkEvent
+from closeby.scheduling.events import AppGroupChanged, AppGroupDeleted, Event, NetworkEvent
 from closeby.scheduling.traffic import DependencyCost
 
 #: Objects come and go together: their changes are gathered for so long (seconds).
@@ -27,7 +27,7 @@ class UnknownCosts:
 
     def took_in(self, events: Iterable[Event]) -> None:
         """The engine has heard of these."""
-        if any(isinstance(one, AppGroupChanged | AppGroupRemoved | NetworkEvent) for one in events):
+        if any(isinstance(one, AppGroupChanged | AppGroupDeleted | NetworkEvent) for one in events):
             self._changed.set()
 
     async def run(self, heard: asyncio.Event) -> None:

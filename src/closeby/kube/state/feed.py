@@ -31,18 +31,18 @@ from closeby.reading.dialects.grouping import held_for_the_grouper, undecided
 from closeby.reading.registry import Record
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     Event,
     NetworkTopologyChanged,
-    NetworkTopologyRemoved,
-    NodeAdded,
-    NodeRemoved,
-    PodAdded,
-    PodRemoved,
+    NetworkTopologyDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     PriorityClassChanged,
-    PriorityClassRemoved,
+    PriorityClassDeleted,
     TopologyChanged,
-    TopologyRemoved,
+    TopologyDeleted,
 )
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -87,9 +87,9 @@ class Feed:
         self._done: set[str] = set()
         self._label_topologies = LabelTopologies()
         self._gangs = SharedGangs()
-        self._topologies = SharedNames(TopologyRemoved)
-        self._app_groups = SharedNames(AppGroupRemoved)
-        self._networks = SharedNames(NetworkTopologyRemoved)
+        self._topologies = SharedNames(TopologyDeleted)
+        self._app_groups = SharedNames(AppGroupDeleted)
+        self._networks = SharedNames(NetworkTopologyDeleted)
         #: By resource, key: what is wrong with an object now.
         self._problems: dict[tuple[Resource | None, str], tuple[Condition, ...]] = {}
         self._labelled: frozenset[str] = frozenset()
@@ -113,7 +113,7 @@ class Feed:
         for names in (self._topologies, self._networks, self._app_groups, self._gangs.names):
             events += names.news()
         # After the AppGroups: their pods are placed together.
-        events += [PodAdded(pod) for pod in self._unknown.released()]
+        events += [PodUpserted(pod) for pod in self._unknown.released()]
         return Fed(tuple(events), tuple(problems))
 
     # Objects that appear or change
@@ -160,7 +160,7 @@ class Feed:
             return
         self._nodes[node.name] = node
         self._label_topologies.see(node.name, node)
-        events.append(NodeAdded(node))
+        events.append(NodeUpserted(node))
 
     def _pod(self, pod: Pod, events: list[Event]) -> None:
         known = self._pods.get(pod.uid)
@@ -180,7 +180,7 @@ class Feed:
         else:
             self._unknown.forget(pod.uid)
         self._pods[pod.uid] = pod
-        events.append(PodAdded(pod))
+        events.append(PodUpserted(pod))
 
     def _finished(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
         """It holds nothing any more; its gang must know that it did its work, for as long as it is there."""
@@ -188,7 +188,7 @@ class Feed:
         self._unknown.forget(pod.uid)
         if known is not None or member:
             self._pods.pop(pod.uid, None)
-            events.append(PodAdded(pod))
+            events.append(PodUpserted(pod))
         if member:
             self._done.add(pod.uid)
 
@@ -232,15 +232,15 @@ class Feed:
         if resource == NODES:
             if self._nodes.pop(change.key, None) is not None:
                 self._label_topologies.see(change.key, None)
-                events.append(NodeRemoved(change.key))
+                events.append(NodeDeleted(change.key))
         elif resource == PODS:
             self._unknown.forget(change.uid)
             known = self._pods.pop(change.uid, None) is not None
             if known or change.uid in self._done:
                 self._done.discard(change.uid)
-                events.append(PodRemoved(change.uid))
+                events.append(PodDeleted(change.uid))
         elif resource.kind == "PriorityClass":
-            events.append(PriorityClassRemoved(change.key))
+            events.append(PriorityClassDeleted(change.key))
         else:
             self._drop(change.key, resource)
 

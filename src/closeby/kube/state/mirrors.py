@@ -16,7 +16,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.identity import object_id
 from closeby.reading.dialects.plans import completed
 from closeby.reading.registry import OWN_GROUP
-from closeby.scheduling.events import GroupChanged, GroupRemoved
+from closeby.scheduling.events import GroupChanged, GroupDeleted
 
 #: Where the definition of closeby's PodGroup stands in a release.
 DEFINITION: Final = "deploy/crds/podgroups.yaml"
@@ -26,7 +26,7 @@ class SharedGangs:
     """What is said under each name of a gang, by whom."""
 
     def __init__(self) -> None:
-        self.names: Final = SharedNames(GroupRemoved)
+        self.names: Final = SharedNames(GroupDeleted)
         #: By name: what was read of others' PodGroups, and of the mirrors.
         self._others: dict[str, dict[Resource, PodGroup]] = {}
         self._mirrors: dict[str, PodGroup] = {}

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from closeby.scheduling.events import Withdrawn
+from closeby.scheduling.events import BindingsWithdrawn
 from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.outcomes import Binding
 from closeby.scheduling.placing.rechecking import Checked, Recheck
@@ -55,7 +55,7 @@ class _Binding:
 class UnderWay:
     """All bindings under way; only the newest one of a pod counts."""
 
-    def __init__(self, recheck: Recheck, withdrawn: Callable[[Withdrawn], None]) -> None:
+    def __init__(self, recheck: Recheck, withdrawn: Callable[[BindingsWithdrawn], None]) -> None:
         """``withdrawn`` passes on to the engine what is given up."""
         self._recheck = recheck
         self._withdrawn = withdrawn
@@ -158,7 +158,7 @@ class UnderWay:
             self._remove(binding)
         pods = [one.bind.pod for one in bindings]
         gang = None if pods[0].group is None else gang_key(pods[0])
-        self._withdrawn(Withdrawn(tuple(pod.uid for pod in pods), item.broken, gang))
+        self._withdrawn(BindingsWithdrawn(tuple(pod.uid for pod in pods), item.broken, gang))
 
     def _remove(self, binding: _Binding) -> None:
         pod, item = binding.bind.pod, binding.item

@@ -16,11 +16,11 @@ from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
-    AppGroupRemoved,
+    AppGroupDeleted,
     NetworkTopologyChanged,
-    NodeAdded,
-    PodAdded,
-    PodRemoved,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
     Tick,
 )
 from closeby.scheduling.extension import NormalizeScore
@@ -49,7 +49,7 @@ def scoring(sizes: Sequence[int] = (100, 1_000, 10_000)) -> Iterator[Figure]:
         calls = {f"P{caller}": [f"P{callee}" for callee in callees] for caller, callees in CALLS.items()}
         engine.handle(AppGroupChanged(_app_group(names, calls)))
         draw = random.Random(1)
-        engine.handle(*(PodAdded(_pod(name, 0, f"node-{draw.randrange(count)}")) for name in names))
+        engine.handle(*(PodUpserted(_pod(name, 0, f"node-{draw.randrange(count)}")) for name in names))
         plugin = next(one for one in engine.profile.dependency_costs if isinstance(one, NormalizeScore))
         nodes, pod = Nodes(engine.cluster), _pod("P1", 1)
 
@@ -112,20 +112,20 @@ def placing(sizes: Sequence[int] = (11, 100), count: int = 5_000) -> Iterator[Fi
 
 def _place(engine: Engine, group: AppGroup) -> Sample:
     pods = [_pod(workload.name, replica) for workload in group.workloads for replica in range(REPLICAS)]
-    engine.handle(AppGroupChanged(group), *(PodAdded(pod) for pod in pods))
+    engine.handle(AppGroupChanged(group), *(PodUpserted(pod) for pod in pods))
 
     def decide() -> int:
         return len(bindings_of(engine.handle(Tick())))
 
     sample = timed(decide)
-    engine.handle(*(PodRemoved(pod.uid) for pod in pods), AppGroupRemoved(group.key))
+    engine.handle(*(PodDeleted(pod.uid) for pod in pods), AppGroupDeleted(group.key))
     return sample
 
 
 def _engine(count: int) -> Engine:
     """Nodes in 5 regions of 10 zones."""
     engine = Engine(lambda handle: profile_for(Configuration(), handle))
-    engine.handle(*(NodeAdded(node) for node in _nodes(count, REGIONS, ZONES_A_REGION)))
+    engine.handle(*(NodeUpserted(node) for node in _nodes(count, REGIONS, ZONES_A_REGION)))
     zones = tuple(
         LinkCost(origin=f"zone-{first + one}", destination=f"zone-{first + other}", cost=ZONE_COST)
         for first in range(0, REGIONS * ZONES_A_REGION, ZONES_A_REGION)

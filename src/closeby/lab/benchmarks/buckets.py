@@ -12,7 +12,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, GroupRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import GroupChanged, GroupDeleted, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
 
 TASKS = 10_000
@@ -58,9 +58,9 @@ def _sort(rules: RoleRules, pods: list[Pod]) -> int:
 
 def _place(engine: Engine, name: str) -> Sample:
     pods = _tasks(name, {"ps": 1, "worker": 7}, 256)
-    engine.handle(GroupChanged(_group(name, "ps,worker", "ps")), *(PodAdded(pod) for pod in pods))
+    engine.handle(GroupChanged(_group(name, "ps,worker", "ps")), *(PodUpserted(pod) for pod in pods))
     sample = timed(lambda: len(bindings_of(engine.handle(Tick()))))
-    engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(f"default/{name}"))
+    engine.handle(*(PodDeleted(pod.uid) for pod in pods), GroupDeleted(f"default/{name}"))
     return sample
 
 

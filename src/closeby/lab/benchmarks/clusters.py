@@ -12,7 +12,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, NodeAdded, PodAdded, TopologyChanged
+from closeby.scheduling.events import Event, NodeUpserted, PodUpserted, TopologyChanged
 
 GPU = "nvidia.com/gpu"
 HOSTNAME = "kubernetes.io/hostname"
@@ -90,7 +90,7 @@ def plain_pods(specs: Sequence[PodSpec], prefix: str) -> list[Pod]:
 
 def fill(engine: Engine, members: Sequence[Node], fabric: Topology, busy: Iterator[Pod]) -> None:
     """Put nodes, a topology and running pods into an engine."""
-    events: list[Event] = [NodeAdded(node) for node in members]
+    events: list[Event] = [NodeUpserted(node) for node in members]
     events.append(TopologyChanged(fabric))
-    events.extend(PodAdded(pod) for pod in busy)
+    events.extend(PodUpserted(pod) for pod in busy)
     engine.handle(*events)

@@ -9,7 +9,7 @@ from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.pods import Pod
-from closeby.scheduling.events import GroupChanged, PodAdded, Tick
+from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 
 NODES = 100_000
 PODS = 500_000
@@ -42,7 +42,7 @@ def _fill() -> None:
     small = clusters.needs(0)
     engine.handle(
         *(
-            PodAdded(
+            PodUpserted(
                 Pod(
                     namespace="service",
                     name=f"service-{index}",
@@ -57,7 +57,7 @@ def _fill() -> None:
         )
     )
     group, pods = clusters.gang("train", 64, 1, required="rack")
-    engine.handle(GroupChanged(group), *(PodAdded(pod) for pod in pods), Tick())
+    engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods), Tick())
 
 
 if __name__ == "__main__":

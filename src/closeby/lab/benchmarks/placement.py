@@ -9,7 +9,15 @@ from closeby.objects.nodes import Node
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, NodeAdded, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import (
+    Event,
+    GroupChanged,
+    GroupDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+    Tick,
+)
 from closeby.scheduling.outcomes import bindings_of
 
 SIZES = (1_000, 5_000, 20_000, 50_000, 100_000)
@@ -84,11 +92,11 @@ def after_node_change(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
         members = clusters.nodes(count + RUNS)
         with quiet_collector():
             cordoned = [
-                _place(engine, shape, run, NodeAdded(_cordoned(members[run * 7]))) for run in range(RUNS)
+                _place(engine, shape, run, NodeUpserted(_cordoned(members[run * 7]))) for run in range(RUNS)
             ]
             yield summary("placement, node cordoned", shape.text, count, shape.pods, cordoned[1:])
             arrived = [
-                _place(engine, shape, RUNS + run, NodeAdded(members[count + run])) for run in range(RUNS)
+                _place(engine, shape, RUNS + run, NodeUpserted(members[count + run])) for run in range(RUNS)
             ]
             yield summary("placement, node arrived", shape.text, count, shape.pods, arrived[1:])
 
@@ -105,13 +113,13 @@ def pod_by_pod(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
 
 def _place(engine: Engine, shape: Shape, run: int, *changes: Event) -> Sample:
     group, pods = clusters.gang(f"gang-{run}", shape.pods, shape.gpus, shape.required, shape.preferred)
-    engine.handle(GroupChanged(group), *(PodAdded(pod) for pod in pods))
+    engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
 
     def decide() -> int:
         return len(bindings_of(engine.handle(*changes, Tick())))
 
     sample = timed(decide)
-    engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(group.key))
+    engine.handle(*(PodDeleted(pod.uid) for pod in pods), GroupDeleted(group.key))
     return sample
 
 

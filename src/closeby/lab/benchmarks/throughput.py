@@ -11,7 +11,7 @@ from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import GroupChanged, GroupRemoved, PodAdded, PodRemoved, Tick
+from closeby.scheduling.events import GroupChanged, GroupDeleted, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
 
 NODES = 5_000
@@ -46,18 +46,18 @@ def refusals() -> Iterator[Figure]:
     with quiet_collector():
         for size, gpus in ((20, 8), (64, 8), (256, 1), (1_024, 1)):
             group, pods = clusters.gang("hopeless", size, gpus, required="rack")
-            engine.handle(GroupChanged(group), *(PodAdded(pod) for pod in pods))
+            engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
             engine.handle(Tick())
             samples = []
             for _ in range(20):
                 engine.handle(GroupChanged(group))
                 samples.append(timed(partial(_bound, engine)))
-            engine.handle(*(PodRemoved(pod.uid) for pod in pods), GroupRemoved(group.key))
+            engine.handle(*(PodDeleted(pod.uid) for pod in pods), GroupDeleted(group.key))
             yield summary("time to say no", f"{size} x {gpus} GPU required=rack", NODES, size, samples, 0.2)
     for name, extras in (("equal", [0] * 1_000), ("all-distinct", range(1_000))):
         pods = clusters.plain_pods([clusters.needs(16, extra) for extra in extras], name)
         engine = engine_of(NODES)
-        engine.handle(*(PodAdded(pod) for pod in pods))
+        engine.handle(*(PodUpserted(pod) for pod in pods))
         with quiet_collector():
             sample = timed(partial(_bound, engine))
         yield summary("time to say no", f"1,000 {name} plain pods", NODES, len(pods), [sample])
@@ -72,7 +72,7 @@ def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[Sample],
 
         def hear(engine: Engine = engine) -> int:
             engine.handle(*(GroupChanged(group) for group in groups))
-            return len(engine.handle(*(PodAdded(pod) for pod in pods)))
+            return len(engine.handle(*(PodUpserted(pod) for pod in pods)))
 
         def decide(engine: Engine = engine) -> int:
             return _bound(engine)

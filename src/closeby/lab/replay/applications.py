@@ -11,7 +11,7 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import dependency_cost
 from closeby.quality.talk import TalkMeasures, talk_measures
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import AppGroupChanged, AppGroupRemoved, Event, PodAdded, PodRemoved
+from closeby.scheduling.events import AppGroupChanged, AppGroupDeleted, Event, PodDeleted, PodUpserted
 
 
 class Deployer:
@@ -34,7 +34,7 @@ class Deployer:
             labels = {APP_GROUP_LABEL: name, WORKLOAD_LABEL: workload}
             for replica in range(replicas):
                 index = next(number)
-                yield PodAdded(
+                yield PodUpserted(
                     Pod(
                         namespace=self._namespace,
                         name=f"{name}-{workload}-{replica}",
@@ -48,8 +48,8 @@ class Deployer:
 
     def leaves(self, name: str, graph: CallGraph) -> Iterator[Event]:
         """An application is deleted."""
-        yield from (PodRemoved(f"{self._origin}{name}/{index}") for index in range(graph.pods))
-        yield AppGroupRemoved(f"{self._namespace}/{name}")
+        yield from (PodDeleted(f"{self._origin}{name}/{index}") for index in range(graph.pods))
+        yield AppGroupDeleted(f"{self._namespace}/{name}")
 
 
 class Judge:

@@ -17,8 +17,8 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
     NetworkTopologyChanged,
-    NodeAdded,
-    PodAdded,
+    NodeUpserted,
+    PodUpserted,
     TopologyChanged,
 )
 from closeby.simulator.expansion import expand
@@ -55,13 +55,13 @@ class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):
 
     def enter(self, engine: Engine) -> None:
         """Put everything into an empty engine."""
-        engine.handle(*(NodeAdded(node) for node in self.nodes))
+        engine.handle(*(NodeUpserted(node) for node in self.nodes))
         engine.handle(*self.others)
 
     @property
     def running(self) -> tuple[Pod, ...]:
         """The pods that run there already and stay."""
-        return tuple(event.pod for event in self.others if isinstance(event, PodAdded))
+        return tuple(event.pod for event in self.others if isinstance(event, PodUpserted))
 
 
 class Room(Struct, frozen=True, eq=False):
@@ -132,7 +132,7 @@ def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenClu
     return GivenCluster(
         name=name,
         nodes=surroundings.nodes,
-        others=(*surroundings.events, *map(PodAdded, held)),
+        others=(*surroundings.events, *map(PodUpserted, held)),
         resource=resource,
         waiting=sum(pod.node_name is None and not pod.terminating for pod in pods),
         conditions=(*surroundings.conditions, *expansion.conditions),

@@ -20,7 +20,7 @@ from closeby.lab.replay.submitting import Submitter, Wishes
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, Tick, Unheard
+from closeby.scheduling.events import Event, FlushUnschedulable, Tick
 from closeby.scheduling.outcomes import (
     Binding,
     Decision,
@@ -145,7 +145,7 @@ class _Replay:
         """
         if not self._engine.waiting:
             return False
-        decisions = self._engine.handle(Unheard(), Tick(now))
+        decisions = self._engine.handle(FlushUnschedulable(), Tick(now))
         self._carry_out(decisions, now)
         return bool(bindings_of(decisions))
 

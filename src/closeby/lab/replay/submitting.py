@@ -8,7 +8,7 @@ from closeby.lab.replay.applications import Deployer
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod, PodSpec, Toleration
-from closeby.scheduling.events import Event, GroupChanged, GroupRemoved, PodAdded, PodRemoved
+from closeby.scheduling.events import Event, GroupChanged, GroupDeleted, PodDeleted, PodUpserted
 
 #: Namespace of the jobs' objects.
 NAMESPACE = "simulated"
@@ -73,7 +73,7 @@ class Submitter:
             return
         spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
         if count == 1:
-            yield PodAdded(
+            yield PodUpserted(
                 Pod(namespace=NAMESPACE, name=name, uid=f"{self._origin}{name}/0", spec=spec, created=created)
             )
             return
@@ -89,7 +89,7 @@ class Submitter:
         )
         for index in range(count):
             member = f"{name}-{index}"
-            yield PodAdded(
+            yield PodUpserted(
                 Pod(
                     namespace=NAMESPACE,
                     name=member,
@@ -108,10 +108,10 @@ class Submitter:
             yield from self._deployer.leaves(name, graph)
             return
         if count == 1:
-            yield PodRemoved(f"{self._origin}{name}/0")
+            yield PodDeleted(f"{self._origin}{name}/0")
             return
-        yield from (PodRemoved(f"{self._origin}{name}/{index}") for index in range(count))
-        yield GroupRemoved(f"{NAMESPACE}/{name}")
+        yield from (PodDeleted(f"{self._origin}{name}/{index}") for index in range(count))
+        yield GroupDeleted(f"{NAMESPACE}/{name}")
 
     def _spec(self, gpus: int, priority: int) -> PodSpec:
         asked = {self._resource: gpus, **{name: amount * gpus for name, amount in self._with_each}}

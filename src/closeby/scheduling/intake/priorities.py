@@ -18,7 +18,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.templates import pod_field
 from closeby.reading.dialects.trees import children_of
 from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO
-from closeby.scheduling.events import PriorityClassChanged, PriorityClassRemoved
+from closeby.scheduling.events import PriorityClassChanged, PriorityClassDeleted
 
 _CLASS_FIELD: Final = "spec.priorityClassName"
 
@@ -60,12 +60,12 @@ class Priorities:
         """The class that a group names counts in these namespaces; None means all, as in the beginning."""
         self._trusted = namespaces
 
-    def take(self, event: PriorityClassChanged | PriorityClassRemoved) -> None:
+    def take(self, event: PriorityClassChanged | PriorityClassDeleted) -> None:
         """A priority class appeared, changed or is gone."""
         match event:
             case PriorityClassChanged(priority_class):
                 self._classes[priority_class.name] = priority_class
-            case PriorityClassRemoved(name):
+            case PriorityClassDeleted(name):
                 self._classes.pop(name, None)
 
     def of(self, pod: Pod) -> int:
