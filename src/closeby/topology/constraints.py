@@ -83,7 +83,6 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
 
 
 def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Problem) -> Resolution:
-    remedy = f"use one of its levels: {some(_declared(tree))}"
     conditions: list[Condition] = []
     found: dict[str, int | None] = {}
     for kind, wanted in (("required", constraint.required), ("preferred", constraint.preferred)):
@@ -95,7 +94,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
                     f"{field}.{kind}TopologyLevel",
                     f"topology {quoted(tree.name)} has no level {quoted(wanted)}",
-                    remedy,
+                    _levels_of(tree),
                     kind == "required",
                 )
             )
@@ -117,7 +116,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
                 Reason.INVALID_SPEC,
                 field,
                 f"topology {quoted(tree.name)} is named without a required or preferred level",
-                f"add one; {remedy}",
+                f"add one; {_levels_of(tree)}",
                 False,
             )
         )
@@ -135,6 +134,8 @@ def closest(tree: Tree, several_nodes: bool = False) -> Levels:
     return Levels(tree=tree, preferred=tree.node_level - several_nodes, by_default=True)
 
 
-def _declared(tree: Tree) -> tuple[str, ...]:
+def _levels_of(tree: Tree) -> str:
+    """The remedy where a level is missing or unknown."""
     host = () if tree.host_level is None else (tree.host_level,)
-    return tuple(level.alias or level.node_label for level in (*tree.levels, *host))
+    names = tuple(level.alias or level.node_label for level in (*tree.levels, *host))
+    return f"use one of its levels: {some(names)}"

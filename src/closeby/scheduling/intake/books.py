@@ -232,6 +232,10 @@ class Books:
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""
+        alone = self.waiting_pods.get(key)
+        if alone is not None:
+            priority = self.priorities.of(alone)
+            return QueuedItem(key=key, priority=priority, anchor=alone.created, pods=(alone,), group=None)
         waiting = self.waiting(key)
         if not waiting:
             return None
@@ -249,10 +253,16 @@ class Books:
 
     def turn(self, key: str) -> Turn:
         """Which pods of a work item are decided next."""
+        alone = self.waiting_pods.get(key)
+        if alone is not None:
+            return Turn(self.priorities.of(alone), (alone,))
         return self.priorities.turn(self._gang(key, self.waiting(key)))
 
     def limits(self, key: str) -> tuple[Condition, ...]:
         """A condition where the priority that a gang names does not count."""
+        group = self.groups.get(key)
+        if group is None or (group.priority is None and not group.priority_class_name):
+            return ()
         return self.priorities.limits(self._gang(key, self.waiting(key)))
 
     def item_keys(self) -> Iterator[str]:

@@ -31,6 +31,8 @@ class Lanes:
 
     def pop(self) -> Placed | None:
         """Take the next item; None when there is none."""
+        if not self._back:
+            return heapq.heappop(self._front) if self._front else None
         for namespace in [one for one, heap in self._back.items() if not heap]:
             del self._back[namespace], self._used[namespace]
         if self._back and (self._credit >= 0 or not self._front):

@@ -55,6 +55,8 @@ class Priorities:
     def __init__(self) -> None:
         self._trusted: Collection[str] | None = None
         self._classes: dict[str, PriorityClass] = {}
+        #: The priority of a pod that names no class.
+        self._default = 0
 
     def trust(self, namespaces: Collection[str] | None) -> None:
         """The class that a group names counts in these namespaces; None means all, as in the beginning."""
@@ -67,16 +69,15 @@ class Priorities:
                 self._classes[priority_class.name] = priority_class
             case PriorityClassDeleted(name):
                 self._classes.pop(name, None)
+        defaults = (entry.value for entry in self._classes.values() if entry.global_default)
+        self._default = max(defaults, default=0)
 
     def of(self, pod: Pod) -> int:
         """A pod's priority: the number that admission wrote, else its class (in files), else the default."""
         if pod.spec.priority is not None:
             return pod.spec.priority
         named = self._classes.get(pod.spec.priority_class_name)
-        if named is not None:
-            return named.value
-        defaults = [entry.value for entry in self._classes.values() if entry.global_default]
-        return max(defaults, default=0)
+        return self._default if named is None else named.value
 
     def turn(self, gang: Gang) -> Turn:
         """Who of a gang (or of an application, whose group is None) is decided next, at which priority."""
@@ -140,20 +141,25 @@ class Priorities:
 
     def _admitted(self, gang: Gang) -> int:
         """The priority that the members' own priorities give the gang."""
-        waiting = [pod for pod in gang.waiting if pod.uid not in gang.held] or list(gang.waiting)
-        members = [*waiting, *gang.others]
-        spec = members[0].spec
-        if all(pod.spec is spec for pod in members):
+        members: Sequence[Pod] = (*gang.waiting, *gang.others)
+        if _alike(members):
             return self.of(members[0])
+        waiting = [pod for pod in gang.waiting if pod.uid not in gang.held] or list(gang.waiting)
+        members = (*waiting, *gang.others)
         own = [(pod.subgroup, self.of(pod)) for pod in members]
         highest = max(priority for _, priority in own[: len(waiting)] or own)
         return highest if gang.group is None else min(highest, sufficient(gang.group, own))
 
     def _from(self, waiting: tuple[Pod, ...], least: float, held: Collection[str]) -> tuple[Pod, ...]:
-        spec = waiting[0].spec if waiting else None
-        if least == -inf or all(pod.spec is spec for pod in waiting):
+        if least == -inf or _alike(waiting):
             return waiting
         return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in held)
+
+
+def _alike(pods: Sequence[Pod]) -> bool:
+    """Whether all pods share one spec, as most gangs do, so that all have one priority."""
+    spec = pods[0].spec if pods else None
+    return all(pod.spec is spec for pod in pods)
 
 
 def sufficient(group: PodGroup, members: Sequence[tuple[str | None, int]]) -> int:
