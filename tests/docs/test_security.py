@@ -17,10 +17,10 @@ def test_its_links_lead_somewhere() -> None:
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
 
 
-def test_its_table_has_a_row_for_everybody_who_matters() -> None:
+def test_its_table_has_a_row_for_every_actor() -> None:
     table = PAGE[PAGE.index("| who |") : PAGE.index("## What it takes")]
     rows = [line for line in table.splitlines() if line.startswith("| ")]
-    for who in ("anybody in the network", "tenant", "operator", "scheduler's token", "controllers' token"):
+    for who in ("any client in the network", "tenant", "operator", "scheduler's token", "controllers' token"):
         assert any(who in row.split("|")[1] for row in rows), who
     assert {row.count(" | ") for row in rows} == {3}
 
