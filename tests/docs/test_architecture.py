@@ -1,4 +1,4 @@
-"""The page about the architecture: its modules exist, and all pages name the rooms in the order that is enforced."""
+"""The page about the architecture: its modules exist, and all pages have the enforced order of rooms."""
 
 import re
 import tomllib
