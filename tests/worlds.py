@@ -15,7 +15,7 @@ from typing import Any
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import ReasonToken
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
@@ -185,11 +185,11 @@ class World:
         self.engine.validate_state()
         return self
 
-    def reason(self, name: str) -> Reason | None:
+    def reason(self, name: str) -> ReasonToken | None:
         """Why a gang or pod waits by the newest decision; None when it was placed."""
         return self.outcome(name).reason
 
-    def left(self, name: str) -> dict[str, Reason]:
+    def left(self, name: str) -> dict[str, ReasonToken]:
         """Pods that got no node by the newest decision about a gang or pod, with the reason of each."""
         return {entry.pod.name: entry.reason for entry in self.outcome(name).leftover}
 

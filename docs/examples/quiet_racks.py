@@ -1,12 +1,11 @@
 """Keeps pods that ask for quiet out of noisy racks, and prefers nodes that draw little power."""
 
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.scheduling.scalar import ScalarCost, ScalarFilter
+from closeby.plugin import Node, Pod, ScalarCost, ScalarFilter
 
 
 class QuietRacks(ScalarFilter, ScalarCost):
     name = "quiet-racks"
+    reason = "RackTooNoisy"
 
     def class_key(self, pod: Pod) -> str | None:
         return pod.labels.get("quiet")

@@ -5,13 +5,19 @@ from collections.abc import Hashable
 import numpy as np
 from msgspec import Struct, field
 
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Bools, Filter, Handle, NormalizeScore, Rejection, Scores
-from closeby.scheduling.node_columns import NodeColumn
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.plugin import (
+    Bools,
+    CycleState,
+    Filter,
+    Handle,
+    Node,
+    NodeColumn,
+    Nodes,
+    NormalizeScore,
+    Pod,
+    Rejection,
+    Scores,
+)
 
 
 class QuietRacksArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,6 +27,7 @@ class QuietRacksArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 class QuietRacks(Filter, NormalizeScore):
     name = "quiet-racks"
+    reason = "RackTooNoisy"
     Arguments = QuietRacksArguments
 
     def __init__(self, arguments: QuietRacksArguments, handle: Handle) -> None:
@@ -40,7 +47,7 @@ class QuietRacks(Filter, NormalizeScore):
         return nodes.all(True) if noisy is None else np.not_equal(nodes.label_codes(self._label), noisy)
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
-        return Rejection(Reason.NODE_AFFINITY_MISMATCH, "the rack is noisy, and the pod asks for quiet")
+        return Rejection(self.reason, "the rack is noisy, and the pod asks for quiet")
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         return -self._watts.figures(nodes, lambda watts: np.nan if watts is None else watts)

@@ -105,4 +105,4 @@ def test_the_table_tells_the_sentence_of_a_refusal(tmp_path: Path) -> None:
     verdict = "node.name == 'a' or 'too dear for a test'"
     config = configured(tmp_path, "thrifty_refuses", verdict=verdict)
     shown = closeby("simulate", "-f", "-", "--config", config, "--explain", stdin=CHEAP_LAST).stdout
-    assert "nodes refused: 1 NodeAffinityMismatch\n      b: too dear for a test (thrifty)\n" in shown
+    assert "nodes refused: 1 RefusedByPlugin\n      b: too dear for a test (thrifty)\n" in shown

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.extension import Capacity, Filter, Handle, NormalizeScore, Rejection, Score
+from closeby.objects.reasons import Rejection
+from closeby.scheduling.extension import Capacity, Filter, Handle, NormalizeScore, Score
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.registry import Topologies

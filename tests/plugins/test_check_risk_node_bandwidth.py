@@ -14,7 +14,7 @@ from closeby.cli.reading.measuring import measure_once
 from closeby.cluster.columns import UNLIMITED
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.check_risk_node_bandwidth import (
     BANDWIDTH,
     ROUNDING,
@@ -94,7 +94,7 @@ def test_the_proposals_example(watcher: Path) -> None:
     """1 Gbit/s links and a pod of 100 Mbit/s: N3 is too risky with 0.787."""
     plugin = plugin_on(handle_of(nodes("n1=1000 n2=1000 n3=1000")), watcher, EXAMPLE)
     assert allowed(plugin, asking(100)) == "n1 n2"
-    assert why_not(plugin, asking(100), "n3") == (
+    assert why_not(plugin, asking(100), "n3") == Rejection(
         Reason.BANDWIDTH_RISK,
         "risk 0.787 above 0.75: average 700M + 100M of 1G bits/s, deviation 600M",
     )

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from closeby.objects.nodes import Node
 from closeby.objects.pods import NodeSelectorTerm, PodSpec, PreferredTerm, Requirement
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.scheduling.extension import Handle, NoArguments
 from tests.plugins.asking import allowed, handle_of, pod_of, scores, why_not
@@ -200,7 +200,7 @@ def test_a_pod_without_either_is_not_asked_about() -> None:
     ],
 )
 def test_the_message_names_the_failing_requirement(spec: PodSpec, node: str, message: str) -> None:
-    assert why_not(plugin_on(), pod_of(spec), node) == (Reason.NODE_AFFINITY_MISMATCH, message)
+    assert why_not(plugin_on(), pod_of(spec), node) == Rejection(Reason.NODE_AFFINITY_MISMATCH, message)
 
 
 def test_preferred_terms_add_up_and_are_scaled_to_the_best_feasible_node() -> None:

@@ -1,5 +1,5 @@
 from closeby.objects.nodes import Node
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_name import NodeName
 from closeby.scheduling.extension import NoArguments
 from tests.plugins.asking import allowed, handle_of, pod_of, why_not
@@ -17,7 +17,7 @@ def test_a_pod_goes_to_the_node_it_names() -> None:
     pod = pod_of(node_name="b")
     assert plugin.concerns(pod)
     assert allowed(plugin, pod) == "b"
-    assert why_not(plugin, pod, "a") == (Reason.NODE_AFFINITY_MISMATCH, "the pod asks for node b")
+    assert why_not(plugin, pod, "a") == Rejection(Reason.NODE_AFFINITY_MISMATCH, "the pod asks for node b")
 
 
 def test_a_node_that_does_not_exist_is_nowhere() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, PodSpec
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_ports import NodePorts
 from closeby.scheduling.extension import NoArguments
 from tests.plugins.asking import handle_of, place, pod_of, room, why_not
@@ -48,5 +48,5 @@ def test_the_message_names_the_ports() -> None:
     handle = handle_of([Node(name="n")], [(LOCAL, "n")])
     plugin = NodePorts(NoArguments(), handle)
     one = why_not(plugin, WEB, "n")
-    assert one == (Reason.HOST_PORT_CONFLICT, "host port 80/TCP already taken")
+    assert one == Rejection(Reason.HOST_PORT_CONFLICT, "host port 80/TCP already taken")
     assert why_not(plugin, LOCAL, "n").message == "host ports 80/TCP on 10.0.0.1, 53/UDP already taken"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from closeby.cluster.columns import UNLIMITED
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_resources_fit import FitArguments, NodeResourcesFit
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.nodes_view import Nodes
@@ -87,7 +87,9 @@ def test_the_message_says_which_resource_how_much_and_what_is_free(
     requests: dict[str, int], node: str, message: str
 ) -> None:
     handle = handle_of(NODES, [(asking("running", gpu=5), "gpu")])
-    assert why_not(plugin_on(handle), asking(**requests), node) == (Reason.INSUFFICIENT_RESOURCES, message)
+    assert why_not(plugin_on(handle), asking(**requests), node) == Rejection(
+        Reason.INSUFFICIENT_RESOURCES, message
+    )
 
 
 def test_the_message_counts_pods_too() -> None:

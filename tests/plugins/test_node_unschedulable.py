@@ -2,7 +2,7 @@ import pytest
 
 from closeby.objects.nodes import Node
 from closeby.objects.pods import PodSpec, Toleration
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_unschedulable import NodeUnschedulable
 from closeby.scheduling.extension import NoArguments
 from tests.plugins.asking import allowed, handle_of, pod_of, why_not
@@ -31,7 +31,7 @@ def test_cordoned_and_unready_nodes_take_no_pods() -> None:
 )
 def test_the_message_says_which(node: str, message: str) -> None:
     plugin = NodeUnschedulable(NoArguments(), handle_of(NODES))
-    assert why_not(plugin, pod_of(), node) == (Reason.NODE_UNSCHEDULABLE, message)
+    assert why_not(plugin, pod_of(), node) == Rejection(Reason.NODE_UNSCHEDULABLE, message)
 
 
 @pytest.mark.parametrize(

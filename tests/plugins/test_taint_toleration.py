@@ -2,7 +2,7 @@ import pytest
 
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import PodSpec, Toleration
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.scheduling.extension import NoArguments
 from tests.plugins.asking import STATE, allowed, handle_of, pod_of, scores, why_not
@@ -51,7 +51,7 @@ def test_taints_and_tolerations(tolerations: tuple[Toleration, ...], nodes: str)
 
 def test_the_message_names_the_taint_as_kubectl_does() -> None:
     plugin = TaintToleration(NoArguments(), handle_of(NODES))
-    expected = (Reason.TAINT_NOT_TOLERATED, "taint dedicated=ml:NoSchedule not tolerated")
+    expected = Rejection(Reason.TAINT_NOT_TOLERATED, "taint dedicated=ml:NoSchedule not tolerated")
     assert why_not(plugin, pod_of(), "ml") == expected
     both = why_not(plugin, pod_of(), "mlbad").message
     assert both == "taints dedicated=ml:NoSchedule, bad:NoExecute not tolerated"

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.extension import (
@@ -24,7 +24,6 @@ from closeby.scheduling.extension import (
     PostFilter,
     PreBind,
     PreFilter,
-    Rejection,
     Scope,
     Score,
     Scores,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import NodeUpserted
 from closeby.scheduling.extension import (
@@ -20,7 +20,6 @@ from closeby.scheduling.extension import (
     PlacementGenerate,
     PlacementScore,
     PostFilter,
-    Rejection,
     Scope,
 )
 from closeby.scheduling.nodes_view import Nodes

@@ -22,7 +22,7 @@ from random import Random
 
 import pytest
 
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import FlushUnschedulable, GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.intake.keys import name_of
@@ -196,13 +196,13 @@ def looked_at_again(history: History, one: Engine) -> None:
         looked_at_again(history, one)
 
 
-def told(one: Engine, key: str) -> dict[str, tuple[Reason, list[str]]]:
+def told(one: Engine, key: str) -> dict[str, tuple[ReasonToken, list[str]]]:
     outcome = one.outcome(name_of(key))
     assert outcome is not None
     return reasons(outcome)
 
 
-def reasons(outcome: Outcome) -> dict[str, tuple[Reason, list[str]]]:
+def reasons(outcome: Outcome) -> dict[str, tuple[ReasonToken, list[str]]]:
     """By pod, the reason and what is said; of nodes how many there are by reason: which one is named as an
     instance depends on the order in which they came.
     """

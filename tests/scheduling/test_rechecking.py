@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.objects.applications import AppGroup
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import HostPort, Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -28,7 +28,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyDeleted,
 )
-from closeby.scheduling.extension import Bools, Filter, Permit, Plugin, PreFilter, Rejection, Scope
+from closeby.scheduling.extension import Bools, Filter, Permit, Plugin, PreFilter, Scope
 from closeby.scheduling.intake.surprises import Surprises
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import Binding, bindings_of
@@ -64,7 +64,7 @@ class Deciding:
         self.engine.validate_state()
         return self.checked.broken
 
-    def reason(self, *events: Event) -> Reason | None:
+    def reason(self, *events: Event) -> ReasonToken | None:
         found = self.broken(*events)
         return None if found is None else found.reason
 

@@ -6,8 +6,8 @@ import pytest
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Handle, NoArguments, Rejection
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Handle, NoArguments
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.scalar import ScalarCost, ScalarFilter, ScalarScore, Verdict
 from closeby.scheduling.state import CycleState
@@ -93,14 +93,14 @@ def test_a_filter_judges_node_by_node_and_passes_over_empty_slots() -> None:
 
 def test_a_sentence_and_a_whole_rejection_are_reasons() -> None:
     plugin = Picky(NoArguments(), handle())
-    assert plugin.rejection(STATE, pod(), 1) == (Reason.NODE_AFFINITY_MISMATCH, "b is not for you")
-    assert plugin.rejection(STATE, pod(), 3) == (Reason.BANDWIDTH_RISK, "d is full")
+    assert plugin.rejection(STATE, pod(), 1) == Rejection(Reason.REFUSED_BY_PLUGIN, "b is not for you")
+    assert plugin.rejection(STATE, pod(), 3) == Rejection(Reason.BANDWIDTH_RISK, "d is full")
 
 
 def test_a_plain_no_has_the_plugins_own_reason() -> None:
     plugin = Blunt(NoArguments(), handle())
     assert plugin.filter(STATE, pod(), Nodes(plugin.handle.cluster)).tolist() == [True, False, False, False]
-    assert plugin.rejection(STATE, pod(), 1) == (Reason.NETWORK_COST_TOO_HIGH, "blunt says no")
+    assert plugin.rejection(STATE, pod(), 1) == Rejection(Reason.NETWORK_COST_TOO_HIGH, "blunt refuses it")
 
 
 def test_a_forgotten_return_is_an_error_and_not_a_refusal() -> None:

@@ -157,7 +157,7 @@ def validity(problems: Sequence[Condition], generation: int | None) -> StatusCon
     return StatusCondition(
         type=VALID,
         status="False" if problems else "True",
-        reason=problems[0].reason.value if problems else "Valid",
+        reason=str(problems[0].reason) if problems else "Valid",
         message=text,
         observed_generation=generation,
     )

@@ -1,8 +1,9 @@
-"""Why something was refused: the one vocabulary of reasons, and the records that carry them."""
+"""Why something was refused: the common vocabulary of reasons, and the records that carry them."""
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +50,36 @@ class Reason(StrEnum):
     NAMESPACE_EXCLUDED = "NamespaceExcluded"
     #: Not a refusal either: a fault of closeby or of a plugin (upstream's own token).
     SCHEDULER_ERROR = "SchedulerError"
+    #: The refusal of a plugin that gives no reason of its own; the rejection names the plugin.
+    REFUSED_BY_PLUGIN = "RefusedByPlugin"
+
+
+#: A ``Reason``, or the token of a plugin that does not come with closeby.
+ReasonToken: TypeAlias = str
+
+#: What Kubernetes takes as the reason of a condition and of an Event.
+_TOKEN: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]{0,126}[A-Za-z0-9])?")
+
+
+def check_token(reason: ReasonToken) -> None:
+    """Raises a ValueError unless Kubernetes takes this as a reason."""
+    if type(reason) is not Reason and _TOKEN.fullmatch(reason) is None:
+        raise ValueError(f"a reason must be one word such as RackTooNoisy, not {reason!r}")
+
+
+class Rejection(Struct, frozen=True, gc=False):
+    """Why one pod may not go to one node."""
+
+    #: Of the common vocabulary, or a token of the plugin's own.
+    reason: ReasonToken
+    #: For people.
+    message: str
+    #: Name of the plugin that refuses; the engine fills it in.
+    plugin: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks the token."""
+        check_token(self.reason)
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -57,7 +88,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     Each text is one printable line of bounded length, whatever the object holds.
     """
 
-    reason: Reason
+    reason: ReasonToken
     #: ``Kind/namespace/name`` or ``Kind/name``.
     object: str
     #: Path of the field, such as ``spec.levels[1].nodeLabel``; empty when the whole object is meant.
@@ -69,7 +100,8 @@ class Condition(Struct, frozen=True, kw_only=True):
     blocking: bool = False
 
     def __post_init__(self) -> None:
-        """Cuts the texts."""
+        """Checks the reason and cuts the texts."""
+        check_token(self.reason)
         for name, most in _BOUNDS.items():
             text = getattr(self, name)
             bounded = line(text, most)

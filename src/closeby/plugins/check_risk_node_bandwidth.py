@@ -34,8 +34,8 @@ from closeby.measurements.coverage import Coverage
 from closeby.measurements.providers import TrafficArguments
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection, Scores
+from closeby.objects.reasons import Condition, Reason, Rejection
+from closeby.scheduling.extension import Capacity, Counts, Handle, Scores
 from closeby.scheduling.measuring import Measured, Measurements, Source
 from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes

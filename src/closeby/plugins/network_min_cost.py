@@ -20,9 +20,9 @@ from closeby.applications.talk import EdgeCost, Network, Replicas, edge_costs, p
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.reading.dialects.link_costs import GREATEST_COST
-from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Rejection, Reserve, Scope, Undo
+from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Reserve, Scope, Undo
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.traffic import DependencyCost, Traffic

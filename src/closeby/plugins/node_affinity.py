@@ -12,8 +12,8 @@ import numpy as np
 from closeby.objects.bounds import sentences, some
 from closeby.objects.nodes import Node
 from closeby.objects.pods import NodeSelectorTerm, Pod, PreferredTerm, Requirement
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Rejection, Scores
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.labels import MISSING

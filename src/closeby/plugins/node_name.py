@@ -5,8 +5,8 @@ from collections.abc import Hashable
 import numpy as np
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Bools, Filter, Rejection
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Bools, Filter
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 

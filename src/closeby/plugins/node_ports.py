@@ -6,8 +6,8 @@ import numpy as np
 
 from closeby.objects.bounds import some
 from closeby.objects.pods import HostPort, Pod
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Capacity, Counts, Rejection
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Capacity, Counts
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 

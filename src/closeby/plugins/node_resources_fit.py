@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from closeby.objects.bounds import sentences
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Capacity, Counts, Handle, Rejection, Scope, Score, Scores
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Capacity, Counts, Handle, Scope, Score, Scores
 from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.scored_resources import (

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.tolerations import NO_SCHEDULE, tolerated
-from closeby.scheduling.extension import Bools, Filter, Handle, Rejection
+from closeby.scheduling.extension import Bools, Filter, Handle
 from closeby.scheduling.node_columns import NodeColumn
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState

@@ -8,17 +8,9 @@ from msgspec import Struct
 from closeby.objects.bounds import some
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, describe, tolerated
-from closeby.scheduling.extension import (
-    Bools,
-    Filter,
-    Handle,
-    NormalizeScore,
-    PreScore,
-    Rejection,
-    Scores,
-)
+from closeby.scheduling.extension import Bools, Filter, Handle, NormalizeScore, PreScore, Scores
 from closeby.scheduling.node_columns import NodeColumn
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState

@@ -7,17 +7,18 @@ pods with equal needs form a class and share results; a plugin says how long its
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol, final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.constraints import Levels
@@ -42,13 +43,6 @@ class Scope(Enum):
     PER_NODE = "per_node"
     #: Until any pod is placed anywhere. A gang is then filled pod by pod.
     PER_PLACEMENT = "per_placement"
-
-
-class Rejection(NamedTuple):
-    """Why one pod may not go to one node."""
-
-    reason: Reason
-    message: str
 
 
 class NoArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,8 +171,9 @@ class Filter(Plugin):
     """Says which nodes a pod may go to."""
 
     filter_scope: ClassVar[Scope] = Scope.STATIC
-    #: The one reason of all its rejections; None when they differ, so that each node must be asked.
-    reason: ClassVar[Reason | None] = None
+    #: The one reason of all its rejections, a ``Reason`` or a token of its own; None when they differ, so
+    #: that each node must be asked.
+    reason: ClassVar[ReasonToken | None] = None
     #: Of a filter per placement: whether it goes by placed pods alone, not by the cycle's state, and lets a
     #: pod go to ever fewer nodes the more are placed. What it refuses, it refuses until something leaves.
     only_narrows: ClassVar[bool] = False
@@ -194,6 +189,11 @@ class Filter(Plugin):
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         """Why ``filter`` said no to this node, for people."""
         raise NotImplementedError
+
+    @final
+    def why_not(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        """The rejection, with the name of the plugin."""
+        return replace(self.rejection(state, pod, slot), plugin=self.name)
 
 
 class Capacity(Filter):

@@ -8,7 +8,7 @@ from msgspec.structs import force_setattr
 
 from closeby.objects.bounds import line
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, ReasonToken, Rejection
 
 #: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
 RANK = "closeby.dev/rank"
@@ -27,18 +27,10 @@ class DomainFit(Struct, frozen=True, kw_only=True):
     fits: int
     wanted: int
     #: Nodes of the domain that take none of the pods, by reason.
-    blocked_by: Mapping[Reason, int]
+    blocked_by: Mapping[ReasonToken, int]
     nodes: int
     #: What the lack amounts to, for people, such as ``nvidia.com/gpu: 24 free, 64 requested``.
     lack: str = ""
-
-
-class NodeRejection(Struct, frozen=True):
-    """Why one node was refused to one pod."""
-
-    plugin: str
-    reason: Reason
-    message: str
 
 
 class PodExplanation(Struct, frozen=True, kw_only=True):
@@ -47,10 +39,10 @@ class PodExplanation(Struct, frozen=True, kw_only=True):
     pod: str
     #: node -> plugin -> score, and ``total``; nodes that passed the filters.
     scores: Mapping[str, Mapping[str, float]] = {}
-    rejected: Mapping[str, NodeRejection] = {}
+    rejected: Mapping[str, Rejection] = {}
     #: All nodes counted, also those left out above.
     feasible_nodes: int = 0
-    rejected_by: Mapping[Reason, int] = {}
+    rejected_by: Mapping[ReasonToken, int] = {}
 
 
 class Binding(Struct, frozen=True, gc=False):
@@ -85,7 +77,7 @@ class Leftover(Struct, frozen=True):
     """One pod that got no node; why is one line of bounded length."""
 
     pod: Pod
-    reason: Reason
+    reason: ReasonToken
     message: str
 
     def __post_init__(self) -> None:
@@ -137,7 +129,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     refused: tuple[Pod, ...] = ()
     left: tuple[Leftover, ...] = ()
     #: Why the item (as a whole) waits; None when it was placed.
-    reason: Reason | None = None
+    reason: ReasonToken | None = None
     message: str | None = None
     place: Place | None = None
     #: The domains looked at, best first; of a placed gang the first is taken, the second the runner-up.
@@ -161,7 +153,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.kind is ItemKind.GANG
 
     @property
-    def reasons(self) -> frozenset[Reason]:
+    def reasons(self) -> frozenset[ReasonToken]:
         """All reasons for which something of the item waits."""
         own = () if self.reason is None else (self.reason,)
         return frozenset((*own, *(leftover.reason for leftover in self.left)))

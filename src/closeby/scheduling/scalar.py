@@ -7,22 +7,14 @@ per class; when it is still too slow, move to the array form of the same extensi
 
 import math
 from collections.abc import Hashable
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import (
-    Bools,
-    Filter,
-    NormalizeScore,
-    Plugin,
-    Rejection,
-    Score,
-    Scores,
-)
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Plugin, Score, Scores
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 
@@ -53,11 +45,10 @@ class _SafeKey(Plugin):
 class ScalarFilter(_SafeKey, Filter):
     """Says for one pod and one node whether they go together.
 
-    Declare ``filter_scope = Scope.PER_NODE`` when the answer depends on the pods that are on the node.
+    ``reason`` is the token of all its refusals. Where it is None, ``filter_node`` gives rejections with
+    tokens of their own, and what it refuses without one counts as ``RefusedByPlugin``. Declare
+    ``filter_scope = Scope.PER_NODE`` when the answer depends on the pods that are on the node.
     """
-
-    #: The token of rejections for which ``filter_node`` gives none.
-    reason: ClassVar[Reason] = Reason.NODE_AFFINITY_MISMATCH
 
     def filter_node(self, pod: Pod, node: Node) -> Verdict:
         """Whether the pod may go to the node: True, or why not."""
@@ -71,18 +62,21 @@ class ScalarFilter(_SafeKey, Filter):
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         """What ``filter_node`` gave as the reason."""
         found = self._rejection(pod, self.handle.cluster.node_at(slot))
-        return found or Rejection(self.reason, f"{self.name} says no")
+        return found or self._refused()
 
     def _rejection(self, pod: Pod, node: Node) -> Rejection | None:
         verdict: object = self.filter_node(pod, node)
         if isinstance(verdict, Rejection):
             return verdict
         if isinstance(verdict, str):
-            return Rejection(self.reason, verdict or f"{self.name} says no")
+            return self._refused(verdict)
         if not isinstance(verdict, bool | np.bool_):
             kind = type(verdict).__name__
             raise TypeError(f"{self.name}.filter_node must return a bool, a str or a Rejection, not {kind}")
-        return None if verdict else Rejection(self.reason, f"{self.name} says no")
+        return None if verdict else self._refused()
+
+    def _refused(self, why: str = "") -> Rejection:
+        return Rejection(self.reason or Reason.REFUSED_BY_PLUGIN, why or f"{self.name} refuses it")
 
 
 class ScalarScore(_SafeKey, Score):

@@ -200,7 +200,7 @@ class AppGroupController:
         if self._told.get(key) == (it.uid, text):
             return
         self._told[key] = it.uid, text
-        note = Note(reason=problems[0].reason.value, action="Reconciling", text=text, warning=True)
+        note = Note(reason=str(problems[0].reason), action="Reconciling", text=text, warning=True)
         await self.events.post(it.reference, note, self._now())
 
 

@@ -280,7 +280,7 @@ class _Standing(Collector):
         self._meters.gangs.measure()
         waits, engine = self._meters.waits.values(), self._meters.engine
         yield pods_by_queue(waits, frozenset(() if engine is None else engine.resting))
-        yield from pods_by_reason(waits, self._meters.profile)
+        yield from pods_by_reason(waits, self._meters.profile, engine)
         yield from sizes(waits, engine)
         yield from ages(self._meters.measured)
         if self._meters.use is not None:

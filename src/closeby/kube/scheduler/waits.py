@@ -1,13 +1,13 @@
 """The pods on their way to a node, as the queues and reasons that metrics tell."""
 
 from collections import Counter as Tally
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from closeby.kube.metrics.meters import gauge
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.engine import Engine
 
 #: What never gets as far as an attempt: upstream keeps such pods out of its queue (PreEnqueue).
@@ -20,7 +20,7 @@ GATED: Final = frozenset(
     }
 )
 #: The plugin behind a reason, where there is just one.
-_PLUGINS: Final = {
+_PLUGINS: Final[Mapping[ReasonToken, str]] = {
     Reason.INSUFFICIENT_RESOURCES: "NodeResourcesFit",
     Reason.NODE_AFFINITY_MISMATCH: "NodeAffinity",
     Reason.TAINT_NOT_TOLERATED: "TaintToleration",
@@ -48,7 +48,7 @@ class Wait:
         self.binding_since: float | None = None
         #: Whether it has a node, or is gone, although its binding has not come to its end.
         self.over = False
-        self.reason: Reason | None = None
+        self.reason: ReasonToken | None = None
         #: Key of the engine's work item, and whether that is a gang; empty before the first decision.
         self.item = ""
         self.gang = False
@@ -68,10 +68,13 @@ def pods_by_queue(waits: Collection[Wait], resting: Collection[str]) -> Metric:
     )
 
 
-def pods_by_reason(waits: Collection[Wait], profile: str) -> Iterator[Metric]:
+def pods_by_reason(waits: Collection[Wait], profile: str, engine: Engine | None) -> Iterator[Metric]:
     """Why pods and gangs wait."""
     refused = [wait for wait in waits if wait.reason is not None]
-    plugins = Tally(_PLUGINS[wait.reason] for wait in refused if wait.reason in _PLUGINS)
+    filters = () if engine is None else engine.profile.filters
+    plugin_of = {one.reason: one.name for one in filters if one.reason is not None}
+    plugin_of |= _PLUGINS
+    plugins = Tally(plugin_of[wait.reason] for wait in refused if wait.reason in plugin_of)
     yield gauge(
         "scheduler_unschedulable_pods",
         "The number of unschedulable pods by the plugin that refuses them, where that is one alone; "

@@ -18,7 +18,7 @@ from closeby.kube.client.saying import Say
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Verdict, Writer, rfc3339
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.outcomes import Binding, Leftover
 
@@ -48,7 +48,7 @@ class Manners(Struct, frozen=True, kw_only=True):
 
 class _Refusal(Struct, frozen=True):
     pod: Pod
-    reason: Reason
+    reason: ReasonToken
     text: str
     #: When this pod was first refused.
     since: float
@@ -142,7 +142,7 @@ class Notices:
             return False
         standing = self._standing[uid]
         told = self._told.get(uid)
-        if told is not None and told[0].reason is standing.reason:
+        if told is not None and told[0].reason == standing.reason:
             return now - told[1] >= self._manners.rephrased_after
         return now - standing.since >= self._manners.stands
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
@@ -296,7 +296,7 @@ def _candidate(fit: DomainFit) -> CandidateEntry:
     )
 
 
-def _counts(by_reason: Mapping[Reason, int]) -> dict[str, int]:
+def _counts(by_reason: Mapping[ReasonToken, int]) -> dict[str, int]:
     """The most frequent first."""
     return {
         str(reason): by_reason[reason] for reason in sorted(by_reason, key=lambda one: (-by_reason[one], one))

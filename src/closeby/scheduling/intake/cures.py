@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import Flag, auto
 from typing import Final
 
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken
 
 
 class Stir(Flag):
@@ -24,7 +24,7 @@ NOTHING: Final = Stir(0)
 ANYTHING: Final = Stir.ROOM | Stir.TOPOLOGY | Stir.NETWORK | Stir.MEASURED
 
 #: Reasons that not everything can cure; what is not named here is tried again after anything.
-_CURES: Final[Mapping[Reason, Stir]] = {
+_CURES: Final[Mapping[ReasonToken, Stir]] = {
     Reason.SCHEDULING_GATED: NOTHING,
     Reason.NAMESPACE_EXCLUDED: NOTHING,
     Reason.APP_GROUP_NOT_FOUND: NOTHING,
@@ -37,7 +37,7 @@ _CURES: Final[Mapping[Reason, Stir]] = {
 }
 
 
-def cures(reasons: Iterable[Reason]) -> Stir:
+def cures(reasons: Iterable[ReasonToken]) -> Stir:
     """What may help an item that waits for these reasons."""
     found = NOTHING
     for reason in reasons:

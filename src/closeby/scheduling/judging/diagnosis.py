@@ -11,7 +11,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken, Rejection
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.counts import DomainCounts
@@ -19,7 +19,7 @@ from closeby.scheduling.judging.outlook import LooksAhead
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, plugin_scores
 from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.outcomes import DomainFit, NodeRejection, PodExplanation
+from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
@@ -64,7 +64,7 @@ class Diagnosis:
                 left = left[passed]
         return refused
 
-    def tally(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> Counter[Reason]:
+    def tally(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> Counter[ReasonToken]:
         """Nodes that take no such pod, by reason."""
         return _count(state, pod, self.refusals(state, pod, slots))
 
@@ -76,7 +76,7 @@ class Diagnosis:
         untrue though nothing helps the gang.
         """
         refused = self.refusals(state, pod)
-        told: dict[Reason, str] = {}
+        told: dict[ReasonToken, str] = {}
         for plugin, slots in refused if examples else ():
             if plugin.filter_scope is Scope.STATIC:
                 slot = int(slots[0])
@@ -87,7 +87,7 @@ class Diagnosis:
             for reason, count in _count(state, pod, refused).most_common()
         )
 
-    def why_no_node(self, state: CycleState, pod: Pod) -> tuple[Reason, str]:
+    def why_no_node(self, state: CycleState, pod: Pod) -> tuple[ReasonToken, str]:
         """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
 
         Nodes that would take the pod if they were not kept for others tell more than nodes that could if they
@@ -102,7 +102,7 @@ class Diagnosis:
         reason = (_count(state, pod, for_others) or usage or tally).most_common(1)[0][0]
         telling = (*for_others, *refused)
         examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in telling)
-        example = next((found.message for found in examples if found.reason is reason), "")
+        example = next((found.message for found in examples if found.reason == reason), "")
         counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
         instance = f" (for instance {example})" if example else ""
         return reason, f"0 of {sum(tally.values())} nodes take it: {counts}{instance}"
@@ -121,10 +121,9 @@ class Diagnosis:
             entry = {name: _figure(values[index]) for name, values in by_plugin.items()}
             scores[self._name(int(feasible[index]))] = entry | {"total": _figure(total[index])}
         by_slot = sorted(((slot, one.plugin) for one in refused for slot in one.slots.tolist()), key=_first)
-        rejected: dict[str, NodeRejection] = {}
+        rejected: dict[str, Rejection] = {}
         for slot, plugin in by_slot if few else by_slot[:BEST_NODES]:
-            rejection = plugin.rejection(state, pod, slot)
-            rejected[self._name(slot)] = NodeRejection(plugin.name, rejection.reason, rejection.message)
+            rejected[self._name(slot)] = plugin.why_not(state, pod, slot)
         return PodExplanation(
             pod=pod.key,
             scores=scores,
@@ -232,8 +231,8 @@ class Diagnosis:
         return self._cluster.node_at(slot).name
 
 
-def _count(state: CycleState, pod: Pod, refused: Sequence[Refusal]) -> Counter[Reason]:
-    tally: Counter[Reason] = Counter()
+def _count(state: CycleState, pod: Pod, refused: Sequence[Refusal]) -> Counter[ReasonToken]:
+    tally: Counter[ReasonToken] = Counter()
     for plugin, slots in refused:
         if plugin.reason is not None:
             tally[plugin.reason] += len(slots)

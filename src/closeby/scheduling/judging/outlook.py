@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from closeby.applications.registry import workload_name
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Filter, Rejection, Scope
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.pace import Pace

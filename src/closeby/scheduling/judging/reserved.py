@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
-from closeby.scheduling.extension import Filter, Handle, NoArguments, Rejection, Scope
+from closeby.objects.reasons import Reason, Rejection
+from closeby.scheduling.extension import Filter, Handle, NoArguments, Scope
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 

@@ -6,7 +6,7 @@ Not all or nothing: a pod without a place waits, the others are placed (network-
 from collections.abc import Hashable, Sequence
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import ReasonToken
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.judging.outlook import look_ahead
 from closeby.scheduling.moving.layout import talk_cost
@@ -111,7 +111,7 @@ class _ApplicationCycle:
         """
         left: list[Left] = []
         #: What kept pods out since the last one was placed, by kind: equal ones need not be asked again.
-        kept_out: dict[Hashable, tuple[Reason, str]] = {}
+        kept_out: dict[Hashable, tuple[ReasonToken, str]] = {}
         for pod in pods:
             kind = self._tools.table.key_of(pod)
             slot = None if kind in kept_out else self._filler.best_node(pod, None)

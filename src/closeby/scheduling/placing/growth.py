@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.judging.classes import Share
@@ -97,7 +97,7 @@ class Growth:
             left = left[len(grown) :]
         return left
 
-    def _why_left(self, leaf: Part, share: Share) -> tuple[Reason, str]:
+    def _why_left(self, leaf: Part, share: Share) -> tuple[ReasonToken, str]:
         self._tools.table.refresh(share.pod_class)
         if share.pod_class.total == 0:
             return Reason.INSUFFICIENT_RESOURCES, "no node has room for this member beyond the minimum"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, ReasonToken
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.gangs.confinement import split_part
 from closeby.scheduling.gangs.places import place_of
@@ -238,6 +238,6 @@ def _path(tree: Tree, slot: int) -> tuple[str | None, ...]:
     return () if domain is None else tree.path(domain)
 
 
-def _broken(pod: Pod, node: str, reason: Reason, why: str) -> Condition:
+def _broken(pod: Pod, node: str, reason: ReasonToken, why: str) -> Condition:
     message = f"{pod.key} can't go to {node} any more: {why}"
     return Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)

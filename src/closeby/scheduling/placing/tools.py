@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -33,7 +33,7 @@ POD: Final = 10
 #: A pod and its slot.
 Placed = tuple[Pod, int]
 #: A pod that found no place, with the reason.
-Left = tuple[Pod, Reason, str]
+Left = tuple[Pod, ReasonToken, str]
 
 
 class Attempt(Struct, frozen=True, kw_only=True, eq=False):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
 from closeby.scheduling.intake.books import Books
@@ -56,7 +56,7 @@ def running_members(tools: Tools, books: Books, key: str) -> tuple[Placed, ...]:
     return tuple((pod, slot) for pod, slot in placed if slot is not None)
 
 
-def gang_refusal(key: str, reason: Reason, message: str, remedy: str = "") -> Condition:
+def gang_refusal(key: str, reason: ReasonToken, message: str, remedy: str = "") -> Condition:
     """Why the whole gang waits."""
     return Condition(reason=reason, object=f"PodGroup/{key}", message=message, remedy=remedy, blocking=True)
 

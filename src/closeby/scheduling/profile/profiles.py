@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.objects.reasons import check_token
 from closeby.reading.configuration import (
     Configuration,
     ConfigurationError,
@@ -205,6 +206,11 @@ def _made(one: _Chosen, source: str, handle: Handle, mistakes: list[Configuratio
         mistakes.append(_mistake(source, entry, f"{entry.name} has no score to weigh", "remove its weight"))
     if not issubclass(one.kind, POINTS):
         mistakes.append(_mistake(source, entry, f"{entry.name} takes part in no extension point", ""))
+    if issubclass(one.kind, Filter) and one.kind.reason is not None:
+        try:
+            check_token(one.kind.reason)
+        except ValueError as error:
+            mistakes.append(_mistake(source, entry, f"plugin {entry.name}: {error}", ""))
     try:
         return one.kind(decode_arguments(one.kind.Arguments, entry, source), handle)
     except ConfigurationError as error:

@@ -1,0 +1,126 @@
+"""All that the author of a policy needs, in one place.
+
+The names in ``__all__`` stay what they are; modules below may move. ``docs/writing-a-plugin.md`` shows how a
+policy is written, ``closeby.errors`` holds the exceptions.
+"""
+
+from closeby.applications.registry import Application, Applications, Edge
+from closeby.applications.talk import EdgeCost, Replicas
+from closeby.cluster.columns import Cluster
+from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
+from closeby.scheduling.extension import (
+    Bind,
+    Bools,
+    Candidate,
+    Capacity,
+    Counts,
+    Filter,
+    Handle,
+    Ints,
+    MemberSort,
+    NoArguments,
+    NormalizeScore,
+    PartView,
+    Permit,
+    Placement,
+    PlacementGenerate,
+    PlacementScore,
+    Plugin,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreScore,
+    QueuedItem,
+    QueueSort,
+    Reserve,
+    Scope,
+    Score,
+    Scores,
+    Undo,
+)
+from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
+from closeby.scheduling.node_columns import NodeChanges, NodeColumn
+from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.scalar import ScalarCost, ScalarFilter, ScalarScore, Verdict
+from closeby.scheduling.state import CycleState
+from closeby.scheduling.traffic import DependencyCost, Traffic, TrafficCost
+from closeby.topology.constraints import Levels
+from closeby.topology.registry import Topologies
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+
+__all__ = [
+    "ROOT_LEVEL",
+    "Application",
+    "Applications",
+    "Bind",
+    "Bools",
+    "Candidate",
+    "Capacity",
+    "Cluster",
+    "Condition",
+    "Counts",
+    "CycleState",
+    "DependencyCost",
+    "Domain",
+    "Edge",
+    "EdgeCost",
+    "Filter",
+    "Handle",
+    "Ints",
+    "Levels",
+    "Measured",
+    "Measurements",
+    "MemberSort",
+    "NoArguments",
+    "Node",
+    "NodeChanges",
+    "NodeColumn",
+    "Nodes",
+    "NormalizeScore",
+    "PartView",
+    "Permit",
+    "Placement",
+    "PlacementGenerate",
+    "PlacementScore",
+    "Plugin",
+    "Pod",
+    "PodGroup",
+    "PodSpec",
+    "PostBind",
+    "PostFilter",
+    "PreBind",
+    "PreEnqueue",
+    "PreFilter",
+    "PreScore",
+    "QueueSort",
+    "QueuedItem",
+    "Reading",
+    "Reason",
+    "ReasonToken",
+    "Rejection",
+    "Replicas",
+    "Reserve",
+    "ScalarCost",
+    "ScalarFilter",
+    "ScalarScore",
+    "Scope",
+    "Score",
+    "Scores",
+    "Source",
+    "Strategy",
+    "SubGroup",
+    "Taint",
+    "Toleration",
+    "Topologies",
+    "TopologyConstraint",
+    "Traffic",
+    "TrafficCost",
+    "Tree",
+    "Undo",
+    "Verdict",
+]
