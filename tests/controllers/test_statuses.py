@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from closeby.controllers.statuses import VALID, Wanted, changes_of, validity
+from closeby.controllers.statuses import VALID, Fields, Wanted, changes_of, seen, validity
+from closeby.kube.watch.changes import upserted
 from closeby.kube.writing.writer import StatusCondition, rfc3339
 from closeby.objects.reasons import Condition, Reason
+from tests.controllers.custom import KEP, PUBLISHED_APP, resource
 
 NOW = 1_700_000_000.7
 THEN, STAMP = "2023-01-01T00:00:00Z", "2023-11-14T22:13:20Z"
@@ -79,6 +82,28 @@ def test_conditions_that_stand_there_are_not_written(before: Any) -> None:
 
 def test_the_conditions_of_others_are_left_alone_by_who_has_none() -> None:
     assert changes_of({"conditions": [FOREIGN, WAS_BAD]}, Wanted(fields={}), NOW) == {}
+
+
+def test_what_is_no_list_of_conditions_is_left_alone_too() -> None:
+    assert changes_of({"conditions": "odd"}, Wanted(fields={}), NOW) == {}
+
+
+def test_an_object_as_it_was_seen() -> None:
+    content = {
+        "metadata": {"name": "g", "namespace": "a", "uid": "u", "resourceVersion": "5", "generation": 2}
+    }
+    raw = msgspec.json.encode(content | {"spec": {"b": 1}, "status": None})
+    counted = seen(resource(KEP, "AppGroup"), upserted(msgspec.Raw(raw)))
+    assert (counted.key, counted.uid, counted.version, counted.size) == ("a/g", "u", "5", len(raw))
+    assert (dict(counted.spec), dict(counted.status), counted.generation) == ({"b": 1}, {}, 2)
+    # Where the status is no resource of its own, the generation counts its changes too.
+    assert seen(resource(PUBLISHED_APP, "AppGroup"), upserted(msgspec.Raw(raw))).generation is None
+
+
+def test_fields_are_those_of_an_object() -> None:
+    assert dict(Fields(b' \n{"a": [1], "b": null}')) == {"a": [1], "b": None}
+    assert [dict(Fields(raw)) for raw in (b"null", b"[1]", b'"a"', b"")] == [{}] * 4
+    assert Fields(b'{"a": 1}') == Fields(b'{"a": 1}') != Fields(b'{"a": 2}')
 
 
 def test_validity_gathers_all_that_is_wrong() -> None:

@@ -1,26 +1,234 @@
-"""Bindings under way, with the engine that decided them."""
+"""Bindings under way, with the engine that decided them: what is sent, looked at and withdrawn."""
+
+from msgspec.structs import replace
 
 from closeby.kube.writing.under_way import Ask, UnderWay
-from closeby.scheduling.events import BindingsWithdrawn, GroupChanged, NodeUpserted, PodUpserted, Tick
-from closeby.scheduling.outcomes import bindings_of
-from tests.worlds import GPU, gang, node, pods, world
+from closeby.objects.pods import Pod
+from closeby.scheduling.events import (
+    BindingsWithdrawn,
+    Event,
+    GroupChanged,
+    NodeDeleted,
+    NodeUpserted,
+    PodUpserted,
+    Tick,
+)
+from closeby.scheduling.outcomes import Binding, bindings_of
+from tests.worlds import GPU, World, gang, node, pods, world
+
+#: a2 lies in another rack than before, so that a gang on both nodes of rack-1 does not hold any more.
+MOVED = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-9"}, {GPU: 2}))
+BACK = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 2}))
 
 
-def test_a_broken_gang_does_not_hold_while_another_of_its_bindings_is_on_its_way() -> None:
-    drawn = world("zone-a rack-1 : a1=2 a2=2")
-    group = GroupChanged(gang(min_member=4, required="rack"))
-    decisions = drawn.engine.handle(group, *map(PodUpserted, pods("train", 4)), Tick())
-    first, *others = bindings_of(decisions)
-    withdrawn: list[BindingsWithdrawn] = []
-    under_way = UnderWay(drawn.engine.recheck, withdrawn.append)
-    under_way.begin([first])
-    assert under_way.asks(first) is Ask.SEND
-    under_way.begin(others)
-    assert under_way.hold(others)
-    drawn.engine.handle(NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-9"}, {GPU: 2})))
-    assert not under_way.hold(others)
-    assert withdrawn == []
-    under_way.missed(first, in_doubt=False)
-    [event] = withdrawn
-    assert set(event.uids) == {bind.pod.uid for bind in (first, *others)}
-    assert not under_way.hold(others)
+class Scene:
+    """Bindings of a gang of four in rack-1, or of plain pods, and what was withdrawn of them."""
+
+    def __init__(self, *members: Pod, minimum: int = 4) -> None:
+        self.drawn: World = world("zone-a rack-1 : a1=2 a2=2")
+        group = GroupChanged(gang(min_member=minimum, required="rack"))
+        self.withdrawn: list[BindingsWithdrawn] = []
+        self.under_way = UnderWay(self.drawn.engine.recheck, self.withdrawn.append)
+        self.binds = self.decide(group, *map(PodUpserted, members or pods("train", 4)))
+        self.under_way.begin(self.binds)
+
+    def decide(self, *events: Event) -> list[Binding]:
+        return bindings_of(self.drawn.engine.handle(*events, Tick()))
+
+    def asks(self, *binds: Binding) -> list[Ask]:
+        return [self.under_way.asks(bind) for bind in binds or self.binds]
+
+    def uids(self) -> list[set[str]]:
+        return [set(one.uids) for one in self.withdrawn]
+
+
+def uids(*binds: Binding) -> set[str]:
+    return {bind.pod.uid for bind in binds}
+
+
+def bound(bind: Binding) -> PodUpserted:
+    return PodUpserted(replace(bind.pod, node_name=bind.node, phase="Running"))
+
+
+class TestAPlainPod:
+    def test_what_holds_is_sent(self) -> None:
+        it = Scene(*pods(None, 2))
+        assert it.asks() == [Ask.SEND, Ask.SEND]
+        assert [it.under_way.over(bind, bound=True) for bind in it.binds] == [True, True]
+        assert it.withdrawn == []
+
+    def test_what_does_not_hold_is_withdrawn_alone(self) -> None:
+        it = Scene(*pods(None, 4))
+        gone = [bind for bind in it.binds if bind.node == "a2"]
+        it.decide(NodeDeleted("a2"))
+        assert it.asks(*gone) == [Ask.LET_GO] * len(gone)
+        assert it.uids() == [uids(bind) for bind in gone]
+        assert {one.gang for one in it.withdrawn} == {None}
+        stays = [bind for bind in it.binds if bind.node == "a1"]
+        assert it.asks(*stays) == [Ask.SEND] * len(stays)
+
+    def test_one_that_was_withdrawn_is_neither_sent_nor_over(self) -> None:
+        it = Scene(*pods(None, 4))
+        [first, *_] = [bind for bind in it.binds if bind.node == "a2"]
+        it.decide(NodeDeleted("a2"))
+        assert it.asks(first, first) == [Ask.LET_GO, Ask.LET_GO]
+        assert len(it.withdrawn) == 1
+        assert not it.under_way.over(first, bound=True)
+
+    def test_only_the_newest_binding_of_a_pod_counts(self) -> None:
+        it = Scene(*pods(None, 1))
+        [old] = it.binds
+        new = replace(old, order=old.order + 1)
+        it.under_way.begin([new])
+        assert it.asks(old) == [Ask.LET_GO]
+        assert not it.under_way.over(old, bound=True)
+        assert it.asks(new) == [Ask.SEND]
+
+
+class TestAGang:
+    def test_it_is_withdrawn_as_a_whole(self) -> None:
+        it = Scene()
+        it.decide(MOVED)
+        assert it.asks() == [Ask.LET_GO] * 4
+        assert it.uids() == [uids(*it.binds)]
+        assert it.withdrawn[0].gang == "default/train"
+
+    def test_what_was_bound_stays_and_the_others_are_withdrawn(self) -> None:
+        it = Scene()
+        first, *others = it.binds
+        assert it.asks(first) == [Ask.SEND]
+        assert it.under_way.over(first, bound=True)
+        it.decide(bound(first), MOVED)
+        assert it.asks(*others) == [Ask.LET_GO] * 3
+        assert it.uids() == [uids(*others)]
+
+    def test_nothing_is_withdrawn_while_an_attempt_is_on_its_way(self) -> None:
+        it = Scene()
+        first, *others = it.binds
+        assert it.asks(first) == [Ask.SEND]
+        it.decide(MOVED)
+        assert it.asks(*others) == [Ask.LET_GO] * 3
+        assert it.withdrawn == []
+        assert it.under_way.over(first, bound=True)
+        assert it.uids() == [uids(*others)]
+
+    def test_what_had_no_effect_is_withdrawn_with_the_others(self) -> None:
+        it = Scene()
+        it.asks(it.binds[0])
+        it.decide(MOVED)
+        it.asks()
+        it.under_way.missed(it.binds[0], in_doubt=False)
+        assert it.uids() == [uids(*it.binds)]
+
+    def test_what_may_have_had_an_effect_is_looked_at_first(self) -> None:
+        it = Scene()
+        first = it.binds[0]
+        it.asks(first)
+        it.under_way.missed(first, in_doubt=True)
+        it.decide(MOVED)
+        assert it.asks(*it.binds[1:], first) == [*[Ask.LET_GO] * 3, Ask.LOOK]
+        assert it.withdrawn == []
+        it.under_way.settled(first)
+        assert it.uids() == [uids(*it.binds)]
+
+    def test_a_later_attempt_without_effect_does_not_end_the_doubt_about_an_earlier_one(self) -> None:
+        it = Scene()
+        first = it.binds[0]
+        it.asks(first)
+        it.under_way.missed(first, in_doubt=True)
+        assert it.asks(first) == [Ask.SEND]
+        it.under_way.missed(first, in_doubt=False)
+        it.decide(MOVED)
+        assert it.asks(first) == [Ask.LOOK]
+        assert it.withdrawn == []
+
+    def test_a_pod_that_was_read_is_sent_again(self) -> None:
+        it = Scene()
+        first = it.binds[0]
+        it.asks(first)
+        it.under_way.missed(first, in_doubt=True)
+        it.under_way.settled(first)
+        assert it.asks(first) == [Ask.SEND]
+        it.under_way.missed(first, in_doubt=False)
+        it.decide(MOVED)
+        assert it.asks(first) == [Ask.LET_GO]
+        assert it.uids() == [uids(*it.binds)]
+
+    def test_it_does_not_hold_while_another_of_its_bindings_is_on_its_way(self) -> None:
+        it = Scene()
+        first, *others = it.binds
+        assert it.asks(first) == [Ask.SEND]
+        assert it.under_way.hold(others)
+        it.decide(MOVED)
+        assert not it.under_way.hold(others)
+        assert it.withdrawn == []
+        it.under_way.missed(first, in_doubt=False)
+        assert it.uids() == [uids(*it.binds)]
+        assert not it.under_way.hold(others)
+
+    def test_what_is_to_be_withdrawn_stays_so_though_it_would_hold_again(self) -> None:
+        it = Scene()
+        first, *others = it.binds
+        it.asks(first)
+        it.decide(MOVED)
+        assert not it.under_way.hold(others)
+        it.decide(BACK)
+        assert not it.under_way.hold(others)
+        assert it.asks(*others) == [Ask.LET_GO] * 3
+
+    def test_once_a_member_is_bound_the_minimum_stops_nobody(self) -> None:
+        it = Scene()
+        first, *others = it.binds
+        it.asks(first)
+        assert it.under_way.over(first, bound=True)
+        raised = GroupChanged(gang(min_member=5, required="rack"))
+        it.decide(raised)
+        assert it.asks(*others) == [Ask.SEND] * 3
+
+    def test_one_that_was_refused_later_does_not_undo_that(self) -> None:
+        it = Scene()
+        first, second, *others = it.binds
+        it.asks(first, second)
+        assert it.under_way.over(first, bound=True)
+        assert it.under_way.over(second, bound=False)
+        it.decide(GroupChanged(gang(min_member=5, required="rack")))
+        assert it.asks(*others) == [Ask.SEND] * 2
+
+    def test_members_that_were_decided_later_are_checked_with_those_before(self) -> None:
+        late = pods("train", 1, prefix="late")
+        it = Scene(*pods("train", 3), minimum=3)
+        it.decide(NodeUpserted(node("b1", {"zone": "zone-a", "rack": "rack-2"}, {GPU: 9})))
+        assert it.under_way.hold(it.binds)  # From here on it is known which nodes are its own.
+        more = it.decide(*map(PodUpserted, late))
+        [last] = more
+        it.under_way.begin(more)
+        assert last.node in ("a1", "a2")
+        elsewhere = NodeUpserted(node(last.node, {"zone": "zone-a", "rack": "rack-9"}, {GPU: 2}))
+        it.decide(elsewhere)
+        assert it.asks(*it.binds, last) == [Ask.LET_GO] * 4
+        assert it.uids() == [uids(*it.binds, last)]
+
+    def test_a_gang_that_comes_again_is_another_start(self) -> None:
+        it = Scene()
+        it.decide(MOVED)
+        it.asks()
+        again = it.decide(it.withdrawn[0], BACK)
+        assert uids(*again) == uids(*it.binds)
+        it.under_way.begin(again)
+        assert it.asks(*again) == [Ask.SEND] * 4
+
+    def test_what_is_given_up_is_withdrawn_for_that_reason(self) -> None:
+        it = Scene()
+        it.under_way.give_up(it.binds, "no plan")
+        assert [one.why for one in it.withdrawn] == ["no plan"]
+        assert it.uids() == [uids(*it.binds)]
+
+    def test_the_first_reason_counts(self) -> None:
+        it = Scene()
+        first, *others = it.binds
+        it.asks(first)
+        it.decide(MOVED)
+        assert not it.under_way.hold(others)
+        it.under_way.give_up(others, "no plan")
+        it.under_way.missed(first, in_doubt=False)
+        assert len(it.withdrawn) == 1 and it.withdrawn[0].why != "no plan"
