@@ -94,7 +94,8 @@ class Parking(Generic[_Result]):
 
     def forget(self, key: str) -> None:
         """The item is gone, or was placed."""
-        self.abandon(key)
+        if self._parked:
+            self.abandon(key)
         self._lost.pop(key, None)
 
     def run(
@@ -104,12 +105,13 @@ class Parking(Generic[_Result]):
 
         Where ``ground`` is not what it was, the decision begins again.
         """
-        parked = self._parked.pop(key, None)
+        parked = self._parked.pop(key, None) if self._parked else None
         if parked is not None and parked.ground != ground:
             parked.stack.throw()
         if parked is None and allowance is None:
             self._pace.begin()
-            return Progress(decide(), self._pace.steps, self._total(key, self._pace.steps))
+            result, steps = decide(), self._pace.steps
+            return Progress(result, steps, self._total(key, steps) if self._lost else steps)
         spent = 0
         while True:
             if parked is None:

@@ -184,7 +184,8 @@ class Rounds:
     def _decided(self, key: str) -> Decided:
         turn = self._books.turn(key)
         self._tools.begin(len(turn.pods))
-        return self._attempt(key, turn.pods)._replace(behind=bool(turn.behind))
+        decided = self._attempt(key, turn.pods)
+        return decided._replace(behind=True) if turn.behind else decided
 
     def _attempt(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
         if self._give_back is None:

@@ -27,7 +27,8 @@ class Lanes:
 
     def push(self, place: Place, key: str) -> None:
         """An item is ready."""
-        heapq.heappush(self._back.get(namespace_of(key), self._front), (place, key))
+        heap = self._back.get(namespace_of(key), self._front) if self._back else self._front
+        heapq.heappush(heap, (place, key))
 
     def pop(self) -> Placed | None:
         """Take the next item; None when there is none."""
