@@ -148,12 +148,18 @@ APP_GROUPS = Resource(
 
 
 def application(
-    workloads: int, *, uid: str = "1", label: str = "x", namespace: str = "a", status: object = None
+    workloads: int,
+    *,
+    uid: str = "1",
+    label: str = "x",
+    namespace: str = "a",
+    status: object = None,
+    **metadata: object,
 ) -> Upserted:
     names = [f"w{i}" for i in range(workloads)]
     calls = [{"name": name, "maxNetworkCost": 1} for name in names]
     pods = [{"name": name, "dependencies": calls[i + 1 :]} for i, name in enumerate(names)]
-    meta = {"name": "app", "namespace": namespace, "uid": uid, "labels": {"l": label}}
+    meta = {"name": "app", "namespace": namespace, "uid": uid, "labels": {"l": label}, **metadata}
     return change({"metadata": meta, "spec": {"Pods": pods}, "status": status or {}})
 
 
@@ -174,8 +180,14 @@ def test_a_large_app_group_is_not_read_again_when_only_its_status_changed() -> N
 
 @pytest.mark.parametrize(
     "changed",
-    [application(61), application(60, uid="2"), application(60, label="y")],
-    ids=["its spec", "its uid", "a label"],
+    [
+        application(61),
+        application(60, uid="2"),
+        application(60, label="y"),
+        application(60, annotations={"a": "b"}),
+        application(60, creationTimestamp="2026-01-01T00:00:00Z"),
+    ],
+    ids=["its spec", "its uid", "a label", "an annotation", "when it was made"],
 )
 def test_a_large_app_group_is_read_again_when_anything_else_changed(changed: Upserted) -> None:
     decoder = Decoder()
@@ -193,6 +205,48 @@ def test_a_large_app_group_that_could_not_be_read_is_read_again() -> None:
     assert record_of(decoder, good) is not None
     assert isinstance(decoder.read(APP_GROUPS, broken), Condition)
     assert record_of(decoder, good) is not None
+
+
+def test_a_large_object_whose_status_counts_is_read_again_when_that_changed() -> None:
+    decoder = Decoder()
+    meta = {"name": "n", "uid": "u", "resourceVersion": "1", "annotations": {"long": "x" * 20_000}}
+    for gpus in ("4", "2"):
+        content = {"metadata": meta, "status": {"allocatable": {"nvidia.com/gpu": gpus}}}
+        read = decoder.read(NODES, change(content))
+        assert isinstance(read, Decoded) and isinstance(read.record, Node)
+        assert read.record.allocatable["nvidia.com/gpu"] == int(gpus)
+
+
+def test_an_object_nested_too_deeply_is_a_mistake_in_it() -> None:
+    deep = b'{"metadata": {"name": "p", "namespace": "a"}, "spec": {"containers": %s}}'
+    read = Decoder().read(
+        PODS, replace(change(pod("p")), raw=msgspec.Raw(deep % (b"[" * 9999 + b"]" * 9999)))
+    )
+    assert isinstance(read, Condition)
+    assert read.reason is Reason.INVALID_SPEC
+
+
+def test_what_is_worth_telling_of_an_object_comes_with_it() -> None:
+    content = pod("p") | {
+        "metadata": {
+            "name": "p",
+            "namespace": "a",
+            "annotations": {"kubernetes.io/ingress-bandwidth": "much"},
+        }
+    }
+    read = Decoder().read(PODS, change(content))
+    assert isinstance(read, Decoded)
+    assert ["ingress-bandwidth" in (one.field or one.message) for one in read.notices] == [True]
+
+
+def test_specs_are_shared_among_so_many_objects_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else those that nobody has any more would be kept for ever."""
+    monkeypatch.setattr("closeby.kube.state.decoding._POOLED", 2)
+    decoder = Decoder()
+    read = [decoder.read(PODS, change(pod(name))) for name in "pqr"]
+    specs = [one.record.spec for one in read if isinstance(one, Decoded) and isinstance(one.record, Pod)]
+    assert specs[0] is specs[1] is not specs[2]
+    assert specs[0] == specs[2]
 
 
 def test_only_so_many_large_app_groups_are_remembered() -> None:

@@ -63,6 +63,8 @@ class Knob(Filter):
         super().__init__(arguments, handle)
         if "forbidden" in arguments.names:
             raise ValueError("knob.names must not hold 'forbidden'")
+        if "" in arguments.names:
+            raise ValueError(f"knob.names[{arguments.names.index('')}] is empty")
         self.size = arguments.size
 
 
@@ -229,10 +231,19 @@ def test_arguments_reach_the_plugin() -> None:
             "- name: Knob\n  arguments:\n    knob.size: 1\n    knob.names: [forbidden]",
             "c.yaml:5: arguments of Knob: knob.names must not hold 'forbidden'",
         ),
+        (
+            "- name: Knob\n  arguments:\n    knob.size: 1\n    knob.names:\n    - a\n    - ''",
+            "c.yaml:7: arguments of Knob: knob.names[1] is empty",
+        ),
     ],
 )
 def test_mistakes(text: str, sentence: str) -> None:
     assert mistakes(f"plugins:\n{text}") == [sentence]
+
+
+def test_namespaces_whose_priorities_are_trusted() -> None:
+    assert profile().trust_group_priority is None
+    assert profile("trustGroupPriority: [team-a]").trust_group_priority == ("team-a",)
 
 
 def test_every_mistake_is_reported_in_the_files_order() -> None:
@@ -259,10 +270,16 @@ def test_arguments_of_the_fit_plugin_point_at_their_own_line() -> None:
 
 
 OWN_PLUGINS = """\
-from closeby.scheduling.extension import Filter
+from closeby.scheduling.extension import Filter, QueueSort
 
 class Mine(Filter):
     name = "mine"
+
+class FifoAgain(QueueSort):
+    name = "Fifo"
+
+class Other:
+    name = "other"
 
 class AlphaAgain(Filter):
     name = "Alpha"
@@ -280,6 +297,8 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_plugins.py").write_text(OWN_PLUGINS)
     (tmp_path / "own_broken.py").write_text("import math\nmath.nonsense\n")
     (tmp_path / "own_incomplete.py").write_text("import surely_not_installed\n")
+    (tmp_path / "own_prefix.py").write_text("import own_pre\n")
+    (tmp_path / "own_exit.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -318,6 +337,27 @@ def test_a_plugin_by_module_and_class() -> None:
             ),
         ),
         (
+            "own_prefix:Mine",
+            (
+                "plugin own_prefix:Mine: importing own_prefix failed with ModuleNotFoundError: "
+                "No module named 'own_pre'; see {folder}/own_prefix.py, line 1"
+            ),
+        ),
+        (
+            "own_exit:Mine",
+            (
+                "plugin own_exit:Mine: importing own_exit failed with SystemExit: 3; "
+                "see {folder}/own_exit.py, line 1"
+            ),
+        ),
+        (
+            "own_plugins:Other",
+            (
+                "plugin own_plugins:Other: Other is not a plugin; "
+                "make it a class that inherits an extension point"
+            ),
+        ),
+        (
             "own_plugins:number",
             (
                 "plugin own_plugins:number: number is not a plugin; "
@@ -334,6 +374,24 @@ def test_a_plugin_by_module_and_class() -> None:
 )
 def test_a_class_that_cannot_be_had(name: str, sentence: str, tmp_path: Path) -> None:
     assert mistakes(f"plugins:\n- name: '{name}'") == [f"c.yaml:2: {sentence.format(folder=tmp_path)}"]
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_classes_that_a_module_imports_are_not_proposed() -> None:
+    (sentence,) = mistakes("plugins: [{name: 'own_plugins:Filte'}]")
+    assert "did you mean" not in sentence
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_clash_of_names_points_at_the_listed_plugin_whichever_comes_first() -> None:
+    text = "plugins:\n- name: 'own_plugins:AlphaAgain'\n- name: Fifo"
+    (sentence,) = mistakes(text)
+    assert sentence.startswith("c.yaml:2: two plugins are called Alpha")
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_ones_own_queue_sort_may_have_the_name_of_the_one_that_it_replaces() -> None:
+    assert order("plugins: [{name: 'own_plugins:FifoAgain'}]") == "Alpha Beta Gamma Fifo"
 
 
 @pytest.mark.usefixtures("own_modules")
@@ -354,7 +412,7 @@ def install(folder: Path, package: str, **plugins: str) -> None:
 @pytest.mark.usefixtures("own_modules")
 def test_a_plugin_of_an_installed_package(tmp_path: Path) -> None:
     install(tmp_path, "own", mine="own_plugins:Mine", twice="own_plugins:Mine", Alpha="own_broken:Alpha")
-    install(tmp_path, "other", twice="own_broken:Mine")
+    install(tmp_path, "other", twice="own_broken:Mine", mine="own_plugins:Mine")
     assert order("plugins: [{name: mine}]") == "Fifo Alpha Beta Gamma mine"
     assert order("plugins: [{name: Alpha}]") == "Fifo Alpha Beta Gamma"
     assert mistakes("plugins: [{name: mime}]") == ["c.yaml:1: unknown plugin mime; did you mean mine?"]

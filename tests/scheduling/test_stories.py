@@ -1,6 +1,6 @@
 """Stories: those of waiting items and of gangs with members stay; of the others the newest."""
 
-from closeby.scheduling.intake.stories import Stories, StoryEntry
+from closeby.scheduling.intake.stories import ENTRIES, Stories, StoryEntry
 
 
 def test_the_oldest_stories_of_gone_items_are_forgotten() -> None:
@@ -35,3 +35,18 @@ def test_the_excess_goes_once_it_is_needed_no_more() -> None:
     for i in range(100, 200):
         stories.tell(f"default/{i}", StoryEntry(i, "decided"))
     assert len(stories) <= 4
+
+
+def test_a_story_that_goes_on_is_kept_longer_than_older_ones() -> None:
+    stories = Stories(lambda key: False)
+    stories.limit = 3
+    for stimulus, name in enumerate("abcad"):
+        stories.tell(f"default/{name}", StoryEntry(stimulus, "decided"))
+    assert [name for name in "abcd" if stories.of(f"default/{name}")] == ["a", "c", "d"]
+
+
+def test_of_a_long_story_the_end_is_kept() -> None:
+    stories = Stories(lambda key: True)
+    for stimulus in range(2 * ENTRIES):
+        stories.tell("default/gang", StoryEntry(stimulus, "decided"))
+    assert [entry.stimulus for entry in stories.of("default/gang")] == list(range(ENTRIES, 2 * ENTRIES))
