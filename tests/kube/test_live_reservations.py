@@ -1,11 +1,13 @@
 """Nodes that are kept free for a gang that has waited long, on a real API server."""
 
 import asyncio
+import json
 
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.reading.configuration import Configuration
+from tests.cli.calling import closeby
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.live_world import host, until, until_said, world
+from tests.kube.live_world import World, group_of, host, until, until_said, world
 
 #: Two racks of two nodes with one GPU each.
 HOSTS = [host(f"r{rack}-{index}", f"r{rack}", 1) for rack in (1, 2) for index in (1, 2)]
@@ -40,6 +42,7 @@ def test_a_gang_keeps_nodes_free_and_all_are_told(control_plane: ControlPlane, n
             assert event["regarding"]["name"] == "big"
             assert event["note"].startswith("2 nodes of z1/r1 are reserved for it since 20")
             assert meters.registry.get_sample_value("closeby_reserved_nodes") == 2
+            await look_at_it(it, control_plane)
             other = next(name for name, where in placed.items() if where == "r1-2")
             await it.delete(other)
 
@@ -54,4 +57,35 @@ def test_a_gang_keeps_nodes_free_and_all_are_told(control_plane: ControlPlane, n
             assert meters.registry.get_sample_value("closeby_reservations_total") == 1
             assert [one["gang"] for one in it.said("reserved")] == [f"{namespace}/big"]
 
+            async def decided() -> bool:
+                status = (await group_of(it, "big"))["status"]
+                return "reservation" not in status and "reason" not in status["lastDecision"]
+
+            await until(decided)
+
     asyncio.run(run())
+
+
+async def look_at_it(it: World, control_plane: ControlPlane) -> None:
+    """The gang's status says which nodes are kept free, and `closeby explain` shows it."""
+
+    async def told() -> bool:
+        return "reservation" in (await group_of(it, "big"))["status"]
+
+    await until(told)
+    status = (await group_of(it, "big"))["status"]
+    kept = status["reservation"]
+    assert (kept["nodes"], kept["level"], kept["domain"]) == (2, "rack", ["z1", "r1"])
+    assert kept["since"].startswith("20") and kept["topology"] == it.topology
+    assert status["lastDecision"]["reason"] == "GangDoesNotFit"
+    assert kept["since"] not in status["lastDecision"]["message"]
+    asked = ("explain", "podgroup/big", "-n", it.namespace, "-o", "json", "--scheduler-name", it.name)
+    done = await asyncio.to_thread(closeby, *asked, "--kubeconfig", control_plane.kubeconfig)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["lastDecision"], found["reservation"]) == (status["lastDecision"], kept)
+    assert (found["reason"], found["gang"]["message"]) == (
+        "GangDoesNotFit",
+        status["lastDecision"]["message"],
+    )
+    assert [one for one in found["sentences"] if kept["since"] in one]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
+from closeby.objects.recorded import ReservationStatus
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
@@ -135,11 +136,20 @@ class TestWhenAGangHasWaited:
         site.at(0.0, *job("big", 2, required="rack"))
         site.at(AFTER, *ends("a1"))
         site.at(AFTER + 5, PodUpserted(pods("big", 1, spec(gpu=2), labels={"new": "label"})[0]))
-        assert (site.outcome("big").message or "").endswith(
-            "; 2 nodes of zone-a/rack-1 are reserved for it since second 600"
+        told = site.outcome("big")
+        assert told.reservation == site.engine.reservation
+        assert told.reservation is not None and told.reservation.status == ReservationStatus(
+            nodes=2,
+            topology="fabric",
+            level="rack",
+            domain=("zone-a", "rack-1"),
+            since="second 600",
+            missing=1,
         )
-        told = [entry.what for entry in site.engine.story("default/big")]
-        assert "2 nodes of zone-a/rack-1 are reserved for it since second 600" in told
+        assert {one.message for one in told.leftover} == {told.full_message}
+        assert (told.full_message or "").endswith(told.reservation.sentence())
+        story = [entry.what for entry in site.engine.story("default/big")]
+        assert told.reservation.sentence() in story
 
     def test_it_may_start_elsewhere_first(self) -> None:
         site = Site().full()

@@ -27,8 +27,8 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     it is, and what an application's traffic costs.
 
     Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. Reads the live cluster, or
-    manifests with -f. For what waits in a cluster, it decides what the scheduler would decide now, and writes
-    nothing.
+    manifests with -f. For a gang in a cluster, it shows what the scheduler decided last; it tries what would
+    have to change on a copy, and writes nothing.
 
     \b
     Examples:
@@ -40,6 +40,7 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     from closeby.cli.reading.inputs import Unusable, usable_configuration
     from closeby.cli.reading.measuring import measure_once
     from closeby.cli.reading.sources import read_cluster_or_files
+    from closeby.report.documents.decided import Live
     from closeby.report.documents.explanations import explain
     from closeby.report.documents.subjects import Unclear, find_subject
     from closeby.simulator.runs import Asked, simulate
@@ -71,7 +72,8 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
             ),
         )
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
-    explanation = explain(run, found, None if cluster is None else cluster.recorded(found), different)
+    live = None if cluster is None else Live(standing=before, status=cluster.recorded(found))
+    explanation = explain(run, found, live, different)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.views.explanation import explanation_views

@@ -9,6 +9,7 @@ from msgspec.structs import force_setattr
 from closeby.objects.bounds import line
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
+from closeby.objects.recorded import ReservationStatus
 
 #: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
 RANK = "closeby.dev/rank"
@@ -141,6 +142,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     #: How an application's placement was improved; None when its pods do not talk.
     improvement: Improvement | None = None
+    #: Nodes that are kept free for the item while it waits.
+    reservation: "Reservation | None" = None
 
     def __post_init__(self) -> None:
         """Cuts the message."""
@@ -159,11 +162,18 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return frozenset((*own, *(leftover.reason for leftover in self.left)))
 
     @property
+    def full_message(self) -> str | None:
+        """Why the item waits, and which nodes are kept free for it meanwhile."""
+        if self.reservation is None:
+            return self.message
+        return line(f"{self.message}; {self.reservation.sentence()}")
+
+    @property
     def leftover(self) -> tuple[Leftover, ...]:
         """All pods of the item that got no node."""
         if self.reason is None:
             return self.left
-        return (*self.left, *(Leftover(pod, self.reason, self.message or "") for pod in self.refused))
+        return (*self.left, *(Leftover(pod, self.reason, self.full_message or "") for pod in self.refused))
 
 
 class Decision(Struct, frozen=True):
@@ -203,15 +213,30 @@ class Reservation(Struct, frozen=True, kw_only=True):
     since: str
 
     @property
+    def status(self) -> ReservationStatus:
+        """As it stands in the gang's status."""
+        return ReservationStatus(
+            nodes=len(self.nodes),
+            topology=self.topology,
+            level=self.level,
+            domain=tuple(value or "" for value in self.path),
+            since=self.since,
+            missing=self.missing,
+        )
+
+    @property
     def where(self) -> str:
         """Such as ``16 nodes of zone-a/rack-1``."""
-        count = len(self.nodes)
-        place = "/".join(value or "-" for value in self.path)
-        return f"{count} node{'s' if count > 1 else ''} of {place or 'the cluster'}"
+        return self.status.where
 
     def sentence(self) -> str:
         """For the gang."""
-        return f"{self.where} are reserved for it since {self.since}"
+        return self.status.sentence()
+
+    def released(self, why: str) -> str:
+        """For the gang, once they are not kept free any more."""
+        status = self.status
+        return f"{status.where} {status.are} no longer reserved for it: {why}"
 
 
 class Reserved(Struct, frozen=True):

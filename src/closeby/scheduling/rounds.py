@@ -244,7 +244,7 @@ class Rounds:
             outputs.append(change)
             kept = change.reservation
             if isinstance(change, Released):
-                self._tell(kept.key, f"{kept.where} are reserved for it no more: {change.why}", None)
+                self._tell(kept.key, kept.released(change.why), None)
             else:
                 self._tell(kept.key, kept.sentence(), None)
         if self._tools.bar.number != before:

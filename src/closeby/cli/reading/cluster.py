@@ -16,12 +16,13 @@ from closeby.kube.client.connection import Connection, connect, own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.records import MIRRORS
 from closeby.kube.scheduler.live import DEFAULT_NAME
 from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
 from closeby.kube.state.recorded import read_recorded
 from closeby.kube.watch.collector import settle
 from closeby.kube.watch.resources import PODS
-from closeby.objects.recorded import Recorded
+from closeby.objects.recorded import SchedulerStatus
 from closeby.objects.words import harmless
 from closeby.reading.manifests import Manifests
 from closeby.report.documents.subjects import POD, Subject
@@ -44,23 +45,32 @@ class ReadCluster(Struct, frozen=True):
         """The namespace of the context."""
         return self.connection.namespace
 
-    def recorded(self, subject: Subject) -> tuple[Recorded, ...]:
+    def recorded(self, subject: Subject) -> SchedulerStatus:
         """What schedulers wrote about a pod, and about the gang that it belongs to."""
         asked = [(PODS, subject.key)] if subject.kind == POD else []
         gang = self.whole.gang_kinds.get(subject.item)
         if gang is not None:
             asked.append((gang, subject.item))
+            if gang.group != MIRRORS.group:  # What others' kinds have no place for stands in the mirror.
+                asked.append((MIRRORS, subject.item))
 
-        async def read(transport: Transport) -> list[tuple[Recorded, ...] | ApiError]:
+        async def read(transport: Transport) -> list[SchedulerStatus | ApiError]:
             return [await read_recorded(transport, kind, key) for kind, key in asked]
 
-        found: list[Recorded] = []
-        for one in _with_transport(self.connection, read) if asked else ():
+        found = SchedulerStatus()
+        for (kind, _), one in zip(
+            asked, _with_transport(self.connection, read) if asked else (), strict=True
+        ):
             if isinstance(one, ApiError):
                 click.echo(f"skipped: what the scheduler wrote can't be read: {harmless(str(one))}", err=True)
-            else:
-                found += one
-        return tuple(found)
+                continue
+            mirror = kind is MIRRORS and gang is not None and gang.group != MIRRORS.group
+            found = SchedulerStatus(
+                conditions=found.conditions if mirror else (*found.conditions, *one.conditions),
+                last_decision=one.last_decision or found.last_decision,
+                reservation=one.reservation or found.reservation,
+            )
+        return found
 
 
 def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:

@@ -10,6 +10,7 @@ from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import Reference, StatusCondition
 from closeby.objects.groups import PodGroup
+from closeby.objects.recorded import DecisionStatus
 from closeby.reading.decoding.keys import MIRROR_OF
 from closeby.reading.registry import OWN_GROUP
 
@@ -36,6 +37,8 @@ class GangObject(Struct, frozen=True, kw_only=True):
     owners: tuple[str, ...] = ()
     #: The domain that its status names; empty without one.
     domain: str = ""
+    #: The decision that its status tells.
+    last_decision: DecisionStatus | None = None
 
     @property
     def reference(self) -> Reference:
@@ -72,10 +75,11 @@ class _Plan(Struct):
     made: str | None = None
 
 
-class _Status(Struct):
+class _Status(Struct, rename="camel"):
     conditions: list[_Condition] | None = None
     plan: _Plan | None = None
     domain: str | None = None
+    last_decision: DecisionStatus | None = None
 
 
 class _Owner(Struct):
@@ -179,4 +183,5 @@ def _object(resource: Resource, raw: bytes) -> GangObject:
         mirror=resource.group == OWN_GROUP and MIRROR_OF in (meta.labels or {}),
         owners=tuple(one.uid for one in meta.owner_references or ()),
         domain=status.domain or "",
+        last_decision=status.last_decision,
     )

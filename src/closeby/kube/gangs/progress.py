@@ -131,6 +131,7 @@ class GangProgress:
         group = books.groups.get(key)
         if group is None:
             return None
+        kept = self._engine.reservation
         return Standing(
             group=group,
             held=tuple(self._held(books.placed(key))),
@@ -138,6 +139,7 @@ class GangProgress:
             waiting=books.waiting(key),
             done=len(books.done(key)),
             outcome=self._engine.outcome(key),
+            reservation=kept if kept is not None and kept.key == key else None,
             ranks=books.ranks(key),
             begun=key in self._begun,
             reduced=key in self._reduced,

@@ -5,6 +5,7 @@ upstream's conditions are written. What must be believed later (the plan, the ra
 it: a PodGroup of closeby of the same name, which the other one owns. Nobody else may write its status.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -13,10 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.kube.client.errors import INVALID, ApiError
+from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PRIORITY_LIMITED, Said
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, StatusCondition, Verdict, Writer, Written
+from closeby.objects.recorded import DecisionStatus, ReservationStatus
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF
 from closeby.reading.dialects.plans import PlanWire
 from closeby.reading.registry import OWN_GROUP
@@ -26,6 +29,11 @@ MIRRORS: Final = Resource(
     group=OWN_GROUP, version="v1alpha1", kind="PodGroup", plural="podgroups", namespaced=True
 )
 MANAGER: Final = "closeby-scheduler"
+#: Fields that an older definition of the kind lacks: the server then refuses the whole status with a 500.
+_NEWER: Final = ("lastDecision", "reservation")
+_SERVER_ERROR: Final = 500
+#: Seconds after which they are tried again: the definition may have been updated.
+_TRY_NEWER_AFTER: Final = 600.0
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -37,6 +45,8 @@ class Record(Struct, frozen=True, kw_only=True):
     domain: str
     ranks: Sequence[str] = ()
     plan: PlanWire | None = None
+    last_decision: DecisionStatus | None = None
+    reservation: ReservationStatus | None = None
 
 
 class GangRecords:
@@ -47,9 +57,13 @@ class GangRecords:
         writer: Writer,
         objects: GangObjects,
         condition: Callable[[str, Said, GangObject], StatusCondition],
+        say: Say,
     ) -> None:
         """``condition`` says how one is written on an object of a gang."""
         self._writer = writer
+        self._say = say
+        #: Until when (monotonic seconds) the newer fields are left out.
+        self._plain_until = 0.0
         self._objects = objects
         self._condition = condition
         #: By gang: uid and version of its object after our last write, of which the watch may not have told.
@@ -93,6 +107,10 @@ class GangRecords:
             status["ranks"] = list(record.ranks)
         if record.plan is not None:
             status["plan"] = msgspec.to_builtins(record.plan)
+        if record.last_decision is not None:
+            status["lastDecision"] = msgspec.to_builtins(record.last_decision)
+        if record.reservation is not None:
+            status["reservation"] = msgspec.to_builtins(record.reservation)
         return status
 
     async def _apply(
@@ -104,9 +122,21 @@ class GangRecords:
     ) -> Written:
         # It must not undo what another leader said meanwhile, nor be said of a new object of that name.
         version = _newest(target, versions.get(key))
-        written = await self._writer.apply_status(
-            target.resource, target.namespace, target.name, target.uid, status, version
-        )
+        resource, namespace, name, uid = target.resource, target.namespace, target.name, target.uid
+        older = {field: value for field, value in status.items() if field not in _NEWER}
+        if time.monotonic() < self._plain_until:
+            status = older
+        written = await self._writer.apply_status(resource, namespace, name, uid, status, version)
+        failed = written.error is not None and written.error.code == _SERVER_ERROR
+        if failed and len(older) < len(status):
+            error = written.error
+            written = await self._writer.apply_status(resource, namespace, name, uid, older, version)
+            if written.ok:
+                self._plain_until = time.monotonic() + _TRY_NEWER_AFTER
+                remedy = "update the definition podgroups.closeby.dev"
+                self._say(
+                    "PodGroup written without its newer fields", warning=True, error=error, remedy=remedy
+                )
         if written.version:
             versions[key] = target.uid, written.version
         return written

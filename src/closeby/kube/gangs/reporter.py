@@ -22,6 +22,7 @@ from closeby.kube.gangs.status import (
     VALID,
     Said,
     Standing,
+    last_decision,
     limited,
     path_of,
     plan,
@@ -40,6 +41,7 @@ from closeby.kube.writing.writer import (
     rfc3339,
 )
 from closeby.objects.groups import PodGroup
+from closeby.objects.recorded import DecisionStatus, ReservationStatus
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.reading.dialects.plans import rank_list
 from closeby.scheduling.outcomes import Released, Reserved
@@ -64,6 +66,8 @@ class _Told(Struct, frozen=True):
     figures: tuple[int, str, tuple[str, ...]]
     planned: bool
     at: float
+    decision: DecisionStatus | None
+    reservation: ReservationStatus | None
 
 
 class GangReporter:
@@ -91,7 +95,7 @@ class GangReporter:
         #: By gang: since when each condition is as it is, and when the plan was made.
         self._since: dict[str, dict[str, tuple[bool, str]]] = {}
         self._made: dict[str, str] = {}
-        self._records = GangRecords(writer, objects, self._condition)
+        self._records = GangRecords(writer, objects, self._condition, say)
         #: Whether gangs may lie elsewhere than was told, and those of which that is still to be looked at.
         self._moved = False
         self._unseen: list[str] = []
@@ -175,8 +179,7 @@ class GangReporter:
         if isinstance(change, Reserved):
             note = Note(reason="NodesReserved", action="Reserving", text=kept.sentence())
         else:
-            text = f"{kept.where} are reserved for it no more: {change.why}"
-            note = Note(reason="NodesReleased", action="Reserving", text=text)
+            note = Note(reason="NodesReleased", action="Reserving", text=kept.released(change.why))
         with Contained() as telling:
             await self._events.post(found.reference, note, time.time())
         if telling.error is not None:
@@ -265,14 +268,24 @@ class GangReporter:
         figures = standing.bound, path_of(standing.place), tuple(rank_list(standing.ranks))
         wire = plan(standing, self._made.get(key, ""))
         planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
+        record = Record(
+            said=said,
+            scheduled=figures[0],
+            domain=figures[1],
+            ranks=figures[2],
+            plan=wire,
+            last_decision=self._decision(standing, found, told),
+            reservation=None if standing.reservation is None else standing.reservation.status,
+        )
         now = time.monotonic()
         if told is not None and told.uid == found.uid and not planned:
-            if told.said == said and told.figures == figures and told.generation == found.generation:
+            known = told.decision, told.reservation
+            same = told.said == said and told.figures == figures and told.generation == found.generation
+            if same and known == (record.last_decision, record.reservation):
                 return DONE
             if _rephrased(told.said, said) and now < told.at + self._manners.rephrased_after:
                 self.review(key, told.at + self._manners.rephrased_after - now)
                 return DONE
-        record = Record(said=said, scheduled=figures[0], domain=figures[1], ranks=figures[2], plan=wire)
         written = await self._records.write(key, found, record, must_last=planned)
         still = self._objects.of(standing.group)
         if still is None or still.uid != found.uid:
@@ -280,7 +293,16 @@ class GangReporter:
             self._records.forget(key, found.uid)
             return Written(Verdict.CONFLICT, written.error)
         if written.ok:
-            self._told[key] = _Told(found.uid, found.generation, said, figures, wire is not None, now)
+            self._told[key] = _Told(
+                uid=found.uid,
+                generation=found.generation,
+                said=said,
+                figures=figures,
+                planned=wire is not None,
+                at=now,
+                decision=record.last_decision,
+                reservation=record.reservation,
+            )
             if wire is None:
                 self._made.pop(key, None)
             await self._events_of(told, said, found)
@@ -298,6 +320,15 @@ class GangReporter:
         """When the plan that stands in the cluster was made (RFC 3339); empty when there is none."""
         record = self._objects.record_of(group)
         return "" if record is None else record.plan_made
+
+    def _decision(self, standing: Standing, found: GangObject, told: _Told | None) -> DecisionStatus | None:
+        """The newest decision; until this process has made one, that which stands in the cluster."""
+        if told is not None and told.uid == found.uid:
+            before = told.decision
+        else:
+            record = self._objects.record_of(standing.group)
+            before = None if record is None else record.last_decision
+        return last_decision(standing, before, rfc3339(time.time()))
 
     def _said(self, key: str, standing: Standing, found: GangObject) -> tuple[Said, ...]:
         wrong = valid(standing)

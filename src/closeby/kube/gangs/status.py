@@ -14,8 +14,9 @@ from closeby.objects.bounds import sentences
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.recorded import DecisionStatus
 from closeby.reading.dialects.plans import PlanWire, planned_nodes
-from closeby.scheduling.outcomes import Outcome, Place
+from closeby.scheduling.outcomes import Outcome, Place, Reservation
 
 SCHEDULED: Final = "Scheduled"
 VALID: Final = "Valid"
@@ -41,6 +42,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     done: int = 0
     #: The newest decision, if one is remembered.
     outcome: Outcome | None = None
+    #: The nodes that are kept free for it now.
+    reservation: Reservation | None = None
     #: uid -> rank of the members that hold a node.
     ranks: Mapping[str, int] = {}
     #: Whether its start was written down and has not come to its end.
@@ -127,6 +130,19 @@ def limited(standing: Standing) -> Said | None:
     return None
 
 
+def last_decision(standing: Standing, before: DecisionStatus | None, now: str) -> DecisionStatus | None:
+    """The newest decision; ``before``, which was written last, stays where nothing was decided since."""
+    outcome = standing.outcome
+    if outcome is None:
+        return before
+    reason, message = outcome.reason, outcome.message or ""
+    if reason is None and outcome.left:
+        reason, message = outcome.left[0].reason, outcome.left[0].message
+    decided = DecisionStatus(time=now, reason=None if reason is None else str(reason), message=message)
+    same = before is not None and (before.reason, before.message) == (decided.reason, decided.message)
+    return before if same else decided
+
+
 def plan(standing: Standing, made: str) -> PlanWire | None:
     """Where each member goes: that of those which hold a node, and what was promised to those that do not."""
     if not standing.starting:
@@ -168,7 +184,9 @@ def _refusal(standing: Standing) -> tuple[str, str] | None:
     if outcome is None or not standing.waiting:
         return None
     if outcome.reason is not None:
-        return str(outcome.reason), outcome.message or ""
+        kept = standing.reservation
+        message = outcome.message or ""
+        return str(outcome.reason), message if kept is None else f"{message}; {kept.sentence()}"
     if outcome.left:
         return str(outcome.left[0].reason), outcome.left[0].message
     return None

@@ -164,7 +164,7 @@ class _Replay:
 
     def _note(self, job: int, outcome: Outcome, now: float) -> None:
         if outcome.refused:
-            self._recorder.refusals[job] = outcome.message or ""
+            self._recorder.refusals[job] = outcome.full_message or ""
         elif outcome.kind is ItemKind.APPLICATION:
             self._deployed(job, outcome, now)
         elif outcome.bindings:

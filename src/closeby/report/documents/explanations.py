@@ -8,20 +8,25 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.objects.recorded import Recorded
+from closeby.objects.recorded import DecisionStatus, Recorded, ReservationStatus, SchedulerStatus
 from closeby.objects.words import path_text
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
+from closeby.report.documents.decided import (
+    GangView,
+    Live,
+    decided_sentences,
+    reserved_sentences,
+    view_gang,
+)
 from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
 from closeby.report.documents.parts import parts_of
 from closeby.report.documents.prospects import prospect
-from closeby.report.documents.reserved import with_reservation
 from closeby.report.documents.scheduling import (
     API_VERSION,
     GroupEntry,
     PodEntry,
     RejectionEntry,
-    group_entries,
     pod_entry,
 )
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
@@ -59,20 +64,25 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     counterfactuals: tuple[Counterfactual, ...] = ()
     #: What schedulers wrote about it in the cluster; only there when they did.
     recorded: tuple[Recorded, ...] | UnsetType = UNSET
+    #: Of a gang in a cluster: what its scheduler decided last; only there when that is known.
+    last_decision: DecisionStatus | UnsetType = UNSET
+    #: Of a gang in a cluster: the nodes that its scheduler keeps free for it; only there when it does.
+    reservation: ReservationStatus | UnsetType = UNSET
 
 
 def explain(
     run: Run,
     subject: Subject,
-    recorded: Sequence[Recorded] | None = None,
+    live: Live | None = None,
     counterfactuals: Mapping[str, tuple[Counterfactual, ...]] = {},
 ) -> Explanation:
     """Explain one gang, application or pod of a run that recorded its explanation.
 
-    ``recorded`` is what stands about it in the cluster, ``counterfactuals`` are by the key of the work item.
+    ``live`` is what its cluster says: a gang is shown as its scheduler decided, where that is known, and the
+    run says what would be different. ``counterfactuals`` are by the key of the work item.
     """
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
-    explanation = explained(run, subject.key)
+    explanation = explained(run, subject.key, live)
     different = counterfactuals.get(_item_key(run, subject), ())
     if different:
         explanation = msgspec.structs.replace(explanation, counterfactuals=different)
@@ -83,9 +93,16 @@ def explain(
         explanation = msgspec.structs.replace(explanation, conditions=conditions)
     kept = run.engine.reservation
     own = kept if kept is not None and explanation.reason is not None and kept.key == subject.item else None
-    sentences = with_reservation(explanation.sentences, own, recorded or ())
-    explanation = msgspec.structs.replace(explanation, sentences=sentences)
-    return msgspec.structs.replace(explanation, recorded=tuple(recorded)) if recorded else explanation
+    status = SchedulerStatus() if live is None else live.status
+    waits = explanation.reason is not None
+    reserved = reserved_sentences(status.reservation if waits else None, own)
+    return msgspec.structs.replace(
+        explanation,
+        sentences=(*explanation.sentences, *reserved),
+        recorded=status.conditions or UNSET,
+        last_decision=status.last_decision or UNSET,
+        reservation=status.reservation or UNSET,
+    )
 
 
 def _item_key(run: Run, subject: Subject) -> str:
@@ -98,7 +115,7 @@ def _item_key(run: Run, subject: Subject) -> str:
     return run.engine.books.item_key(pod)
 
 
-def _explain_app(run: Run, key: str) -> Explanation:
+def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
     entry = next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
     pods = []
     for pod in run.pods:
@@ -116,29 +133,30 @@ def _explain_app(run: Run, key: str) -> Explanation:
     )
 
 
-def _explain_gang(run: Run, key: str) -> Explanation:
-    entry = next(one for one in group_entries(run) if f"{one.namespace}/{one.name}" == key)
+def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
     pods = [pod for pod in run.pods if pod.group is not None and f"{pod.namespace}/{pod.group}" == key]
     outcome = run.gang_outcomes.get(key)
     group = next((one for one in run.groups if one.key == key), None)
     domains = _domains(run, group, outcome, pods)
+    view = view_gang(run, key, pods, live)
+    entry = view.entry
+    sentences = gang_sentences(
+        entry, group, view.outcome, domains if view.agrees else (), pods, decided_sentences(view)
+    )
     return Explanation(
         subject=f"{GANG}/{key}",
-        sentences=(
-            *gang_sentences(entry, group, outcome, domains, pods),
-            *_outlook(run, entry, group, pods),
-        ),
+        sentences=(*sentences, *_outlook(run, view, group, pods)),
         reason=entry.reason,
         gang=entry,
-        pods=tuple(pod_entry(run, pod) for pod in pods),
-        subgroups=() if group is None else parts_of(run, group, pods),
+        pods=view.pods,
+        subgroups=() if group is None else parts_of(view.run, group, pods),
         buckets=None if outcome is None else outcome.buckets,
         domains=domains,
         conditions=entry.conditions,
     )
 
 
-def _explain_pod(run: Run, key: str) -> Explanation:
+def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     pod = next(one for one in run.pods if one.key == key)
     entry = pod_entry(run, pod)
     gang = None
@@ -146,8 +164,9 @@ def _explain_pod(run: Run, key: str) -> Explanation:
     domains: tuple[DomainLine, ...] = ()
     sentences: list[str] = []
     if pod.group is not None:
-        whole = _explain_gang(run, f"{pod.namespace}/{pod.group}")
+        whole = _explain_gang(run, f"{pod.namespace}/{pod.group}", live)
         gang, domains = whole.gang, whole.domains
+        entry = next(one for one in whole.pods if one.name == pod.name)
         outcome = run.gang_outcomes.get(f"{pod.namespace}/{pod.group}")
         rank = "" if entry.rank is None else f", as rank {entry.rank}"
         said = entry.message or ""
@@ -250,5 +269,7 @@ def _nodes(shown: PodExplanation | None) -> tuple[NodeLine, ...]:
     return tuple(sorted(lines, key=lambda line: (-line.total, natural_key(line.node))))
 
 
-def _outlook(run: Run, entry: GroupEntry, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:
-    return () if group is None or entry.scheduled else prospect(run, group, entry.reason, pods)
+def _outlook(run: Run, view: GangView, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:
+    if group is None or view.now.scheduled or not view.agrees:
+        return ()
+    return prospect(run, group, view.now.reason, pods)

@@ -245,7 +245,7 @@ def _traffic(improvement: Improvement) -> TrafficEntry:
 def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tuple[str | None, str | None]:
     """Why a gang waits."""
     if outcome is not None:
-        return (None if outcome.reason is None else str(outcome.reason)), outcome.message
+        return (None if outcome.reason is None else str(outcome.reason)), outcome.full_message
     if members or key in run.finished_groups:
         return None, None
     return str(Reason.GANG_INCOMPLETE), "none of its members has appeared"

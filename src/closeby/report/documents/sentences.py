@@ -18,11 +18,16 @@ def gang_sentences(
     outcome: Outcome | None,
     domains: Sequence[DomainLine],
     pods: Sequence[Pod],
+    decided: Iterable[str] = (),
 ) -> Iterable[str]:
-    """What became of a gang, and why; ``domains`` with the taken ones first, then the runner-up."""
+    """What became of a gang, and why; ``domains`` with the taken ones first, then the runner-up.
+
+    ``decided`` says when the scheduler decided so, where it did and not this run.
+    """
     key = f"{entry.namespace}/{entry.name}"
     if entry.reason is not None:
         yield f"{key} waits ({entry.reason}): {entry.message}."
+        yield from decided
         best = max(domains, key=lambda line: line.fits, default=None)
         if best is not None and not entry.scheduled and path_text(best.domain) not in (entry.message or ""):
             yield _why_not(best, len(domains), group)
@@ -43,7 +48,10 @@ def gang_sentences(
         yield f"The talk of the pods placed now costs {entry.traffic.together}" + (
             f"; placed pod by pod it would cost {entry.traffic.one_by_one}." if moved else "."
         )
-    if outcome is None:
+    known = tuple(decided)
+    if known:
+        yield from known
+    elif outcome is None:
         yield "They lie on their nodes already; nothing had to be decided."
     elif domains:
         yield _why_here(domains, group, held=_held(group, pods))

@@ -148,11 +148,11 @@ class Reservations:
             self._renewed.discard(key)
 
     def mentioned(self, key: str, outcome: Outcome) -> Outcome:
-        """What was decided, with a word on the nodes that are kept free for the gang meanwhile."""
+        """What was decided, with the nodes that are kept free for the gang meanwhile."""
         held = self._held
         if held is None or held.key != key or not outcome.refused:
             return outcome
-        return replace(outcome, message=f"{outcome.message}; {held.shown.sentence()}")
+        return replace(outcome, reservation=held.shown)
 
     def bars(self, key: str) -> bool:
         """Whether an item must keep off the reserved nodes: it comes later, and its priority is no higher.
