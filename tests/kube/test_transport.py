@@ -54,6 +54,19 @@ def test_reads_are_tried_again(control_plane: ControlPlane) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_an_error_and_is_not_followed(control_plane: ControlPlane, status: int) -> None:
+    async def run() -> None:
+        async with through_proxy(control_plane.access()) as (proxy, transport):
+            path = "/api/v1/namespaces/default/configmaps"
+            proxy.inject("POST", path, Refuse(status, {"Location": VERSION}))
+            found = await refused(transport, Request(method="POST", path=path, body=b"{}"))
+            assert (found.code, found.unsent, found.passing) == (status, False, False)
+            assert (proxy.count("POST", path), proxy.count("GET", VERSION)) == (1, 0)
+
+    asyncio.run(run())
+
+
 def test_what_may_have_been_carried_out_is_not_repeated_unasked(control_plane: ControlPlane) -> None:
     async def run() -> None:
         async with through_proxy(control_plane.access()) as (proxy, transport):

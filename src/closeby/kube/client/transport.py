@@ -44,7 +44,10 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _UNAUTHORIZED: Final = 401
 _OK: Final = 200
-_REFUSALS: Final = 400
+#: The answer to a conditional GET whose object did not change.
+_NOT_MODIFIED: Final = 304
+#: No redirect is followed, so that credentials go to the configured server only: each is an error.
+_REFUSALS: Final = 300
 
 
 class Retry(Enum):
@@ -234,7 +237,7 @@ class Transport:
                 try:
                     async with self._call(request.method, url, headers, body, patience) as response:
                         code = response.status
-                        if code >= _REFUSALS:
+                        if code >= _REFUSALS and code != _NOT_MODIFIED:
                             return await _refusal(response)
                         return Answer(code, await response.read(), response.headers.get("ETag"))
                 finally:
