@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import ReasonToken
@@ -31,7 +32,6 @@ from closeby.scheduling.events import (
 from closeby.scheduling.outcomes import Outcome, bindings_of
 
 GPU = "example.com/gpu"
-HOSTNAME = "kubernetes.io/hostname"
 
 #: The example tree of the KAI topology-aware scheduling design: 32 GPUs in three zones.
 THREE_ZONES = """

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.topology.network_costs import REGION, ZONE
 from tests.worlds import GPU, node, pods, spec
 
 #: worker-1 -1- worker-2 -6- worker-4 -2- worker-5, and three links of worker-3 (the KEP's).

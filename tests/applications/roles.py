@@ -44,6 +44,7 @@ def job(**annotations: str) -> PodGroup:
         namespace="default",
         name="job",
         annotations={KEYS[name]: text for name, text in annotations.items()},
+        members_apart="anti_affinity" in annotations,
     )
 
 

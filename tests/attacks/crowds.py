@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.labels import REGION, ZONE
 from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
@@ -16,7 +17,6 @@ from closeby.scheduling.events import (
     NodeUpserted,
     PodUpserted,
 )
-from closeby.topology.network_costs import REGION, ZONE
 from tests.applications.networks import network
 from tests.worlds import GPU, node, pods, spec
 

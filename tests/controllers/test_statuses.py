@@ -7,8 +7,9 @@ import pytest
 
 from closeby.controllers.statuses import VALID, Fields, Wanted, changes_of, seen, validity
 from closeby.kube.watch.changes import upserted
-from closeby.kube.writing.writer import StatusCondition, rfc3339
+from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.times import utc
 from tests.controllers.custom import KEP, PUBLISHED_APP, resource
 
 NOW = 1_700_000_000.7
@@ -125,4 +126,4 @@ def test_a_long_story_is_cut() -> None:
 
 
 def test_times_have_whole_seconds() -> None:
-    assert rfc3339(NOW) == STAMP
+    assert utc(NOW) == STAMP

@@ -2,6 +2,7 @@
 
 import math
 
+from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.report.documents.quality import QualityEntry
@@ -10,7 +11,7 @@ from closeby.scheduling.events import GroupChanged, NodeUpserted, PodDeleted, Po
 from closeby.simulator.runs import simulate
 from tests.kube.metered import Metered, added
 from tests.kube.scraping import Scrape
-from tests.worlds import GPU, HOSTNAME, draw, fabric, gang, node, pods, spec, world
+from tests.worlds import GPU, draw, fabric, gang, node, pods, spec, world
 
 #   rack-1 holds 4 pods of 8 GPUs when it is empty; now one of its nodes is taken.
 TWO_RACKS = "zone-a rack-1 : a=8 b=8 c=8 d=8\nzone-a rack-2 : e=8 f=8"

@@ -19,9 +19,9 @@ from closeby.kube.writing.writer import (
     StatusCondition,
     Verdict,
     Writer,
-    micro_time,
 )
 from closeby.objects.pods import Pod
+from closeby.objects.times import utc
 from closeby.scheduling.outcomes import Binding
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
@@ -290,6 +290,6 @@ def test_the_status_of_a_custom_resource_is_merged(
 
 
 def test_times_and_notes_as_kubernetes_takes_them() -> None:
-    assert micro_time(0.5) == "1970-01-01T00:00:00.500000Z"
+    assert utc(0.5, "microseconds") == "1970-01-01T00:00:00.500000Z"
     assert Note(reason="R", action="A", text="short").text == "short"
     assert len(Note(reason="R", action="A", text="ü" * 1000).text.encode()) <= 1024

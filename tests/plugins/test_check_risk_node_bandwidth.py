@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from closeby.cli.reading.measuring import measure_once
 from closeby.cluster.columns import UNLIMITED
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
@@ -30,7 +31,7 @@ from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.nodes_view import Nodes
 from tests.measurements.watching import MEASURED, WINDOW, links
 from tests.plugins.asking import STATE, allowed, handle_of, place, pod_of, room, why_not
-from tests.worlds import HOSTNAME, World, gang, pods, spec, world
+from tests.worlds import World, gang, pods, spec, world
 
 MBIT = 1_000_000
 EXAMPLE = """

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
@@ -19,7 +20,7 @@ from closeby.scheduling.state import CycleState
 from closeby.scheduling.traffic import Traffic
 from tests.applications.roles import job, task, tasks
 from tests.plugins.asking import handle_of, place, scores
-from tests.worlds import HOSTNAME, World, fabric, node, spec, world
+from tests.worlds import World, fabric, node, spec, world
 
 
 def cpus(text: str) -> list[Node]:

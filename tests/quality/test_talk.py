@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from closeby.applications.registry import Edge
 from closeby.applications.talk import EdgeCost
+from closeby.objects.labels import REGION, ZONE
 from closeby.quality.talk import TalkMeasures, run_talk, talk_measures
-from closeby.topology.network_costs import REGION, ZONE
 from tests.topology.drawing import Slots
 
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from closeby.objects.groups import SubGroup, TopologyConstraint
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import TopologyLevel
 from closeby.reading.configuration import Configuration
@@ -14,7 +15,7 @@ from closeby.report.documents.conditions import condition_entries
 from closeby.report.documents.encoding import to_json, to_yaml
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
 from closeby.simulator.runs import Asked, simulate
-from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+from tests.worlds import draw, fabric, gang, pods, spec
 
 NODES = """
     a r1 : a1=4 a2=4

@@ -3,6 +3,7 @@ import json
 
 from rich.console import Console
 
+from closeby.objects.labels import HOSTNAME
 from closeby.quality.model import DEFAULT_MODEL
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
@@ -12,7 +13,7 @@ from closeby.report.documents.scheduling import SchedulingReport, scheduling_rep
 from closeby.report.views.quality import seconds_text
 from closeby.report.views.scheduling import scheduling_views
 from closeby.simulator.runs import simulate
-from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+from tests.worlds import draw, fabric, gang, pods, spec
 
 #   rack-1 has four nodes, one of them taken; rack-2 two. A gang of four whole nodes would fit in rack-1 if it
 #   were empty; now it needs a node of rack-2.

@@ -1,10 +1,11 @@
 """The map of the cluster: one character per node, one word per leaf."""
 
+from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.report.views.rack_map import letters, rack_map
 from closeby.simulator.runs import Run, simulate
-from tests.worlds import HOSTNAME, draw, fabric, gang, node, pods, spec
+from tests.worlds import draw, fabric, gang, node, pods, spec
 
 
 def lines(run: Run, width: int = 80) -> list[str]:

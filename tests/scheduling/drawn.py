@@ -7,10 +7,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from tests.scheduling.oracle import Oracle
-from tests.worlds import GPU, HOSTNAME, World, fabric, node, pods, world
+from tests.worlds import GPU, World, fabric, node, pods, world
 
 LEVELS = ("zone", "row", "rack")
 TAINT = Taint("dedicated", "", "NoSchedule")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.groups import PodGroup
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, Pod, PodSpec, Toleration
 from closeby.objects.topologies import Topology
@@ -42,7 +43,7 @@ from closeby.scheduling.outcomes import Output, bindings_of
 from closeby.scheduling.reserving.reservations import LOOK_AGAIN
 from tests.applications.calls import app
 from tests.applications.networks import network, replicas
-from tests.worlds import GPU, HOSTNAME, draw, fabric, gang, pods, spec, subgroup
+from tests.worlds import GPU, draw, fabric, gang, pods, spec, subgroup
 
 #: Racks of one to three nodes; n6 is in no rack.
 CLUSTER = """

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.labels import REGION, ZONE
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -21,7 +22,6 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.outcomes import Suspended, bindings_of
 from closeby.scheduling.reserving.imagining import STEPS
-from closeby.topology.network_costs import REGION, ZONE
 from tests.applications.networks import network
 from tests.attacks.crowds import ZONES, cluster, complete, engine, in_namespace
 from tests.scheduling.histories import engine as resting_engine

@@ -3,10 +3,11 @@
 import pytest
 
 from closeby.objects.groups import Strategy
+from closeby.objects.labels import HOSTNAME
 from closeby.scheduling.judging.counts import DomainCounts
 from closeby.scheduling.placing.descent import descend
 from closeby.topology.tree import ROOT
-from tests.worlds import GPU, HOSTNAME, world
+from tests.worlds import GPU, world
 
 LEVELS = ("zone", "block", "rack")
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import profile_for
@@ -42,7 +43,7 @@ from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_
 from closeby.scheduling.state import CycleState
 from tests.applications.networks import network, replicas
 from tests.talking import PAIRS
-from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+from tests.worlds import draw, fabric, gang, pods, spec
 
 TWO_RACKS = """
 zone-a rack-1 : a1=2 a2=2

@@ -111,7 +111,7 @@ def test_a_gang_that_is_parked_keeps_its_buckets(steps: int | None) -> None:
     one.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8})) for i in range(6)))
     for namespace in ("x", "y"):
         group = gang("g", 4)
-        one.handle(GroupChanged(replace(group, namespace=namespace, annotations=rules)))
+        one.handle(GroupChanged(replace(group, namespace=namespace, annotations=rules, members_apart=True)))
         for i, role in enumerate("aaab"):
             (pod,) = pods("g", 1, prefix=f"{role}{i}", role=role)
             one.handle(PodUpserted(replace(pod, namespace=namespace, uid=f"{namespace}/{pod.name}")))

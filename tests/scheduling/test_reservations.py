@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import ReservationStatus
@@ -28,7 +29,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Reserved, bindings_of
-from tests.worlds import GPU, HOSTNAME, draw, fabric, gang, node, pods, spec, subgroup
+from tests.worlds import GPU, draw, fabric, gang, node, pods, spec, subgroup
 
 AFTER = 600.0
 

@@ -14,11 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy, TopologyConstraint
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import TopologyChanged, TopologyDeleted
-from tests.worlds import GPU, HOSTNAME, THREE_ZONES, World, draw, fabric, gang, node, pods, world
+from tests.worlds import GPU, THREE_ZONES, World, draw, fabric, gang, node, pods, world
 
 
 def place(

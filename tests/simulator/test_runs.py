@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
@@ -18,7 +19,7 @@ from closeby.report.documents.encoding import to_json
 from closeby.report.documents.scheduling import scheduling_report
 from closeby.simulator.runs import Asked, Run, simulate
 from closeby.topology.presets import NETWORK_LABELS
-from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+from tests.worlds import draw, fabric, gang, pods, spec
 
 NODES = """
     a r1 : a1=4 a2=4

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
-from closeby.topology.network_costs import REGION, ZONE, NetworkCosts, choose, locate, network_costs
+from closeby.topology.network_costs import NetworkCosts, choose, locate, network_costs
 
 #: worker-1 -1- worker-2 -6- worker-4 -2- worker-5
 #:     \-------4- worker-3 -5-/          /

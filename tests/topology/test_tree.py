@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.topologies import TopologyLevel
-from closeby.topology.tree import HOSTNAME, ROOT, Domain, Tree, build_tree, short_names
+from closeby.topology.tree import ROOT, Domain, Tree, build_tree, short_names
 from tests.topology.drawing import Slots, domain, host, members
 
 # Datacenter

@@ -7,7 +7,7 @@ import click
 from closeby.cli.options import connects, logs, serves
 
 if TYPE_CHECKING:
-    from closeby.kube.client.saying import Say
+    from closeby.objects.saying import Say
 
 _FILE = click.Path(dir_okay=False)
 _COUNT = click.IntRange(min=1)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from closeby.controllers.networks.settings import Acquaintance
     from closeby.controllers.running import Reconciler
     from closeby.kube.client.errors import ApiError
-    from closeby.kube.client.saying import Say
     from closeby.kube.client.transport import Transport
+    from closeby.objects.saying import Say
 
 #: Who the controllers are in Events and Leases.
 CONTROLLER = "closeby-controllers"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from closeby.kube.client.errors import ApiError
-    from closeby.kube.client.saying import Say
+    from closeby.objects.saying import Say
 
 
 @click.command(name="scheduler", short_help="Schedule the pods of a live cluster.")

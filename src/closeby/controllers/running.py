@@ -46,7 +46,6 @@ from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.work import Key
 from closeby.controllers.workers import STUCK_AFTER, Workers, Working
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded, Decoder
@@ -57,6 +56,7 @@ from closeby.kube.watch.resources import NODES, PODS, Resource, Watched
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.reasons import Condition
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
 from closeby.reading.registry import READERS
 

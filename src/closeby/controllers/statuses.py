@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from closeby.controllers.work import Work
 from closeby.kube.client.backoff import Backoff, Pace
-from closeby.kube.client.saying import Say
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import LONGEST_MESSAGE, Reference, StatusCondition, Verdict, Writer, rfc3339
+from closeby.kube.writing.writer import LONGEST_MESSAGE, Reference, StatusCondition, Verdict, Writer
 from closeby.objects.bounds import sentences
 from closeby.objects.reasons import Condition
+from closeby.objects.saying import Say
+from closeby.objects.times import utc
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.
 Key = tuple[Resource, str]
@@ -247,5 +248,5 @@ def _merged(before: object, wanted: Wanted, now: float) -> list[object]:
 def _stamped(condition: StatusCondition, old: Mapping[str, object], now: float) -> object:
     time = old.get("lastTransitionTime")
     if old.get("status") != condition.status or not isinstance(time, str) or not time:
-        time = rfc3339(now)
+        time = utc(now)
     return msgspec.to_builtins(msgspec.structs.replace(condition, last_transition_time=time))

@@ -11,11 +11,11 @@ from typing import Final, Generic, Protocol
 
 from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.work import Key, Work
-from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Reference
 from closeby.objects.bounds import clipped
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief, fields_of
 
 #: Reason of the Event.

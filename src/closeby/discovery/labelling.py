@@ -8,9 +8,9 @@ import msgspec
 
 from closeby.discovery.findings import Findings, FoundNode, Link, LinkQuality
 from closeby.discovery.label_values import label_value
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.reading.decoding.label_keys import HOSTNAME
 from closeby.topology.node_groups import QOS_ANNOTATION
 from closeby.topology.presets import KUBERNETES_NETWORK
 from closeby.topology.quality import format_bandwidth, format_latency

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode
 from closeby.discovery.labelling import quality_text, uplinks_known
-from closeby.reading.decoding.label_keys import HOSTNAME
+from closeby.objects.labels import HOSTNAME
 from closeby.topology.node_groups import QOS_ANNOTATION
 from closeby.topology.presets import KUBERNETES_NETWORK
 

@@ -69,6 +69,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     created: float | None = None
     #: False when its peer asks for no closeness at all (Kueue's unconstrained topology).
     wants_closeness: bool = True
+    #: True when some members must lie on different nodes, so that no single node is what the gang wants.
+    members_apart: bool = False
     on_partial: OnPartial = OnPartial.KEEP
     #: Seconds.
     completion_timeout: float = COMPLETION_TIMEOUT

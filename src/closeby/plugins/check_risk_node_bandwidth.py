@@ -21,7 +21,6 @@ Measurements come in from outside (``Measured``); when they are too old they are
 
 import math
 from collections.abc import Hashable, Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +31,11 @@ from closeby.cluster.columns import UNLIMITED
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.measurements.coverage import Coverage
 from closeby.measurements.providers import TrafficArguments
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason, Rejection
+from closeby.objects.times import time_of_day
 from closeby.scheduling.extension import Capacity, Counts, Handle, Scores
 from closeby.scheduling.measuring import Measured, Measurements, Source
 from closeby.scheduling.node_columns import NodeChanges
@@ -50,7 +51,6 @@ ROUNDING = 1e-9
 #: Limits that no sum of requests exceeds, and that every one exceeds.
 _ENDLESS, _NOTHING = 1 << 62, -1
 
-_HOSTNAME = "kubernetes.io/hostname"
 #: Where the kubelet notes the addresses it was started with.
 _NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
@@ -176,7 +176,7 @@ class CheckRiskNodeBandwidth(Capacity, Measured):
         figures = f"{use.what} {_bits(use.average)} + {_bits(request)} of {_bits(capacity)} bits/s"
         steadiness = f", deviation {_bits(use.deviation)}" if use.measured else ", not measured"
         if use.measured and self._known.trouble:
-            steadiness += f", of {_time_of(use.when)}" if use.when is not None else ", not measured lately"
+            steadiness += f", of {time_of_day(use.when)}" if use.when is not None else ", not measured lately"
         above = _above(risk, self._arguments.threshold)
         return Rejection(Reason.BANDWIDTH_RISK, f"risk {above}: {figures}{steadiness}")
 
@@ -342,7 +342,7 @@ def _request(spec: PodSpec) -> int:
 def _names(node: Node) -> tuple[str, ...]:
     """All that a metrics system may call a node, its own name first."""
     provided = node.annotations.get(_NODE_IP, "").split(",")
-    others = (node.labels.get(_HOSTNAME, ""), *node.addresses, *(address.strip() for address in provided))
+    others = (node.labels.get(HOSTNAME, ""), *node.addresses, *(address.strip() for address in provided))
     return (node.name, *(name for name in others if name))
 
 
@@ -362,10 +362,6 @@ def _standing(source: Source, known: Measurements) -> Iterator[Condition]:
             message=message,
             remedy=remedy,
         )
-
-
-def _time_of(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
 
 
 def _clamped(value: float) -> float:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from closeby.applications.registry import Edge
 from closeby.applications.talk import EdgeCost, Replicas
+from closeby.objects.labels import REGION, ZONE
 from closeby.topology.labels import MISSING, LabelTable
-from closeby.topology.network_costs import REGION, ZONE
 
 Floats = NDArray[np.float64]
 

@@ -7,14 +7,10 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from closeby.objects.bounds import line
+from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
-
-#: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
-RANK = "closeby.dev/rank"
-#: Annotation of a gang's member: the path of the tightest domain that holds the gang.
-TOPOLOGY_DOMAIN = "closeby.dev/topology-domain"
 
 
 class DomainFit(Struct, frozen=True, kw_only=True):

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.topologies import Topology, TopologyLevel
 
 GPU = "nvidia.com/gpu"
 POD_LABEL = "fabric.example.com/pod"
 LEAF_LABEL = "fabric.example.com/leaf"
-HOSTNAME = "kubernetes.io/hostname"
 
 GPUS_PER_HOST = 8
 HOSTS_PER_LEAF = 8

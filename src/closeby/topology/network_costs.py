@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.labels import MISSING, LabelTable
@@ -18,8 +19,6 @@ from closeby.topology.labels import MISSING, LabelTable
 Costs = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-REGION: Final = "topology.kubernetes.io/region"
-ZONE: Final = "topology.kubernetes.io/zone"
 #: Two nodes of one zone, where zones or regions have costs.
 SAME_ZONE: Final = 1.0
 #: The set that counts where several are given and none is named.

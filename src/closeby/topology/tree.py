@@ -6,13 +6,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.topologies import TopologyLevel
 from closeby.topology.labels import MISSING, LabelTable
 
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
-HOSTNAME = "kubernetes.io/hostname"
 ROOT_LEVEL = -1
 
 

@@ -7,11 +7,12 @@ from msgspec import Struct
 
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
 from closeby.scheduling.intake.books import FOR_EVER
 from closeby.simulator.trials import Result
 from closeby.whatif.fewest import fewest
-from closeby.whatif.questions import Question, joined, time_text
+from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, JobEntry, Kind
 
 #: Jobs of which one is enough that are named, and so many may end together.
@@ -51,13 +52,13 @@ class Job(Struct, frozen=True, kw_only=True):
         return JobEntry(
             name=self.reference or self.name,
             pods=len(self.held),
-            ends_by=None if self.ends is None else time_text(self.ends),
+            ends_by=None if self.ends is None else utc(self.ends),
         )
 
     @property
     def text(self) -> str:
         """``default/train (8 pods, done by 2030-01-31T12:00:00Z)``."""
-        until = "" if self.ends is None else f"done by {time_text(self.ends)}"
+        until = "" if self.ends is None else f"done by {utc(self.ends)}"
         count = "" if self.reference.startswith("pod/") else plural(len(self.held), "pod")
         said = ", ".join(filter(None, (count, until)))
         return f"{self.name} ({said})" if said else self.name

@@ -1,7 +1,6 @@
 """What is asked about: an item that waits, with what its trials have in common."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
@@ -108,11 +107,6 @@ def where_text(result: Result) -> str:
     span = span_text(place.span, len(place.path))
     where = f"in {path_text(place.path)}" if place.path else "across the cluster"
     return f"{where}, on {span}" if span else where
-
-
-def time_text(moment: float) -> str:
-    """RFC 3339."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def joined(parts: Sequence[str]) -> str:

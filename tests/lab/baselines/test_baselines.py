@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.reading.configuration import PluginEntry
-from tests.worlds import HOSTNAME, World, draw, fabric, gang, node, pods, spec, subgroup, world
+from tests.worlds import World, draw, fabric, gang, node, pods, spec, subgroup, world
 
 BASELINES = [name for name in NAMED if name != CLOSEBY]
 #: One pod a node.

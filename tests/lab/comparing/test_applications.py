@@ -11,14 +11,13 @@ from closeby.lab.replay.clusters import GivenCluster, made_up
 from closeby.lab.replay.settings import Policy
 from closeby.lab.workloads.generating import Options
 from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.plugins.configurations import NAMED
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.events import NetworkTopologyChanged, TopologyChanged
-from closeby.simulator.synthetic import HOSTNAME
-from closeby.topology.network_costs import REGION, ZONE
 
 #: Two workloads of 3 cores that may be 2 apart.
 PAIR = CallGraph(workloads=("web", "store"), replicas=(1, 1), calls=((0, 1),), cpu=(3000, 3000), limits=(2,))

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from closeby.lab.replay.history import History, Kept, Samples
 from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.objects.labels import HOSTNAME
 from closeby.quality.talk import TalkMeasures
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import Run, simulate
 from closeby.topology.tree import Tree
-from tests.worlds import GPU, HOSTNAME, draw, fabric
+from tests.worlds import GPU, draw, fabric
 
 #: Two leaves in each of two zones; every node has 4 GPUs.
 DRAWING = """

@@ -10,11 +10,12 @@ import pytest
 from closeby.lab.pictures.album import Picture, distributions, pictures_of_history, pictures_of_run
 from closeby.lab.pictures.files import SCALE, write_pictures
 from closeby.lab.pictures.headings import Heading
+from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import Run, simulate
 from tests.lab.pictures.histories import Job, empty_run, history, story
-from tests.worlds import HOSTNAME, draw, fabric, gang, pods, spec
+from tests.worlds import draw, fabric, gang, pods, spec
 
 HEADING = Heading(title="a story on seven nodes", details="5 jobs")
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,10 +7,11 @@ import numpy as np
 from closeby.lab.pictures.album import notes_on
 from closeby.lab.pictures.lanes import pieces_of
 from closeby.lab.pictures.snapshot import snapshot
+from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests, read_manifests
 from closeby.simulator.runs import simulate
-from tests.worlds import HOSTNAME, draw, fabric, gang, node, pods, spec
+from tests.worlds import draw, fabric, gang, node, pods, spec
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 DRAWING = "a l1 : n1=4 n2=4\na l2 : n3=4"

@@ -10,10 +10,11 @@ from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
 from closeby.lab.replay.settings import Settings
 from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import TopologyChanged
-from closeby.simulator.synthetic import GPU, HOSTNAME, LEAF_LABEL, POD_LABEL, fabric_topology
+from closeby.simulator.synthetic import GPU, LEAF_LABEL, POD_LABEL, fabric_topology
 
 #: Name, submitted, duration, pods, GPUs of each.
 Job = tuple[str, float, float, int, int]

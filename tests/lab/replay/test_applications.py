@@ -5,12 +5,11 @@ from msgspec.structs import replace
 
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.scheduling.events import NetworkTopologyChanged, TopologyChanged
-from closeby.simulator.synthetic import HOSTNAME
-from closeby.topology.network_costs import REGION, ZONE
 from tests.lab.replay.small import jobs, places, run
 
 #: Two workloads of 3 cores; a node of 4 holds one of them.

@@ -16,8 +16,9 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import Speed
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
 from closeby.objects.quantities import QuantityError
+from closeby.objects.saying import Say
 from closeby.reading.decoding.bandwidth import BANDWIDTH, bits_per_second
 
 #: One operation of a JSON patch (RFC 6902).

@@ -6,7 +6,8 @@ import time
 from threading import Event, Thread
 from typing import Final
 
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
+from closeby.objects.saying import Say
 
 #: How each is told its port, by the name of the program that asks it.
 COMMANDS: Final = {

@@ -14,7 +14,8 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
+from closeby.objects.saying import Say
 
 #: The token, where it is not in a file.
 VARIABLE: Final = "CLOSEBY_AGENT_TOKEN"

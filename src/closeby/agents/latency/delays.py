@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
 from closeby.discovery.unreadable import MOST_YAML_BYTES, UnreadableError, read_text, read_yaml
+from closeby.objects.saying import Say
 
 _REMEDY: Final = "give ZONE=MILLISECONDS, from 0 to 10000"
 _MOST: Final = 10_000.0

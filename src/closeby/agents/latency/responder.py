@@ -15,7 +15,8 @@ from typing import Final
 from closeby.agents.latency.credentials import Credentials
 from closeby.agents.latency.limits import Bucket, Limits
 from closeby.agents.latency.wire import Channel, WireError, admit, answer, why
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
+from closeby.objects.saying import Say
 
 #: Connections that the kernel holds until they are looked at.
 _BACKLOG: Final = 64

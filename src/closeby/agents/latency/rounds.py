@@ -18,7 +18,8 @@ from closeby.agents.latency.limits import Bucket, Limits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import MOST, asked
 from closeby.agents.latency.results import Results
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from closeby.objects.reasons import Condition
 from closeby.topology.node_groups import listed
 
 if TYPE_CHECKING:
-    from closeby.kube.client.saying import Say
+    from closeby.objects.saying import Say
 
 _FORBIDDEN: Final = 403
 

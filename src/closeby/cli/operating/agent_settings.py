@@ -13,11 +13,12 @@ from closeby.agents.latency.credentials import VARIABLE, Credentials, TlsFiles, 
 from closeby.agents.latency.delays import Delays, parse_delays
 from closeby.agents.latency.limits import Limits
 from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.serving import Address, read_address
+from closeby.objects.saying import Say
 
 T = TypeVar("T")
 

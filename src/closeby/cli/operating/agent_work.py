@@ -18,7 +18,7 @@ from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import Results
 from closeby.agents.latency.rounds import Asking, Course, Rounds
 from closeby.agents.meters import AgentMeters, Standing
-from closeby.agents.troubles import Say, Trouble
+from closeby.agents.troubles import Trouble
 from closeby.cli.operating.agent_settings import Checked
 from closeby.cli.operating.long_running import reach, run_alone, run_until_told
 from closeby.cli.operating.serving import serving
@@ -31,6 +31,7 @@ from closeby.kube.state.endpoints import Endpoints
 from closeby.kube.state.own_node import OwnNode
 from closeby.kube.watch.changes import Troubled
 from closeby.kube.writing.node_status import patch_node_status
+from closeby.objects.saying import Say
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 
 #: Name of the Service's port.

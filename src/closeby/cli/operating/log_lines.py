@@ -12,12 +12,12 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from aiohttp.http_exceptions import HttpProcessingError
 
 from closeby.objects.bounds import clipped
+from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained, traced
 
 #: Bytes of one value, as they are written; those of a traceback, which is long by nature.
@@ -107,7 +107,7 @@ def take_over_logging(write: Write) -> None:
 
 
 def _entries(message: str, warning: bool, fields: dict[str, object]) -> dict[str, object]:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = utc(time.time(), "milliseconds")
     level = "warning" if warning else "info"
     told = {key: value for key, value in fields.items() if value not in (None, "")}
     return {"time": now, "level": level, "msg": message, **told}

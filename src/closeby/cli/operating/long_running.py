@@ -11,10 +11,10 @@ from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.faults import Fault
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.leading import LEASE_LOST
 from closeby.kube.writing.lease import LeaseSettings
+from closeby.objects.saying import Say
 
 T = TypeVar("T")
 Work = Callable[[Transport, asyncio.Event], Awaitable[ApiError | None]]

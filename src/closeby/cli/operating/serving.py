@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.faults import Fault
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.access import ApiReviewer, Gate
 from closeby.kube.metrics.certificate import CertificateFiles, FileCertificate, self_signed
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import LOCAL, Server, read_address
+from closeby.objects.saying import Say
 
 OFF = "off"
 

@@ -28,7 +28,6 @@ from closeby.controllers.running import News
 from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, namespace_of, seen, validity
 from closeby.controllers.work import Work
 from closeby.kube.client.backoff import Pace
-from closeby.kube.client.saying import Say
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import PODS, Resource, Watched
@@ -37,6 +36,7 @@ from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
+from closeby.objects.saying import Say
 
 #: Pods come and go together: their changes are gathered so long (seconds).
 _GATHERED: Final = 0.5

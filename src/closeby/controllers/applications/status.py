@@ -13,10 +13,11 @@ from msgspec import Struct
 from closeby.applications.registry import workload_name
 from closeby.applications.sorts import TopologyOrder, topology_order
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
-from closeby.kube.writing.writer import StatusCondition, rfc3339
+from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
+from closeby.objects.times import utc
 
 #: Says that there are too many pods to list them all.
 PODS_LISTED: Final = "PodsListed"
@@ -91,8 +92,7 @@ def app_group_status(
     created = [one.created for one in pods if one.created is not None]
     fields: dict[str, object] = {
         "runningPods" if is_kep(it) else "runningWorkloads": sum(one.running for one in pods),
-        "scheduleStartTime": it.status.get("scheduleStartTime")
-        or (rfc3339(min(created)) if created else None),
+        "scheduleStartTime": it.status.get("scheduleStartTime") or (utc(min(created)) if created else None),
         **_order(it, calculation),
     }
     if not is_kep(it):
@@ -122,7 +122,7 @@ def _order(it: Seen, calculation: Calculation | None) -> dict[str, object]:
             for name in sorted(index)
         ]
     time = it.status.get("topologyCalculationTime") if it.status.get("topologyOrder") == order else None
-    return {"topologyOrder": order, "topologyCalculationTime": time or rfc3339(calculation.time)}
+    return {"topologyOrder": order, "topologyCalculationTime": time or utc(calculation.time)}
 
 
 def _references(spec: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:

@@ -16,7 +16,7 @@ from closeby.objects.ownership import names_of, set_of
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.decoding.keys import ROLE_TOPOLOGY
+from closeby.reading.decoding.keys import ROLE_TOPOLOGY, members_apart
 from closeby.reading.dialects import kai
 from closeby.reading.dialects.gangs import gangs_of, read_ask
 from closeby.reading.dialects.kueue import POD_GROUP_SIZE, Queues
@@ -154,6 +154,7 @@ def _stand_in(owner: Ref, annotations: Mapping[str, str], pods: Sequence[Pod]) -
             min_member=size,
             created=created,
             annotations=both,
+            members_apart=members_apart(both),
             source="Pod annotations",
         ),
     )

@@ -25,7 +25,6 @@ from closeby.controllers.grouping.writes import Writes
 from closeby.controllers.running import News
 from closeby.controllers.work import Work
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted, Upserted
@@ -35,6 +34,7 @@ from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
+from closeby.objects.saying import Say
 from closeby.reading.dialects.grouping import undecided
 from closeby.reading.dialects.kueue import Queues
 

@@ -15,8 +15,9 @@ from closeby.controllers.grouping.objects import MANAGER, POD_GROUPS, Object
 from closeby.kube.client.errors import UNREADABLE, ApiError
 from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, Request, Transport
 from closeby.kube.watch.resources import PODS
-from closeby.kube.writing.writer import StatusCondition, micro_time
+from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.pods import Pod
+from closeby.objects.times import utc
 from closeby.reading.decoding.keys import POD_GROUP, SUBGROUP
 from closeby.reading.dialects.grouping import NO_GROUP
 
@@ -70,9 +71,7 @@ class Writes:
         self, namespace: str, name: str, uid: str, condition: StatusCondition
     ) -> ApiError | None:
         """Sets one condition of a PodGroup and leaves its others alone."""
-        timed = msgspec.structs.replace(
-            condition, last_transition_time=f"{micro_time(time.time()).partition('.')[0]}Z"
-        )
+        timed = msgspec.structs.replace(condition, last_transition_time=utc(time.time()))
         body: Object = {
             "apiVersion": POD_GROUPS.api_version,
             "kind": POD_GROUPS.kind,

@@ -24,7 +24,6 @@ from closeby.controllers.running import News
 from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, Wanted, namespace_of, seen
 from closeby.controllers.work import Places, Work
 from closeby.kube.client.backoff import Pace
-from closeby.kube.client.saying import Say
 from closeby.kube.client.threads import in_thread
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
@@ -38,6 +37,7 @@ from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.saying import Say
 
 #: Objects that are looked at together, and those of them that ask the same server: who waits for one server
 #: leaves room for who asks another.

@@ -12,11 +12,12 @@ from msgspec import Struct
 from closeby.controllers.networks.settings import SettingsReading
 from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
 from closeby.controllers.statuses import VALID, Seen, Wanted, validity
-from closeby.kube.writing.writer import StatusCondition, moment, rfc3339
+from closeby.kube.writing.writer import StatusCondition, moment
 from closeby.measurements.latencies import Latencies
 from closeby.objects.bounds import sentences, some
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.reasons import Condition
+from closeby.objects.times import utc
 
 #: Whether latencies could be read; if not, since when (``lastTransitionTime``).
 MEASURED: Final = "LatenciesMeasured"
@@ -90,7 +91,7 @@ def network_status(
             weights = weights_of(measurement.latencies.links, nodes, algorithm)
         if weights is not None:
             fields["weights"] = [weights.entry]
-            fields["weightCalculationTime"] = rfc3339(measurement.time)
+            fields["weightCalculationTime"] = utc(measurement.time)
         time = str(fields.get("weightCalculationTime") or it.status.get("weightCalculationTime") or "")
         failed = measurement.failure is not None or weights is None
         dropped = limit if failed and limit is not None and limit.exceeded(time) else None

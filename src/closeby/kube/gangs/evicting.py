@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.progress import GangProgress
@@ -25,6 +24,7 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Verdict, Writer
 from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.pods import Pod
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
 
 #: How often is looked (seconds).

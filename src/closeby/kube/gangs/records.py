@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.kube.client.errors import INVALID, ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PRIORITY_LIMITED, Said
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, StatusCondition, Verdict, Writer, Written
 from closeby.objects.recorded import DecisionStatus, ReservationStatus
+from closeby.objects.saying import Say
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF
 from closeby.reading.dialects.plans import PlanWire
 from closeby.reading.registry import OWN_GROUP

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from closeby.kube.client.errors import FAULT, ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.records import GangRecords, Record
@@ -31,17 +30,11 @@ from closeby.kube.gangs.status import (
 )
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.notices import UNSCHEDULABLE, Manners
-from closeby.kube.writing.writer import (
-    DONE,
-    Note,
-    StatusCondition,
-    Verdict,
-    Writer,
-    Written,
-    rfc3339,
-)
+from closeby.kube.writing.writer import DONE, Note, StatusCondition, Verdict, Writer, Written
 from closeby.objects.groups import PodGroup
 from closeby.objects.recorded import DecisionStatus, ReservationStatus
+from closeby.objects.saying import Say
+from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.reading.dialects.plans import rank_list
 from closeby.scheduling.outcomes import Released, Reserved
@@ -115,7 +108,7 @@ class GangReporter:
 
     def anew(self, key: str) -> None:
         """A new start of the gang begins now, whatever plan stands in its status."""
-        self._made[key] = rfc3339(time.time())
+        self._made[key] = utc(time.time())
 
     def lost(self, key: str) -> None:
         """A member of the gang is gone: what was told of the gang may be true no more."""
@@ -254,7 +247,7 @@ class GangReporter:
                 return Written(Verdict.GONE)
             if standing.starting and not self._made.get(key):
                 # A start that is planned anew began when it was planned first, if its object still says so.
-                self._made[key] = self._made_before(standing.group) or rfc3339(time.time())
+                self._made[key] = self._made_before(standing.group) or utc(time.time())
             written = await self._write_on(key, standing, found)
         if written.verdict is Verdict.FATAL:
             self._say("PodGroup not written", warning=True, gang=key, error=written.error)
@@ -328,7 +321,7 @@ class GangReporter:
         else:
             record = self._objects.record_of(standing.group)
             before = None if record is None else record.last_decision
-        return last_decision(standing, before, rfc3339(time.time()))
+        return last_decision(standing, before, utc(time.time()))
 
     def _said(self, key: str, standing: Standing, found: GangObject) -> tuple[Said, ...]:
         wrong = valid(standing)
@@ -353,7 +346,7 @@ class GangReporter:
         if before is None and standing is not None:
             before = standing.status == "True", standing.last_transition_time
         if before is None or before[0] != said.true:
-            before = said.true, rfc3339(time.time())
+            before = said.true, utc(time.time())
         since[type_] = before
         return StatusCondition(
             type=type_,

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from closeby.kube.client.errors import UNREADABLE, ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Request, Retry, Transport
+from closeby.objects.saying import Say
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from closeby.kube.client.faults import Fault
 from closeby.kube.client.pem import as_file
-from closeby.kube.client.saying import Say
+from closeby.objects.saying import Say
 
 #: Of a certificate that is made here; the process rarely lives as long.
 _LIFE: Final = datetime.timedelta(days=3650)

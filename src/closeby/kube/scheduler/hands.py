@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from closeby.applications.registry import app_group_key
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.evicting import Evictor
 from closeby.kube.gangs.objects import GangObjects
@@ -22,6 +21,7 @@ from closeby.kube.writing.notices import Manners, Notices
 from closeby.kube.writing.under_way import Ask, UnderWay
 from closeby.kube.writing.without_group import WithoutGroup
 from closeby.kube.writing.writer import Writer
+from closeby.objects.saying import Say
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     BindFailed,

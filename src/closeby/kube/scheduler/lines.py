@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from closeby.kube.client.saying import Say
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import fields_of
 from closeby.scheduling.outcomes import Decision, Outcome
 

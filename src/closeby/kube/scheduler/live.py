@@ -16,7 +16,6 @@ from msgspec import Struct
 from closeby.applications import graph
 from closeby.applications.networks import live_scope
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
@@ -38,6 +37,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
 from closeby.kube.writing.writer import Writer
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration

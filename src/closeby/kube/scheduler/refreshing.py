@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from closeby.kube.client.backoff import Backoff, Pace
-from closeby.kube.client.saying import Say
 from closeby.kube.client.threads import in_thread
 from closeby.kube.scheduler.losses import Losses
 from closeby.measurements.ageing import Known, State
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.measuring import Measured, Measurements, Reading, Source

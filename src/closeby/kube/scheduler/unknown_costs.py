@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from closeby.applications.registry import Applications
-from closeby.kube.client.saying import Say
+from closeby.objects.saying import Say
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupDeleted, Event, NetworkEvent
 from closeby.scheduling.traffic import DependencyCost

@@ -6,12 +6,12 @@ from contextlib import aclosing
 from typing import Final
 
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.watch.changes import Change, Resumed, Synced, Troubled
 from closeby.kube.watch.reflector import DEFAULT_WATCHING, Reflector, Watching
 from closeby.kube.watch.resources import NODES, PODS, WATCHED, Arrived, Discovery, Resource, Watched
+from closeby.objects.saying import Say
 
 #: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
 _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from closeby.kube.client.backoff import Backoff, Pace
 from closeby.kube.client.errors import FAULT, ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.stopping import Stopping
 from closeby.kube.writing.under_way import Ask
 from closeby.kube.writing.writer import Verdict, Writer, Written
+from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.events import BindFailed
 from closeby.scheduling.outcomes import Binding

@@ -1,7 +1,7 @@
 """Events: how users are told what happened, and the operator that they could not be told."""
 
-from closeby.kube.client.saying import Say
 from closeby.kube.writing.writer import Note, Reference, Verdict, Writer
+from closeby.objects.saying import Say
 
 
 class Events:

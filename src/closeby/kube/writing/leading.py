@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Final
 
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.saying import Say
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.lease import Elector, LeaseSettings, Standing
+from closeby.objects.saying import Say
 
 #: Token of the error with which a process ends that does not lead any more.
 LEASE_LOST: Final = "LeaseLost"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from closeby.kube.client.errors import LATE, UNREADABLE, ApiError
 from closeby.kube.client.transport import Request, Retry, Transport
 from closeby.kube.watch.resources import LEASES
-from closeby.kube.writing.writer import micro_time
+from closeby.objects.times import utc
 
 #: client-go lengthens each pause between attempts by up to this factor.
 _JITTER: Final = 1.2
@@ -126,7 +126,7 @@ class Elector:
             lease = body if isinstance(body, ApiError) else _lease(body)
             if isinstance(lease, ApiError) or lease.spec.holder_identity != self._settings.identity:
                 return
-            now = micro_time(self._wall())
+            now = utc(self._wall(), "microseconds")
             answer = await self._put(
                 _Lease(lease.metadata, _Spec("", 1, now, now, lease.spec.lease_transitions))
             )
@@ -185,7 +185,7 @@ class Elector:
         """Makes the Lease ours; the server refuses if somebody else was faster."""
         settings = self._settings
         before = lease.spec if lease is not None else _Spec()
-        now = micro_time(self._wall())
+        now = utc(self._wall(), "microseconds")
         ours = before.holder_identity == settings.identity
         transitions = before.lease_transitions or 0
         spec = _Spec(

@@ -14,11 +14,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.kube.client.saying import Say
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Verdict, Writer, rfc3339
+from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Verdict, Writer
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
+from closeby.objects.saying import Say
+from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.outcomes import Binding, Leftover
 
@@ -165,7 +166,7 @@ class Notices:
                 status="False",
                 reason=refusal.reason if refusal.reason is Reason.SCHEDULER_ERROR else UNSCHEDULABLE,
                 message=refusal.text,
-                last_transition_time=rfc3339(now),
+                last_transition_time=utc(now),
             )
             written = await self._writer.pod_conditions(refusal.pod, [condition])
         if written.verdict is Verdict.RETRYABLE:

@@ -11,19 +11,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from closeby.applications.registry import app_group_key
-from closeby.kube.client.saying import Say
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import (
-    Note,
-    Reference,
-    StatusCondition,
-    Verdict,
-    Writer,
-    rfc3339,
-)
+from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.objects.saying import Say
+from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained, fields_of
 
 #: Type of the condition; there only on pods that were decided without their AppGroup at least once.
@@ -91,7 +85,7 @@ class WithoutGroup:
             status="True" if known else "False",
             reason=reason,
             message=text,
-            last_transition_time=rfc3339(now),
+            last_transition_time=utc(now),
         )
         written = await self._writer.pod_conditions(pod, [condition])
         if not written.ok and written.verdict is not Verdict.GONE:

@@ -19,6 +19,7 @@ from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PA
 from closeby.kube.watch.resources import EVENTS, PODS, Resource
 from closeby.objects.bounds import line
 from closeby.objects.pods import Pod
+from closeby.objects.times import utc
 from closeby.reading.decoding.label_keys import is_label
 from closeby.scheduling.outcomes import Binding
 
@@ -236,7 +237,7 @@ class Writer:
         namespace = regarding.namespace or _EVENTS_OF_THE_CLUSTER
         body = _Event(
             metadata=_EventMeta(f"{regarding.name[:230]}.{secrets.token_hex(8)}", namespace),
-            event_time=micro_time(now),
+            event_time=utc(now, "microseconds"),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
             action=note.action,
@@ -362,18 +363,8 @@ class Writer:
         return DONE if found.spec.node_name == bind.node else Written(Verdict.CONFLICT, said)
 
 
-def micro_time(seconds: float) -> str:
-    """Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def rfc3339(seconds: float) -> str:
-    """Kubernetes' Time, in whole seconds."""
-    return f"{micro_time(seconds).partition('.')[0]}Z"
-
-
 def moment(time: object) -> float | None:
-    """A time as ``rfc3339`` writes it, in seconds since the epoch; None when it is none."""
+    """A time as Kubernetes writes it, in seconds since the epoch; None when it is none."""
     if not isinstance(time, str):
         return None
     try:

@@ -8,6 +8,7 @@ import numpy as np
 from closeby.cluster.columns import Cluster
 from closeby.lab.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppWorkload, Dependency
+from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
@@ -27,7 +28,7 @@ from closeby.scheduling.extension import NormalizeScore
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.state import CycleState
-from closeby.topology.network_costs import REGION, ZONE, locate, network_costs
+from closeby.topology.network_costs import locate, network_costs
 
 REGIONS = 5
 ZONES_A_REGION = 10

@@ -69,6 +69,7 @@ def _group(name: str, affinity: str, anti_affinity: str) -> PodGroup:
         namespace="default",
         name=name,
         annotations={TASK_AFFINITY: affinity, TASK_ANTI_AFFINITY: anti_affinity},
+        members_apart=True,
     )
 
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.topologies import Topology, TopologyLevel
@@ -15,7 +16,6 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, NodeUpserted, PodUpserted, TopologyChanged
 
 GPU = "nvidia.com/gpu"
-HOSTNAME = "kubernetes.io/hostname"
 NODES_A_RACK = 16
 RACKS_A_BLOCK = 32
 GIB = 1 << 30

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.natural import natural_key
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
@@ -23,16 +24,7 @@ from closeby.scheduling.events import (
 )
 from closeby.simulator.expansion import expand
 from closeby.simulator.surroundings import surroundings_of
-from closeby.simulator.synthetic import (
-    GPU,
-    GPUS_PER_HOST,
-    HOSTNAME,
-    LEAF_LABEL,
-    POD_LABEL,
-    fabric_topology,
-    gpu_hosts,
-)
-from closeby.topology.network_costs import REGION, ZONE
+from closeby.simulator.synthetic import GPU, GPUS_PER_HOST, LEAF_LABEL, POD_LABEL, fabric_topology, gpu_hosts
 from closeby.topology.tree import Tree
 
 Counts = NDArray[np.int64]

@@ -19,6 +19,7 @@ from closeby.lab.replay.settings import Settings, engine_of
 from closeby.lab.replay.submitting import Submitter, Wishes
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.labels import HOSTNAME
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, FlushUnschedulable, Tick
 from closeby.scheduling.outcomes import (
@@ -31,7 +32,7 @@ from closeby.scheduling.outcomes import (
     Reserved,
     bindings_of,
 )
-from closeby.topology.tree import HOSTNAME, Tree
+from closeby.topology.tree import Tree
 
 #: Moments between two reports of progress.
 _STRIDE = 256

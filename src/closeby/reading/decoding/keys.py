@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import shown
+from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, few
 from closeby.reading.decoding.errors import field_path
 
@@ -21,8 +22,6 @@ POD_GROUPER: Final = "closeby-pod-grouper"
 #: closeby's own keys.
 POD_GROUP: Final = "closeby.dev/pod-group"
 SUBGROUP: Final = "closeby.dev/subgroup"
-RANK: Final = "closeby.dev/rank"
-TOPOLOGY_DOMAIN: Final = "closeby.dev/topology-domain"
 PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
 #: What a pod does in its job, for those whose controller does not say it Volcano's way.
 ROLE: Final = "closeby.dev/role"
@@ -172,3 +171,8 @@ def _hard(key: str, entries: Mapping[str, str]) -> bool:
         # The pod sets of a group share one domain, which a required level makes binding.
         return _KUEUE_REQUIRED in entries
     return "required" in key or "exclusive" in key or entries[key] in ("required", "hard")
+
+
+def members_apart(annotations: Mapping[str, str]) -> bool:
+    """Whether a gang's annotations ask that some of its members lie on different nodes."""
+    return TASK_ANTI_AFFINITY in annotations

@@ -15,7 +15,7 @@ from closeby.objects.flavors import ResourceFlavor
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, wish_conditions
+from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, members_apart, wish_conditions
 from closeby.reading.dialects import kai, kueue
 from closeby.reading.dialects.asks import Ask
 from closeby.reading.dialects.kueue import QUEUE_NAME, Queues
@@ -100,6 +100,7 @@ def _gang(
         min_member=sum(pods.replicas for pods in sets.values()),
         created=workload.created,
         annotations=workload.annotations,
+        members_apart=members_apart(workload.annotations),
         source=f"{workload.kind} annotations",
     )
     constraint = owner_ask.constraint

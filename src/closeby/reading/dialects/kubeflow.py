@@ -9,6 +9,7 @@ from msgspec import field
 from closeby.objects.groups import PodGroup
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import members_apart
 from closeby.reading.decoding.owners import (
     ConditionWire,
     Owner,
@@ -122,5 +123,6 @@ def _gang(
         priority_class_name=policy.priority_class or "",
         created=owner.meta.created,
         annotations=owner.meta.annotation_map,
+        members_apart=members_apart(owner.meta.annotation_map),
         source=document.api_version,
     )

@@ -6,10 +6,10 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
+from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import LinkCost, WeightSet
 from closeby.objects.quantities import QuantityError, QuantityText, Rounding
 from closeby.reading.decoding.bandwidth import bits_per_second
-from closeby.reading.decoding.label_keys import HOSTNAME, REGION, ZONE
 from closeby.reading.dialects.findings import Findings
 
 ALGORITHMS: Final = ("Dijkstra", "BellmanFord")

@@ -12,11 +12,11 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
+from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.quantities import QuantityText
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of, object_id
-from closeby.reading.decoding.label_keys import HOSTNAME, REGION, ZONE
 from closeby.reading.decoding.reading import Reading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.findings import Findings

@@ -9,7 +9,7 @@ from closeby.objects.groups import PodGroup, Strategy, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of, object_id
-from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, wish_conditions
+from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, members_apart, wish_conditions
 from closeby.reading.decoding.reading import Reading
 from closeby.reading.decoding.wire import Meta, Wire
 
@@ -39,6 +39,7 @@ def new_group(document: Document, reading: Reading, meta: Meta) -> PodGroup:
         uid=meta.uid or "",
         created=meta.created,
         annotations={key: value for key, value in annotations.items() if key != PLAN},
+        members_apart=members_apart(annotations),
         owner=meta.controller,
         source=document.api_version,
         conditions=wish_conditions(annotations, owner)

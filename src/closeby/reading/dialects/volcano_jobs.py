@@ -6,7 +6,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import object_id
-from closeby.reading.decoding.keys import TASK_SPEC
+from closeby.reading.decoding.keys import TASK_SPEC, members_apart
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import Reading
@@ -125,6 +125,7 @@ def _gang(document: Document, owner: Owner, spec: SpecWire, pod_sets: list[PodSe
         priority_class_name=spec.priority_class_name or "",
         created=owner.meta.created,
         annotations=owner.meta.annotation_map,
+        members_apart=members_apart(owner.meta.annotation_map),
         source=document.api_version,
         conditions=conditions,
     )

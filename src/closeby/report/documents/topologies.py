@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import main_resources, offered, taking_pods
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.natural import natural_key
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.scheduling import API_VERSION, NODE_LEVEL, DomainPath
@@ -157,7 +158,7 @@ def _chosen(tree: Tree, levels: Sequence[int] | None, level_name: str | None) ->
 
 def _topology(run: Run, tree: Tree, view: _Columns, levels: tuple[int, ...]) -> TopologyEntry:
     declared = run.engine.topologies.declared(tree.name)
-    host = tree.host_level.node_label if tree.host_level is not None else "kubernetes.io/hostname"
+    host = tree.host_level.node_label if tree.host_level is not None else HOSTNAME
     labels = (*(level.node_label for level in tree.levels), host)
     names = level_names(tree)
     uplinks = run.engine.topologies.uplinks(tree.name)

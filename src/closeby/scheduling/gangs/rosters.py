@@ -10,7 +10,6 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.reading.decoding.keys import TASK_ANTI_AFFINITY
 from closeby.scheduling.gangs.parts import Part
 from closeby.topology.constraints import Levels, closest, resolve
 from closeby.topology.registry import Topologies
@@ -139,8 +138,7 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
     if nobody_asked and group.wants_closeness and close_by_default:
         tree = topologies.only_tree()
         if tree is not None:
-            # Where members are to lie apart, one node is not what the gang wants, however well it holds all.
-            levels[""] = closest(tree, several_nodes=TASK_ANTI_AFFINITY in group.annotations)
+            levels[""] = closest(tree, several_nodes=group.members_apart)
     return Constraints(levels=levels, conditions=tuple(conditions))
 
 
