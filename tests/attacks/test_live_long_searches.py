@@ -91,7 +91,7 @@ class Turns:
     """What each call of the engine decided."""
 
     def __init__(self, scheduler: LiveScheduler) -> None:
-        self.parked: list[int] = []
+        self.suspended: list[int] = []
         self.outcomes: list[Outcome] = []
         #: Seconds of the longest call, of those that take events in and of those that decide.
         self.longest = [0.0, 0.0]
@@ -102,7 +102,7 @@ class Turns:
             decisions = handle(*events)
             place = isinstance(events[-1], Tick) if events else False
             self.longest[place] = max(self.longest[place], time.perf_counter() - began)
-            self.parked += [one.steps for one in decisions if isinstance(one, Suspended)]
+            self.suspended += [one.steps for one in decisions if isinstance(one, Suspended)]
             self.outcomes += outcomes_of(decisions)
             return decisions
 
@@ -158,7 +158,7 @@ def test_applications_that_fit_nowhere_keep_no_other_tenant_waiting(
             await asyncio.gather(*(attack(it, evil, f"evil{place}") for place in range(APPLICATIONS)))
 
             async def searching() -> bool:
-                return bool(turns.parked)
+                return bool(turns.suspended)
 
             await until(searching)
             beside = [await gang(it, f"beside{place}") for place in range(3)]
@@ -167,10 +167,11 @@ def test_applications_that_fit_nowhere_keep_no_other_tenant_waiting(
                 return turns.decided(evil) == APPLICATIONS
 
             await until(all_decided)
-            assert max(turns.parked) <= STEPS + BEYOND
+            assert max(turns.suspended) <= STEPS + BEYOND
             sys.stdout.write(
                 f"\na gang of {GANG} alone: {median(alone):.2f} s, beside the attack {median(beside):.2f} s; "
-                f"{len(turns.parked)} parts of searches, the longest turn {turns.longest[1] * 1e3:.0f} ms, "
+                f"{len(turns.suspended)} parts of searches, "
+                f"the longest turn {turns.longest[1] * 1e3:.0f} ms, "
                 f"the longest intake {turns.longest[0] * 1e3:.0f} ms\n"
             )
 

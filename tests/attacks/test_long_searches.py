@@ -1,7 +1,7 @@
 """A tenant writes applications and pods that take long to decide and can't be placed, again and again.
 
-Nobody else may wait for that: a long search is parked after a number of steps, and goes on between the turns
-of other namespaces' items. Time is not measured here but counted in steps (``closeby.scheduling.pace``).
+No other tenant may wait for that: a long search is suspended after a number of steps, and resumed between the
+turns of other namespaces' items. Time is counted in steps, not measured (``closeby.scheduling.pace``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -75,17 +75,17 @@ def test_no_turn_takes_more_steps_than_it_may() -> None:
     assert max(taken) <= ALLOWANCE + BEYOND
 
 
-def test_a_search_that_is_parked_ends_like_one_that_runs_through() -> None:
+def test_a_search_that_is_suspended_ends_like_one_that_runs_through() -> None:
     """Nothing else happens meanwhile."""
-    through, parked = engine(), engine()
+    through, suspended = engine(), engine()
     events = [*cluster(taken=6), *complete("app", 30, "team")]
     through.handle(*events, Tick())
-    parked.handle(*events)
-    assert sum(isinstance(one, Suspended) for decisions in turns(parked) for one in decisions) > 3
-    assert parked.outcome("team/app") == through.outcome("team/app")
+    suspended.handle(*events)
+    assert sum(isinstance(one, Suspended) for decisions in turns(suspended) for one in decisions) > 3
+    assert suspended.outcome("team/app") == through.outcome("team/app")
 
 
-def test_inside_a_namespace_nothing_overtakes_a_parked_search() -> None:
+def test_inside_a_namespace_nothing_overtakes_a_suspended_search() -> None:
     """A pod of the same tenant comes later, one of another tenant too."""
     it = engine()
     it.handle(*cluster(taken=6), *complete("evil", 40, "evil"))
@@ -97,7 +97,7 @@ def test_inside_a_namespace_nothing_overtakes_a_parked_search() -> None:
     assert order.index("good/later-0") < order.index("evil/evil") < order.index("evil/later-0")
 
 
-def test_a_parked_search_and_the_others_take_turns() -> None:
+def test_a_suspended_search_and_the_others_take_turns() -> None:
     """A flood of another tenant's pods does not keep a search from its end either."""
     it = engine()
     it.handle(*cluster(nodes=8, taken=4), *complete("app", 24, "team"))
@@ -106,9 +106,9 @@ def test_a_parked_search_and_the_others_take_turns() -> None:
     for number in range(2_000):
         (one,) = pods(None, 1, prefix=f"flood{number}")
         decisions = it.handle(PodUpserted(in_namespace(one, "good")), Tick(limit=1, steps=2_000))
-        parked = [one.steps for one in decisions if isinstance(one, Suspended)]
-        searched += sum(parked)
-        others += not parked
+        suspended = [one.steps for one in decisions if isinstance(one, Suspended)]
+        searched += sum(suspended)
+        others += not suspended
     assert others > 1_000, "the search kept the others from their turns"
     assert searched > others * 50, "the search starved"
 
@@ -142,8 +142,8 @@ def test_what_failed_at_length_rests_at_length() -> None:
     steps = sum(one.steps for decisions in turns(it, 0.0) for one in decisions if isinstance(one, Suspended))
     it.handle(FlushUnschedulable())
     tick = list(turns(it, 1.0))
-    assert not tick and it.next_due is not None
-    assert it.next_due >= min(steps * 1e-5, 60.0)
+    assert not tick and it.next_backoff_end is not None
+    assert it.next_backoff_end >= min(steps * 1e-5, 60.0)
 
 
 def test_a_pod_that_changes_again_and_again_does_not_shorten_the_rest() -> None:
@@ -157,7 +157,7 @@ def test_a_pod_that_changes_again_and_again_does_not_shorten_the_rest() -> None:
     changed: Pod = replace(left[0].pod, labels={**left[0].pod.labels, "again": "1"})
     it.handle(PodUpserted(changed))
     assert not list(turns(it, 0.1))
-    assert it.next_due is not None and list(turns(it, it.next_due))
+    assert it.next_backoff_end is not None and list(turns(it, it.next_backoff_end))
 
 
 @pytest.mark.parametrize("change", ["room", "node", "pod", "gone"])

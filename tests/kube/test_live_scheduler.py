@@ -127,7 +127,7 @@ def test_a_pod_deleted_while_it_waits_holds_nobody_up(control_plane: ControlPlan
             await it.api.delete(f"/api/v1/namespaces/{namespace}/pods/huge", {"gracePeriodSeconds": 0})
             await it.create(it.pod("huge", 2))
             assert await it.bound(1) == {"huge": "n1"}
-            assert scheduler.engine.waiting == ()
+            assert scheduler.engine.unschedulable == ()
 
     asyncio.run(run())
 

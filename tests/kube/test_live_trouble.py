@@ -364,7 +364,7 @@ class TestObjects:
                 await delete_namespace(it.api, doomed.namespace)
                 books = scheduler.engine.books
                 await until(lambda: _gone(f"{doomed.namespace}/wide", books.groups))
-                await until(lambda: _gone(f"{doomed.namespace}/wide", scheduler.engine.waiting))
+                await until(lambda: _gone(f"{doomed.namespace}/wide", scheduler.engine.unschedulable))
                 await until(lambda: _gone(doomed.namespace, {pod.namespace for pod in books.pods.values()}))
                 await it.gang("g", 8, required="rack")
                 await it.bound(8)

@@ -492,7 +492,7 @@ def test_a_refusal_ends_when_measurements_allow_it(watcher: Path) -> None:
     here = measured_world(entry)
     here.run(members=pods(None, 1, spec(**{BANDWIDTH: 100 * MBIT})))
     assert here.used() == {}
-    assert here.engine.waiting
+    assert here.engine.unschedulable
     here.run()
     assert here.used() == {}
     watcher.write_text(links("n1: 900 500\nn2: 100 50\nn3: 900 500"))

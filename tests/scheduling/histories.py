@@ -77,10 +77,12 @@ MOST_PODS = 60
 MOST_PODS_WHERE_BUSY = 150
 
 
-def engine(*, rests: bool = False, reserve_after: float = 0.0) -> Engine:
+def engine(*, backoff: bool = False, reserve_after: float = 0.0) -> Engine:
     """One that heard nothing yet, with the usual plugins, what measures and what looks at domains."""
     configuration = Configuration(plugins=(RISK, BINPACK))
-    return Engine(lambda handle: profile_for(configuration, handle), rests=rests, reserve_after=reserve_after)
+    return Engine(
+        lambda handle: profile_for(configuration, handle), backoff=backoff, reserve_after=reserve_after
+    )
 
 
 class History:

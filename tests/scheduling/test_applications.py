@@ -100,11 +100,11 @@ def test_pods_that_do_not_fit_stay_with_their_own_reason() -> None:
     drawn = place(rooms(a1=1, a2=1), app("a > b c\nb\nc"), network(PAIRS), members=three())
     assert list(drawn.where) == ["a-0", "c-0"]
     assert drawn.left("A1") == {"b-0": Reason.INSUFFICIENT_RESOURCES}
-    assert drawn.engine.waiting == ("app:default/A1",)
+    assert drawn.engine.unschedulable == ("app:default/A1",)
     assert drawn.reason("A1") is None
     drawn.run().tell(NodeUpserted(node("b1", allocatable={GPU: 1}))).run()
     assert drawn.where["b-0"] == "b1"
-    assert not drawn.engine.waiting
+    assert not drawn.engine.unschedulable
 
 
 def test_replicas_that_run_draw_the_next_ones() -> None:
@@ -276,22 +276,22 @@ def test_a_gang_of_an_application_is_still_all_or_nothing() -> None:
 
 def waiting_pods() -> World:
     drawn = place(rooms(a1=0), network(PAIRS), members=[*replicas("a"), *replicas("b"), *pods(None, 1)])
-    assert drawn.engine.waiting == ("pod:default/a-0", "pod:default/b-0", "pod:default/pod-0")
+    assert drawn.engine.unschedulable == ("pod:default/a-0", "pod:default/b-0", "pod:default/pod-0")
     return drawn
 
 
 def test_pods_that_wait_join_the_application_that_arrives() -> None:
     drawn = waiting_pods().tell(AppGroupChanged(app("a > b\nb"))).run()
-    assert sorted(drawn.engine.waiting) == ["app:default/A1", "pod:default/pod-0"]
+    assert sorted(drawn.engine.unschedulable) == ["app:default/A1", "pod:default/pod-0"]
     drawn.tell(*(NodeUpserted(one) for one in rooms(a1=1, b1=2))).run()
     assert drawn.where["a-0"] == drawn.where["b-0"] == "b1"
-    assert not drawn.engine.waiting
+    assert not drawn.engine.unschedulable
 
 
 def test_pods_that_wait_are_plain_ones_when_the_application_goes() -> None:
     drawn = waiting_pods().tell(AppGroupChanged(app("a > b\nb"))).run()
     drawn.tell(AppGroupDeleted("default/A1")).run()
-    assert sorted(drawn.engine.waiting) == ["pod:default/a-0", "pod:default/b-0", "pod:default/pod-0"]
+    assert sorted(drawn.engine.unschedulable) == ["pod:default/a-0", "pod:default/b-0", "pod:default/pod-0"]
     assert drawn.engine.outcome("default/A1") is not None
     drawn.tell(NodeUpserted(node("a1", allocatable={GPU: 9}))).run()
     assert len(drawn.where) == 3
@@ -321,7 +321,7 @@ def test_a_binding_that_failed_brings_the_pod_back_into_its_application() -> Non
     assert drawn.where["b-0"] == drawn.where["a-0"]
     assert improvement(drawn).final == 0
     drawn.tell(PodDeleted("default/b-0"))
-    assert not drawn.engine.waiting
+    assert not drawn.engine.unschedulable
 
 
 # Against brute force

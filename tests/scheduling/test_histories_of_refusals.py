@@ -57,8 +57,8 @@ def eager(reserve_after: float) -> Engine:
 
 
 def wake_all(one: Engine) -> None:
-    for key in one.waiting:
-        one._rounds.queue.wake(key)
+    for key in one.unschedulable:
+        one._rounds.queue.activate(key)
 
 
 def cut_short_for(one: Engine, key: str) -> bool:
@@ -75,14 +75,14 @@ def agree(history: History, ours: Engine, naive: Engine, steps: int, wake: Calla
         naive.handle(*events)
         wake()
         decisions, others = ours.handle(Tick(history.now)), naive.handle(Tick(history.now))
-        if any(cut_short_for(one, key) for one in (ours, naive) for key in one.waiting):
+        if any(cut_short_for(one, key) for one in (ours, naive) for key in one.unschedulable):
             break
         assert history.bound(decisions) == history.bound(others)
         assert ours.reservation == naive.reservation
-        assert set(ours.waiting) == set(naive.waiting)
+        assert set(ours.unschedulable) == set(naive.unschedulable)
         ours.validate_state()
         naive.validate_state()
-        longest = max(longest, len(ours.waiting))
+        longest = max(longest, len(ours.unschedulable))
         events = history.step()
     return longest
 
@@ -115,7 +115,7 @@ def test_nobody_waits_in_the_end_who_would_fit(seeds: range) -> None:
     """Items rest and ticks are limited; then nothing happens any more, until all have rested."""
     for seed in seeds:
         with history_of(seed) as (history, dice):
-            one = engine(rests=True, reserve_after=dice.choice([0.0, 0.0, 10.0, 40.0]))
+            one = engine(backoff=True, reserve_after=dice.choice([0.0, 0.0, 10.0, 40.0]))
             events = history.beginning()
             for _ in range(dice.randint(2, LONGEST)):
                 limit = dice.choice([None, None, 1, 2])
@@ -126,7 +126,7 @@ def test_nobody_waits_in_the_end_who_would_fit(seeds: range) -> None:
             rest(history, one)
             # Others keep off the nodes that are reserved for a gang, but it does not.
             kept = one.reservation
-            for key in one.waiting if kept is None else (kept.key,):
+            for key in one.unschedulable if kept is None else (kept.key,):
                 if not cut_short_for(one, key):
                     assert placed_by_one_who_comes_late(history, one, key) == {}
 
@@ -137,7 +137,7 @@ def rest(history: History, one: Engine) -> None:
         history.now += 0.5
         history.bound(one.handle(Tick(history.now)))
         one.validate_state()
-        if one.next_due is None:
+        if one.next_backoff_end is None:
             return
     raise AssertionError("it never comes to rest")
 
@@ -166,16 +166,16 @@ def test_what_waits_says_why_it_does_now_once_everything_was_looked_at_again(see
     renewed = 0
     for seed in seeds:
         with history_of(seed) as (history, dice):
-            one = engine(rests=dice.random() < 0.5)
+            one = engine(backoff=dice.random() < 0.5)
             events = history.beginning()
             for _ in range(dice.randint(2, LONGEST)):
                 history.bound(one.handle(*events, Tick(history.now)))
                 events = history.step()
             history.bound(one.handle(*events, history.measured(None)))
             rest(history, one)
-            before = {key: told(one, key) for key in one.waiting}
+            before = {key: told(one, key) for key in one.unschedulable}
             looked_at_again(history, one)
-            for key in one.waiting:
+            for key in one.unschedulable:
                 # Members that have finished are gone: one who comes late does not hear of them.
                 if one.books.done(key):
                     continue

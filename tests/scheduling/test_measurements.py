@@ -79,7 +79,7 @@ def test_what_says_nothing_new_wakes_nobody() -> None:
 def test_measurements_of_a_plugin_that_is_not_there_are_nobody_s_business() -> None:
     plain = world([Node(name=name, allocatable={BANDWIDTH: 100}) for name in NAMES])
     plain.tell(MeasurementsChanged("Mystery", Measurements())).run()
-    assert plain.engine.waiting == ()
+    assert plain.engine.unschedulable == ()
 
 
 averages = st.none() | st.tuples(*[st.integers(0, 100)] * 3)

@@ -48,7 +48,7 @@ def test_a_pod_whose_binding_is_on_the_way_keeps_its_node_when_it_changes() -> N
     drawn.run()
     assert decisions == []
     assert drawn.engine.cluster.placement(pod.uid) == drawn.engine.cluster.slot("a1")
-    assert not drawn.engine.waiting
+    assert not drawn.engine.unschedulable
 
 
 def test_a_pod_is_bound_where_somebody_else_bound_it() -> None:
@@ -193,7 +193,7 @@ class TestMembersComeAndGo:
         drawn.run(gang(min_member=2), members=[pod])
         drawn.run(members=[replace(pod, group=None)])
         assert drawn.where == {"train-0": "a1"}
-        assert not drawn.engine.waiting
+        assert not drawn.engine.unschedulable
 
 
 def test_a_newer_pod_of_the_same_name_waits_on_when_the_older_one_is_deleted() -> None:

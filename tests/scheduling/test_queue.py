@@ -147,7 +147,7 @@ def test_what_does_not_fit_does_not_hold_up_the_rest() -> None:
     drawn = world("zone-a rack-1 : a1=2")
     drawn.run(replace(gang(min_member=3), priority=10), members=[*pods("train", 3), plain("small")])
     assert drawn.where == {"small": "a1"}
-    assert drawn.engine.waiting == ("default/train",)
+    assert drawn.engine.unschedulable == ("default/train",)
 
 
 def test_nothing_is_decided_again_before_something_changes() -> None:

@@ -12,7 +12,7 @@ from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodUpserted, Tick
 from closeby.scheduling.extension import PreFilter
-from closeby.scheduling.intake.cures import ANYTHING, cures
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, queueing_hints
 from closeby.scheduling.outcomes import Decision
 from closeby.scheduling.scalar import ScalarFilter, Verdict
 from closeby.scheduling.state import CycleState
@@ -88,7 +88,7 @@ def test_refusals_are_counted_by_their_own_tokens_and_name_the_plugin() -> None:
 
 
 def test_anything_may_help_what_waits_for_an_own_reason() -> None:
-    assert cures(["RackTooNoisy"]) == ANYTHING
+    assert queueing_hints(["RackTooNoisy"]) == ANY_EVENT
 
 
 @pytest.mark.parametrize("token", ["", "two words", "Ends_", "ä", "x" * 200])

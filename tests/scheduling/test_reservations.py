@@ -45,7 +45,7 @@ class Site:
 
     def __init__(self, drawing: str = TWO_ZONES, after: float = AFTER) -> None:
         self.engine = Engine(
-            lambda handle: profile_for(Configuration(), handle), rests=False, reserve_after=after
+            lambda handle: profile_for(Configuration(), handle), backoff=False, reserve_after=after
         )
         topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))
         self.engine.handle(*map(NodeUpserted, draw(drawing)), topology)

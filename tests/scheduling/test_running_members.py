@@ -108,7 +108,7 @@ class TestMembersBeyondTheMinimum:
         assert drawn.used("train") == {"b1": 3}
         drawn.tell(PodDeleted("default/old-0")).run()
         assert drawn.used("train") == {"b1": 4}
-        assert not drawn.engine.waiting
+        assert not drawn.engine.unschedulable
 
     def test_with_a_preferred_level_they_go_to_the_nearest(self) -> None:
         drawing = "zone-a rack-1 : a1=3\nzone-b rack-2 : b1=2\nzone-a rack-3 : a3=1"

@@ -339,7 +339,7 @@ class TestOptionalSubgroups:
         assert drawn.left("train") == {f"b-{index}": Reason.GANG_DOES_NOT_FIT for index in range(4)}
         drawn.tell(NodeUpserted(node("c1", {"zone": "zone-a", "rack": "rack-3"}, {GPU: 4}))).run()
         assert drawn.used("b") == {"c1": 4}
-        assert not drawn.engine.waiting
+        assert not drawn.engine.unschedulable
 
     def test_all_are_placed_when_all_fit(self) -> None:
         groups = [subgroup(name, 2, required="rack") for name in ("a", "b", "c")]

@@ -40,7 +40,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
-from closeby.scheduling.intake.cures import Stir
+from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.keys import item_key, namespace_of
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.intake.surprises import Surprises
@@ -66,15 +66,15 @@ class Engine:
         explain: bool | Collection[str] = False,
         explain_everything: bool = False,
         least_cost: LeastCost | None = None,
-        rests: bool = True,
+        backoff: bool = True,
         reserve_after: float = 0.0,
         contain_faults: bool = False,
     ) -> None:
         """``explain`` records candidates, scores and refusals with every outcome, at a cost.
 
         A collection names the gangs, applications and plain pods (``namespace/name``) for which that is done.
-        ``least_cost`` is asked how cheap each application could have been. ``rests``: what was refused rests
-        before it is tried again, as far as ticks tell the time; whoever drives a virtual clock does without.
+        ``least_cost`` works out how cheap each application could have been. ``backoff``: an item that was
+        refused backs off before it is tried again, if ticks tell the time; a virtual clock does without.
         ``reserve_after``: seconds after which the first gang that does not fit keeps nodes free; 0 for never.
         ``contain_faults``: an exception while an item is decided refuses that item and no other; without it
         is raised, and the state is then undefined, as it is in any case after one while events are taken in.
@@ -110,7 +110,7 @@ class Engine:
             self.books,
             handle,
             self._tell,
-            rests=rests,
+            backoff=backoff,
             reserve_after=reserve_after,
             give_back=self._holdings.give_back if contain_faults else None,
         )
@@ -167,19 +167,19 @@ class Engine:
         return self._tools.diagnosis
 
     @property
-    def waiting(self) -> tuple[str, ...]:
-        """Keys of the work items that wait for an event."""
-        return self._rounds.queue.waiting
+    def unschedulable(self) -> tuple[str, ...]:
+        """Keys of the work items that were refused, and wait for an event or back off."""
+        return self._rounds.queue.unschedulable
 
     @property
-    def resting(self) -> tuple[str, ...]:
-        """Keys of the work items that something may have helped, but which were refused too lately."""
-        return self._rounds.queue.resting
+    def backing_off(self) -> tuple[str, ...]:
+        """Keys of the work items whose event came during their backoff."""
+        return self._rounds.queue.backing_off
 
     @property
-    def next_due(self) -> float | None:
-        """When the next tick with a clock finds an item that has rested long enough; None when none rests."""
-        return self._rounds.queue.next_due
+    def next_backoff_end(self) -> float | None:
+        """When the first backoff ends, by the clock of the ticks; None when no item is in backoff."""
+        return self._rounds.queue.next_backoff_end
 
     @property
     def reservation(self) -> Reservation | None:
@@ -238,16 +238,16 @@ class Engine:
         if not self.books.waits(key):
             self._rounds.forget(key)
         elif was_on != on or leaves:
-            self._rounds.consider(key)
+            self._rounds.requeue(key)
         if before is not None and was_on is not None and other:
-            self._rounds.wake(Stir.ROOM)
+            self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
         if known:
             self._pod_removed(pod.uid, "finished")
         self.books.finish(pod)
         if pod.group is not None:
-            self._rounds.consider(self.books.item_key(pod))
+            self._rounds.requeue(self.books.item_key(pod))
 
     def _wait(self, pod: Pod) -> None:
         key = self.books.item_key(pod)
@@ -256,10 +256,10 @@ class Engine:
             self._lost_a_pod(key)
             return
         self.books.add(pod, placed=False)
-        refusal = self._rounds.kept_out(pod)
+        refusal = self._rounds.pre_enqueue(pod)
         if refusal is not None:
             self.books.held[pod.uid] = refusal
-        self._rounds.consider(key)
+        self._rounds.requeue(key)
 
     def _surprised(self, pod: Pod, node_name: str = "") -> None:
         """Others did something to a pod, and to what that node holds: decisions of before may not hold."""
@@ -279,11 +279,11 @@ class Engine:
         self._tell(self.books.item_key(pod), f"{pod.key} {why}")
         self._lost_a_pod(self.books.item_key(pod))
         if freed is not None:
-            self._rounds.wake(Stir.ROOM)
+            self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _lost_a_pod(self, key: str) -> None:
         if self.books.waits(key):
-            self._rounds.consider(key)
+            self._rounds.requeue(key)
         else:
             self._rounds.forget(key)
 
@@ -293,8 +293,8 @@ class Engine:
         for pod in self._holdings.node_arrived(node.name, slot):
             self._surprised(pod)
             if pod.group is not None:
-                self._rounds.consider(self.books.item_key(pod))
-        self._rounds.wake(Stir.ROOM)
+                self._rounds.requeue(self.books.item_key(pod))
+        self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _node_deleted(self, name: str) -> None:
         slot = self.cluster.slot(name)
@@ -303,7 +303,7 @@ class Engine:
         self._surprises.node(slot)
         for pod in self._holdings.node_left(name, slot):
             self._surprised(pod)
-        self._rounds.wake(Stir.ROOM)
+        self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _bindings_ended(self, failure: BindFailed | BindingsWithdrawn) -> None:
         if isinstance(failure, BindingsWithdrawn):
@@ -323,17 +323,17 @@ class Engine:
         else:
             self.books.strayed.add(uid)
             self.books.add(pod, placed=False)
-            self._rounds.consider(key)
-        self._rounds.wake(Stir.ROOM)
+            self._rounds.requeue(key)
+        self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.books.pods.get(uid)) and pod.node_name is None]
         self._holdings.give_back(pods)
         for key in dict.fromkeys(self.books.item_key(pod) for pod in pods):
             self._tell(key, f"bindings withdrawn: {event.why}")
-            self._rounds.consider(key)
+            self._rounds.requeue(key)
         if pods:
-            self._rounds.wake(Stir.ROOM)
+            self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _group_event(self, event: GroupChanged | GroupDeleted) -> None:
         match event:
@@ -344,13 +344,13 @@ class Engine:
                     return
                 self._surprises.gang(group.key)
                 if before is None:
-                    self._rounds.consider_anew(group.key)
+                    self._rounds.requeue_at_new_place(group.key)
                 else:
-                    self._rounds.consider(group.key)
+                    self._rounds.requeue(group.key)
             case GroupDeleted(key):
                 self.books.groups.pop(key, None)
                 self._surprises.gang(key)
-                self._rounds.consider(key)
+                self._rounds.requeue(key)
 
     def _topology_event(self, event: TopologyChanged | TopologyDeleted) -> None:
         match event:
@@ -360,7 +360,7 @@ class Engine:
                 self.topologies.withdraw(name)
         self._tools.rooms.forget()
         self._surprises.everything()
-        self._rounds.wake(Stir.TOPOLOGY)
+        self._rounds.note_event(ClusterEvent.TOPOLOGY)
 
     def _app_group_event(self, event: AppGroupChanged | AppGroupDeleted) -> None:
         match event:
@@ -372,7 +372,7 @@ class Engine:
             self._lost_a_pod(item)
         namespace = namespace_of(key)
         self._surprises.namespace(namespace)
-        self._rounds.wake_applications(namespace)
+        self._rounds.note_app_group_change(namespace)
 
     def _network_event(self, event: NetworkEvent) -> None:
         match event:
@@ -384,14 +384,14 @@ class Engine:
                 counted = self.applications.limit(scope)
         if counted:
             self._surprises.everything()
-            self._rounds.wake(Stir.NETWORK)
+            self._rounds.note_event(ClusterEvent.NETWORK)
 
     def _measurements_changed(self, event: MeasurementsChanged) -> None:
         for plugin in self.profile.measured:
             if plugin.name == event.plugin and plugin.take(event.measurements):
                 self._tools.table.forget_all()
                 self._surprises.everything()
-                self._rounds.wake(Stir.MEASURED)
+                self._rounds.note_event(ClusterEvent.MEASUREMENT)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self.stories.tell(key, StoryEntry(self._stimulus, what, outcome))

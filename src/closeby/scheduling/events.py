@@ -140,14 +140,13 @@ class FlushUnschedulable(Struct, frozen=True):
 class Tick(Struct, frozen=True):
     """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready).
 
-    ``steps`` bounds how much work is done for one item: a search that takes longer is parked, and goes on at
-    later ticks, between the turns of other namespaces' items; the tick ends there. None: every search is run
-    to its end.
+    ``steps`` bounds how much work is done for one item: a longer search is suspended, which ends the tick.
+    Later ticks resume it in turn with the items of other namespaces. None: every search is run to its end.
 
-    ``now`` is in seconds, by any clock that only goes forward: with it an item that was refused rests before
-    it is tried again, ever longer while it goes on being refused. Without it nothing rests, and nothing is
-    reserved. ``wall`` is the same moment in seconds since the epoch, if known: a gang has then waited since
-    its first pod was created, else since it was first refused.
+    ``now`` is in seconds, by any clock that only goes forward: with it an item that was refused backs off
+    before it is tried again, longer with each refusal. Without it nothing backs off, and nothing is reserved.
+    ``wall`` is the same moment in seconds since the epoch, if known: a gang has then waited since its first
+    pod was created, else since it was first refused.
     """
 
     now: float | None = None

@@ -1,4 +1,4 @@
-"""Rounds of decisions: what is new or may be helped is queued, and items are decided one after another."""
+"""Rounds of decisions: changed items and items that an event may help are queued, and decided one by one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,26 +10,26 @@ from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.books import Books
-from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
 from closeby.scheduling.intake.keys import kind_of, name_of
-from closeby.scheduling.intake.queue import WorkQueue
+from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended
-from closeby.scheduling.parking import RESTARTS, Parking, Progress
 from closeby.scheduling.placing.deciding import Decided, Decider
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.imagining import Imagination
 from closeby.scheduling.reserving.reservations import Moment, Reservations
+from closeby.scheduling.suspending import RESTARTS, Progress, Suspensions
 
-#: Notes in an item's story what happened, with what was decided if something was.
+#: Adds to the story of an item what happened, with the outcome if it was decided.
 Tell = Callable[[str, str, Outcome | None], None]
-#: Frees what pods of an item hold that was not to be decided after all; they look for a node again.
+#: Frees what pods of an item hold whose decision failed; they wait for a node again.
 GiveBack = Callable[[tuple[Pod, ...]], None]
 
 
 class Rounds:
-    """The owner of what is to be decided, and when."""
+    """Owns what is to be decided, and when."""
 
     def __init__(
         self,
@@ -38,55 +38,55 @@ class Rounds:
         handle: Handle,
         tell: Tell,
         *,
-        rests: bool,
+        backoff: bool,
         reserve_after: float,
         give_back: GiveBack | None,
     ) -> None:
-        """``rests`` and ``reserve_after`` as the engine takes them.
+        """``backoff`` and ``reserve_after`` as the engine takes them.
 
         With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
         """
         self._tools = tools
         self._books = books
         self._tell = tell
-        self._rests = rests
+        self._backoff = backoff
         self._give_back = give_back
         self._decider = Decider(tools, books)
-        self.parking: Parking[Decided] = Parking(tools.pace, tools.cluster)
-        self.queue = WorkQueue(tools.profile.queue_sort, self._lacks)
+        self.suspensions: Suspensions[Decided] = Suspensions(tools.pace, tools.cluster)
+        self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
         chooser = Chooser(tools, Imagination(tools, books, handle))
         self.reservations = Reservations(reserve_after, tools, books, self.queue, chooser)
-        #: Items that something is new about since the last tick, in the order it was heard.
-        self.news: dict[str, None] = {}
-        #: What happened since the last tick that may help items that wait.
-        self._stirred = NOTHING
+        #: Items that changed since the last tick, in order.
+        self.changed: dict[str, None] = {}
+        #: Cluster events since the last tick.
+        self._events = NO_EVENT
         #: Namespaces of which AppGroups changed since the last tick.
         self._changed_applications: set[str] = set()
 
-    def kept_out(self, pod: Pod) -> Condition | None:
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
-        return self._decider.kept_out(pod)
+        return self._decider.pre_enqueue(pod)
 
-    def consider(self, key: str) -> None:
-        """Something of a work item is new: it is queued at the next tick, when all news is in."""
+    def requeue(self, key: str) -> None:
+        """A work item changed: the next tick queues it, when all events are known."""
         if self._books.waits(key):
-            self.parking.abandon(key)
-            self.news[key] = None
+            self.suspensions.cancel(key)
+            self.changed[key] = None
             self.reservations.renewed(key)
 
-    def consider_anew(self, key: str) -> None:
-        """A gang's object has appeared: what its place in the queue goes by stands there."""
+    def requeue_at_new_place(self, key: str) -> None:
+        """A gang's object was added: it may give the gang another place in the order."""
         if self.queue.knows(key):
             self._drop(key)
-        self.consider(key)
+        self.requeue(key)
 
-    def wake(self, stir: Stir) -> None:
-        """Something happened that may help those that wait: they are looked at again at the next tick."""
-        self._stirred |= stir
-        self.parking.missed(stir)
-        if stir & ~Stir.ROOM:
-            # What a parked search has worked out, by costs for instance, holds no more.
-            self.parking.abandon_all()
+    def note_event(self, event: ClusterEvent) -> None:
+        """A cluster event: the next tick queues the items that it may help."""
+        self._events |= event
+        self.suspensions.note_event(event)
+        if event & ~ClusterEvent.CAPACITY:
+            # What a suspended search has worked out, from costs for instance, is outdated.
+            self.suspensions.cancel_all()
             self.reservations.doubt()
 
     def flush_unschedulable(self) -> None:
@@ -94,24 +94,24 @@ class Rounds:
 
         Suspended searches continue: nothing is known to have changed.
         """
-        self._stirred |= ANYTHING
-        self.parking.missed(ANYTHING)
+        self._events |= ANY_EVENT
+        self.suspensions.note_event(ANY_EVENT)
         self.reservations.doubt()
 
-    def wake_applications(self, namespace: str) -> None:
+    def note_app_group_change(self, namespace: str) -> None:
         """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
         self._changed_applications.add(namespace)
-        self.parking.abandon_all(namespace)
+        self.suspensions.cancel_all(namespace)
 
     def forget(self, key: str) -> None:
-        """Nothing of an item waits any more."""
+        """No pod of an item waits any more."""
         self._drop(key)
-        self.news.pop(key, None)
+        self.changed.pop(key, None)
 
     def decide(self, outputs: list[Output], tick: Tick) -> None:
-        """Take the items that are ready, in the order of the queue, and add what is decided."""
+        """Decide about the active items in the order of the queue, and append the decisions."""
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
-        self._queue_news(tick.now)
+        self._queue_changes(tick.now)
         self._review(outputs, moment)
         taken = 0
         while tick.limit is None or taken < tick.limit:
@@ -123,17 +123,17 @@ class Rounds:
                 continue
             taken += 1
             self._decide_item(outputs, key, moment, tick.steps)
-            if self.queue.interrupted(key):
+            if self.queue.suspended(key):
                 return
 
     def validate(self) -> None:
         """Assert every invariant of what is to be decided."""
         self.reservations.validate()
-        self.queue.validate(settled=not self._stirred and not self._changed_applications)
-        for key in self.parking.keys:
-            assert self.queue.interrupted(key), f"{key} is parked but not queued to go on"
+        self.queue.validate(settled=not self._events and not self._changed_applications)
+        for key in self.suspensions.keys:
+            assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
         for key in self._books.item_keys():
-            assert key in self.news or self.queue.knows(key), f"{key} waits but is not queued"
+            assert key in self.changed or self.queue.knows(key), f"{key} waits but is not queued"
 
     def _decide_item(
         self, outputs: list[Output], key: str, moment: Moment | None, allowance: int | None
@@ -141,10 +141,10 @@ class Rounds:
         bar = self._tools.bar
         bar.applies = self.reservations.bars(key)
         ground = self._tools.cluster.structure, bar.number if bar.applies else None
-        done = self.parking.run(key, partial(self._decided, key), allowance, ground)
+        done = self.suspensions.run(key, partial(self._decided, key), allowance, ground)
         bar.applies = False
-        if done.parked:
-            self.queue.interrupt(key)
+        if done.suspended:
+            self.queue.suspend(key)
             outputs.append(Suspended(key, done.steps))
         else:
             self._carry_out(outputs, key, moment, done)
@@ -167,10 +167,10 @@ class Rounds:
         elif outcome.refused or outcome.left:
             # What some pods of a gang lack says nothing of the others.
             whole = need if need is not None and (need.some or not outcome.left) else None
-            now = self._resting(moment)
-            self.queue.park(key, cures(outcome.reasons), now, whole, done.total)
+            now = self._backoff_from(moment)
+            self.queue.add_unschedulable(key, queueing_hints(outcome.reasons), now, whole, done.total)
             if done.missed:
-                self.queue.stir_item(key, done.missed, now)
+                self.queue.move_item_to_active_or_backoff(key, done.missed, now)
             self.reservations.decided(key, outcome, moment)
         else:
             self._drop(key)
@@ -214,31 +214,33 @@ class Rounds:
         )
         return Decided(Decision(outcome))
 
-    def _queue_news(self, now: float | None) -> None:
-        for key in self.news:
-            self._put(key, now if self._rests else None)
-        self.news.clear()
-        self.queue.rise(inf if now is None else now)
-        if self._stirred:
-            self.queue.stir(self._stirred, now if self._rests else None)
-            self._stirred = NOTHING
+    def _queue_changes(self, now: float | None) -> None:
+        for key in self.changed:
+            self._put(key, now if self._backoff else None)
+        self.changed.clear()
+        self.queue.flush_backoff(inf if now is None else now)
+        if self._events:
+            self.queue.move_to_active_or_backoff(self._events, now if self._backoff else None)
+            self._events = NO_EVENT
         if self._changed_applications:
-            self.queue.stir_in(self._changed_applications, Stir.NETWORK, now if self._rests else None)
+            self.queue.move_namespaces_to_active_or_backoff(
+                self._changed_applications, ClusterEvent.NETWORK, now if self._backoff else None
+            )
             self._changed_applications.clear()
 
     def _put(self, key: str, now: float | None = None) -> None:
-        """Queue an item, at another place where its priority is another one now."""
+        """Queue an item, at a new place if its priority has changed."""
         item = self._books.item(key)
         if item is None:
             if self.queue.knows(key):
-                self.queue.wake(key)
+                self.queue.activate(key)
             return
-        if self.queue.knows(key) and not self.queue.stands(item):
+        if self.queue.knows(key) and not self.queue.is_in_place(item):
             self._drop(key)
-        self.queue.put(item, now)
+        self.queue.add(item, now)
 
     def _review(self, outputs: list[Output], moment: Moment | None) -> None:
-        """Reserve nodes, or release them; whoever had to keep off them is looked at then."""
+        """Reserve or release nodes; then retry the items that had to keep off them."""
         before = self._tools.bar.number
         for change in self.reservations.review(moment):
             outputs.append(change)
@@ -248,17 +250,17 @@ class Rounds:
             else:
                 self._tell(kept.key, kept.sentence(), None)
         if self._tools.bar.number != before:
-            self.queue.stir(Stir.ROOM, self._resting(moment))
-            self.parking.missed(Stir.ROOM)
+            self.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, self._backoff_from(moment))
+            self.suspensions.note_event(ClusterEvent.CAPACITY)
 
-    def _resting(self, moment: Moment | None) -> float | None:
-        """The time from which rests count; None where nothing rests."""
-        return moment.now if moment is not None and self._rests else None
+    def _backoff_from(self, moment: Moment | None) -> float | None:
+        """The time from which backoff counts; None where nothing backs off."""
+        return moment.now if moment is not None and self._backoff else None
 
     def _lacks(self, need: Need, key: str) -> bool:
         return self._tools.rooms.lack(need, barred=self.reservations.bars(key))
 
     def _drop(self, key: str) -> None:
-        self.queue.drop(key)
-        self.parking.forget(key)
+        self.queue.delete(key)
+        self.suspensions.forget(key)
         self.reservations.gone(key)

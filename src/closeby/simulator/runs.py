@@ -134,7 +134,7 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
         explain=asked.explain,
         explain_everything=asked.explain_everything,
         least_cost=least_cost if asked.optimum else None,
-        rests=False,
+        backoff=False,
         reserve_after=0.0 if asked.wall is None else configuration.reserve_after,
     )
     pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)

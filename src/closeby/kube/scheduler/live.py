@@ -63,7 +63,7 @@ DEFAULT_NAME: Final = "closeby"
 _STORIES: Final = 1_000
 #: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
 _TURN: Final = 0.05
-#: Steps of one decision after which it is parked (see ``closeby.scheduling.pace``): some 20 ms of work, so
+#: Steps of one decision after which it is suspended (see ``closeby.scheduling.pace``): some 20 ms of work, so
 #: that even where the processor is shared by many no decision holds the loop for 200 ms.
 STEPS: Final = 20_000
 #: Seconds after which all that waits is looked at again, should something have happened that nobody tells of.
@@ -177,7 +177,7 @@ class LiveScheduler:
         self._unknown_costs = UnknownCosts(self.engine, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
-        #: Whether more is left to decide than there was time for, and whether a search was ever parked.
+        #: Whether more is left to decide than there was time for, and whether a search was ever suspended.
         self._more = self._searches = False
         #: Whether starts that were cut off are being carried on.
         self._resumed = False
@@ -265,7 +265,7 @@ class LiveScheduler:
         """Returns when there is something to decide, something new, or what was refused has rested enough."""
         if self._more:
             return
-        due = self.engine.next_due if self._lead.held.is_set() else None
+        due = self.engine.next_backoff_end if self._lead.held.is_set() else None
         with contextlib.suppress(TimeoutError):
             until = self._look_at_all if due is None else min(due, self._look_at_all)
             async with asyncio.timeout(max(0.0, until - time.monotonic())):

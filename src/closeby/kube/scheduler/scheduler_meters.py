@@ -32,7 +32,7 @@ _MANY: Final = 15
 _NODE: Final = "hostname"
 
 #: Decisions under way of which the time is kept; those of items that are gone may be among them.
-_MOST_PARKED: Final = 1_000
+_MOST_SUSPENDED: Final = 1_000
 
 
 def _doubling(first: float, count: int) -> tuple[float, ...]:
@@ -53,8 +53,8 @@ class SchedulerMeters(Meters):
         self.profile = profile
         #: By uid.
         self.waits: dict[str, Wait] = {}
-        #: By work item: seconds that its decision took before it was parked.
-        self._parked: dict[str, float] = {}
+        #: By work item: seconds that its decision took before it was suspended.
+        self._suspended: dict[str, float] = {}
         self.engine: Engine | None = None
         self.use: Use | None = None
         self.measured: Mapping[Measured, Known] = {}
@@ -164,16 +164,16 @@ class SchedulerMeters(Meters):
 
     def suspended(self, key: str, seconds: float) -> None:
         """The decision about a work item was interrupted; its seconds count when it ends."""
-        if len(self._parked) >= _MOST_PARKED:
-            self._parked.clear()
-        self._parked[key] = self._parked.get(key, 0.0) + seconds
+        if len(self._suspended) >= _MOST_SUSPENDED:
+            self._suspended.clear()
+        self._suspended[key] = self._suspended.get(key, 0.0) + seconds
 
     def decided(self, outcomes: Iterable[Outcome], seconds: float) -> None:
         """What one batch of decisions came to; each work item counts with an equal share of ``seconds``."""
         batch = tuple(outcomes)
         if not batch:
             return
-        seconds += sum(self._parked.pop(item_key(one.kind, one.key), 0.0) for one in batch)
+        seconds += sum(self._suspended.pop(item_key(one.kind, one.key), 0.0) for one in batch)
         self._rounds.observe(seconds)
         for outcome in batch:
             self._decided(outcome, seconds / len(batch))
@@ -279,7 +279,7 @@ class _Standing(Collector):
         # This collector is the first, so that what it measures is told in the same answer.
         self._meters.gangs.measure()
         waits, engine = self._meters.waits.values(), self._meters.engine
-        yield pods_by_queue(waits, frozenset(() if engine is None else engine.resting))
+        yield pods_by_queue(waits, frozenset(() if engine is None else engine.backing_off))
         yield from pods_by_reason(waits, self._meters.profile, engine)
         yield from sizes(waits, engine)
         yield from ages(self._meters.measured)

@@ -144,7 +144,7 @@ class _Replay:
         What lacks room still is not tried on the way, though by now it may wait for another reason than the
         one it was told. When this is False everything says what keeps it out now.
         """
-        if not self._engine.waiting:
+        if not self._engine.unschedulable:
             return False
         decisions = self._engine.handle(FlushUnschedulable(), Tick(now))
         self._carry_out(decisions, now)

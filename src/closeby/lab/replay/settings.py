@@ -40,7 +40,7 @@ def engine_of(cluster: GivenCluster, policy: Policy) -> Engine:
     configuration = policy.configuration
     engine = Engine(
         lambda handle: profile_for(configuration, handle),
-        rests=False,
+        backoff=False,
         reserve_after=configuration.reserve_after,
     )
     cluster.enter(engine)

@@ -1,7 +1,7 @@
-"""The queue of work items: gangs and plain pods, in one total order.
+"""The scheduling queue: gangs, applications and plain pods in one total order.
 
-The place of an item is fixed when the item is put. Where its priority changes (members come or go), whoever
-drives the queue drops the item and puts it again.
+An item is active, backing off or unschedulable. Its sort key is fixed when it is added. When its priority
+changes (members come or go), the caller deletes the item and adds it again.
 """
 
 import heapq
@@ -10,95 +10,94 @@ from itertools import count
 from typing import Final
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
-from closeby.scheduling.intake.cures import ANYTHING, Stir
+from closeby.scheduling.intake.active_queue import ActiveQueue
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent
+from closeby.scheduling.intake.equivalence import EquivalenceClass, SortKey
 from closeby.scheduling.intake.keys import namespace_of
-from closeby.scheduling.intake.lanes import Lanes
-from closeby.scheduling.intake.shapes import Place, Shape
 from closeby.scheduling.judging.needs import Need
 
-#: Rest of an item after its first refusal, and at most (seconds); it doubles from refusal to refusal.
-FIRST_REST: Final = 1.0
-LONGEST_REST: Final = 10.0
-#: Seconds that an item rests at least for each step of a decision that left something of it waiting, and at
-#: most for the whole decision. A step is about a microsecond, so the rest is about ten times as long.
-REST_PER_STEP: Final = 1e-5
-LONGEST_REST_BY_COST: Final = 60.0
-#: Decisions with fewer steps are cheap: their items rest no longer than others.
-CHEAP: Final = 20_000
-#: What can be seen in what the nodes have room for. What else happens is not measured against a need.
-_SEEN: Final = Stir.ROOM | Stir.MEASURED
-#: The same of items that need a place for any of their pods, for which limits by the network count too.
-_SEEN_BY_POD: Final = _SEEN | Stir.NETWORK
+#: Backoff of an item after its first refusal, and at most (seconds); it doubles with each refusal.
+INITIAL_BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 10.0
+#: Least backoff, in seconds, for each step of a decision that left something of the item waiting, and the
+#: most for one decision. A step is about a microsecond, so that is about ten times as long as the decision.
+BACKOFF_PER_STEP: Final = 1e-5
+MAX_BACKOFF_BY_COST: Final = 60.0
+#: Decisions with fewer steps are cheap: their items back off no longer than others.
+CHEAP_STEPS: Final = 20_000
+#: Events whose effect shows in the room of the nodes, so that it can be compared with what an item needs.
+_SEEN: Final = ClusterEvent.CAPACITY | ClusterEvent.MEASUREMENT
+#: The same for items that need a place for any of their pods; for them network limits count too.
+_SEEN_BY_POD: Final = _SEEN | ClusterEvent.NETWORK
 
 
-class WorkQueue:
-    """Items that are ready, items that wait for an event, and items that had theirs but rest for a while."""
+class SchedulingQueue:
+    """Active items, unschedulable items that wait for an event, and items whose event came during backoff."""
 
     def __init__(self, order: QueueSort, lacks: Callable[[Need, str], bool]) -> None:
-        """``lacks`` tells of an item whether an attempt is in vain now, since what it needs is not there."""
+        """``lacks`` tells whether an attempt at an item must fail now, since what it needs is not free."""
         self._order = order
         self._lacks = lacks
-        #: item key -> its fixed place in the order, until the item is gone. Those whose start was begun go
-        #: before all others, then comes the QueueSort's key.
-        self._places: dict[str, Place] = {}
+        #: item key -> its fixed sort key. Items with a written plan come first, then the QueueSort decides.
+        self._places: dict[str, SortKey] = {}
         self._priorities: dict[str, int] = {}
-        #: item key -> whether its start was begun, as it was when the item got its place.
+        #: item key -> whether a plan was written for its start when it got its sort key.
         self._begun: dict[str, bool] = {}
-        #: The ready items in their order; may hold some that are no longer ready.
-        self._lanes = Lanes()
-        #: Ready items whose decision is parked.
-        self._interrupted: set[str] = set()
-        self._ready: set[str] = set()
-        self._shapes: dict[Hashable, Shape] = {}
-        #: item key -> its shape, in the order in which they began to wait.
-        self._waiting: dict[str, Shape] = {}
-        #: item key -> the shape for which it is tried.
-        self._trying: dict[str, Shape] = {}
-        #: Heap of (end of rest, a number that breaks ties, shape): may hold some that are no longer due.
-        self._resting: list[tuple[float, int, Shape]] = []
+        #: The active items in order; may also hold some that are no longer active.
+        self._active = ActiveQueue()
+        #: Active items whose decision is suspended.
+        self._suspended: set[str] = set()
+        self._active_keys: set[str] = set()
+        self._classes: dict[Hashable, EquivalenceClass] = {}
+        #: Unschedulable item -> its equivalence class, in the order in which they were refused.
+        self._waiting: dict[str, EquivalenceClass] = {}
+        #: Active item -> the equivalence class for which it is tried.
+        self._trying: dict[str, EquivalenceClass] = {}
+        #: Heap of (end of backoff, a number that breaks ties, class); may hold some that are not in backoff.
+        self._backoff: list[tuple[float, int, EquivalenceClass]] = []
         self._numbers = count()
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return len(self._active_keys)
 
     @property
-    def waiting(self) -> tuple[str, ...]:
-        """Keys of the items that wait for an event, in the order they began to wait."""
+    def unschedulable(self) -> tuple[str, ...]:
+        """Keys of the items that wait for an event, or back off, in the order in which they were refused."""
         return tuple(self._waiting)
 
     @property
-    def next_due(self) -> float | None:
-        """When the first item that rests becomes ready; None when none rests."""
-        while self._resting and not self._resting[0][2].due:
-            heapq.heappop(self._resting)
-        return self._resting[0][0] if self._resting else None
+    def next_backoff_end(self) -> float | None:
+        """When the first item in backoff becomes active; None when none is in backoff."""
+        while self._backoff and not self._backoff[0][2].in_backoff:
+            heapq.heappop(self._backoff)
+        return self._backoff[0][0] if self._backoff else None
 
     @property
-    def resting(self) -> tuple[str, ...]:
-        """Keys of the items that something may have helped, but which rest still."""
-        return tuple(key for key, shape in self._waiting.items() if shape.due)
+    def backing_off(self) -> tuple[str, ...]:
+        """Keys of the unschedulable items whose event came, and which back off until they are tried."""
+        return tuple(key for key, eclass in self._waiting.items() if eclass.in_backoff)
 
     def knows(self, key: str) -> bool:
-        """Whether the item already has its place in the order."""
+        """Whether the item is in the queue."""
         return key in self._places
 
-    def place(self, key: str) -> Place:
-        """Where a known item stands in the order."""
+    def place(self, key: str) -> SortKey:
+        """The sort key of an item in the queue."""
         return self._places[key]
 
     def priority(self, key: str) -> int:
-        """A known item's priority, as it was when the item got its place."""
+        """The priority of an item in the queue, when it was added."""
         return self._priorities[key]
 
-    def stands(self, item: QueuedItem) -> bool:
-        """Whether a known item has the place that belongs to its priority."""
+    def is_in_place(self, item: QueuedItem) -> bool:
+        """Whether the sort key of an item in the queue is still right for its priority."""
         key = item.key
         return self._priorities[key] == item.priority and self._begun[key] == item.begun
 
-    def put(self, item: QueuedItem, now: float | None = None) -> None:
-        """Make an item ready, unless it rests from a long search.
+    def add(self, item: QueuedItem, now: float | None = None) -> None:
+        """Make an item active, unless it backs off after a long search.
 
-        Its place is computed when it first appears.
+        Its sort key is computed when it is new.
         """
         if item.key not in self._places:
             self._places[item.key] = (not item.begun, *self._order.sort_key(item))
@@ -106,212 +105,221 @@ class WorkQueue:
             self._begun[item.key] = item.begun
         self._renew(item.key, now)
 
-    def wake(self, key: str) -> None:
-        """Make a known item ready again."""
-        shape = self._waiting.pop(key, None)
-        if shape is not None:
-            shape.remove(self._places[key], key)
-            self._forget_if_empty(shape)
+    def activate(self, key: str) -> None:
+        """Move an item of the queue to the active ones."""
+        eclass = self._waiting.pop(key, None)
+        if eclass is not None:
+            eclass.remove(self._places[key], key)
+            self._forget_if_empty(eclass)
         self._end_trial(key)
-        self._make_ready(key)
+        self._add_active(key)
 
-    def stir(self, stir: Stir, now: float | None) -> None:
-        """Make ready what this may help; what still rests becomes so when its rest is over."""
-        for shape in list(self._shapes.values()):
-            self._stir_one(shape, stir, now)
+    def move_to_active_or_backoff(self, event: ClusterEvent, now: float | None) -> None:
+        """Move the items that the event may help: to the active ones, or into backoff until that ends."""
+        for eclass in list(self._classes.values()):
+            self._move(eclass, event, now)
 
-    def stir_item(self, key: str, stir: Stir, now: float | None) -> None:
-        """The same for the shape of one item that waits."""
-        self._stir_one(self._waiting[key], stir, now)
+    def move_item_to_active_or_backoff(self, key: str, event: ClusterEvent, now: float | None) -> None:
+        """The same for the equivalence class of one unschedulable item."""
+        self._move(self._waiting[key], event, now)
 
-    def stir_in(self, namespaces: Collection[str], stir: Stir, now: float | None) -> None:
-        """The same for items of these namespaces. What they lack together with others is not helped by it."""
-        own = [key for key, shape in self._waiting.items() if shape.key == key]
+    def move_namespaces_to_active_or_backoff(
+        self, namespaces: Collection[str], event: ClusterEvent, now: float | None
+    ) -> None:
+        """The same for items of these namespaces that share their class with no other item."""
+        own = [key for key, eclass in self._waiting.items() if eclass.key == key]
         for key in own:
             if namespace_of(key) in namespaces and key in self._waiting:
-                self._stir_one(self._waiting[key], stir, now)
+                self._move(self._waiting[key], event, now)
 
-    def rise(self, now: float) -> None:
-        """Make ready what has rested long enough."""
-        while self._resting and self._resting[0][0] <= now:
-            _, _, shape = heapq.heappop(self._resting)
-            if shape.due:
-                self._rouse(shape)
+    def flush_backoff(self, now: float) -> None:
+        """Move items whose backoff has ended to the active ones."""
+        while self._backoff and self._backoff[0][0] <= now:
+            _, _, eclass = heapq.heappop(self._backoff)
+            if eclass.in_backoff:
+                self._retry(eclass)
 
     def pop(self) -> str | None:
-        """Take the first ready item; None when there is none."""
-        while (entry := self._lanes.pop()) is not None:
+        """Take the first active item; None when there is none."""
+        while (entry := self._active.pop()) is not None:
             place, key = entry
-            # An item that was dropped and came again has a new place; the old one counts no more.
-            if key not in self._ready or self._places[key] != place:
+            # An item that was deleted and added again has a new sort key; the old entry is void.
+            if key not in self._active_keys or self._places[key] != place:
                 continue
-            self._ready.remove(key)
-            shape = self._trying.get(key)
-            if key in self._interrupted or shape is None or not self._in_vain(shape):
-                self._interrupted.discard(key)
+            self._active_keys.remove(key)
+            eclass = self._trying.get(key)
+            if key in self._suspended or eclass is None or not self._in_vain(eclass):
+                self._suspended.discard(key)
                 return key
-            # What was tried before took the room: there is nothing to decide.
+            # The item before it took the room: there is nothing to decide.
             del self._trying[key]
-            shape.tried = None
-            self._rejoin(shape, key)
-        self._lanes.settle()
+            eclass.trying = None
+            self._rejoin(eclass, key)
+        self._active.settle()
         return None
 
     def charge(self, key: str, steps: int, allowance: int, *, in_vain: bool) -> None:
         """A decision about an item took so many steps of the allowance of a turn."""
-        self._lanes.charge(key, steps, allowance, in_vain=in_vain)
+        self._active.charge(key, steps, allowance, in_vain=in_vain)
 
-    def interrupted(self, key: str) -> bool:
-        """Whether the decision about a ready item is to go on."""
-        return key in self._interrupted
+    def suspended(self, key: str) -> bool:
+        """Whether the decision about an active item is suspended."""
+        return key in self._suspended
 
-    def interrupt(self, key: str) -> None:
-        """The decision about an item was parked: it keeps its place, and is ready to go on."""
-        self._interrupted.add(key)
-        self._make_ready(key)
+    def suspend(self, key: str) -> None:
+        """The decision about an item was suspended: the item keeps its place and stays active."""
+        self._suspended.add(key)
+        self._add_active(key)
 
-    def park(
+    def add_unschedulable(
         self,
         key: str,
-        cure: Stir = ANYTHING,
+        hints: ClusterEvent = ANY_EVENT,
         now: float | None = None,
         need: Need | None = None,
         steps: int = 0,
     ) -> None:
-        """The item was refused at ``now``, after so many steps: it waits for an event that may help it."""
-        shape_key = self._shape_key(key, cure, need)
-        shape = self._shapes.get(shape_key)
+        """The item was refused at ``now``, after so many steps. It waits for an event among its ``hints``."""
+        class_key = self._class_key(key, hints, need)
+        eclass = self._classes.get(class_key)
         again = self._trying.get(key)
-        if shape is None:
-            shape = self._shapes[shape_key] = Shape(shape_key, need, cure)
-        elif shape_key == key:
-            # What it lacked before, it may not lack any more: only those that share a shape lack the same.
-            shape.need, shape.cure = need, cure
-        if now is not None and (not shape or shape is again):
-            # A rest that would be longer than the longest needs no exact power of two.
-            rest = min(FIRST_REST * 2.0 ** min(shape.refusals, 16), LONGEST_REST)
-            shape.refusals += 1
-            shape.exhausted_until = now + min(steps * REST_PER_STEP, LONGEST_REST_BY_COST) * (steps >= CHEAP)
-            shape.rests_until = max(now + rest, shape.exhausted_until)
-        self._rejoin(shape, key)
+        if eclass is None:
+            eclass = self._classes[class_key] = EquivalenceClass(class_key, need, hints)
+        elif class_key == key:
+            # Its need may have changed. Only the items of a shared class are known to need the same.
+            eclass.need, eclass.hints = need, hints
+        if now is not None and (not eclass or eclass is again):
+            # The exponent is bounded, so that many refusals overflow nothing.
+            backoff = min(INITIAL_BACKOFF * 2.0 ** min(eclass.refusals, 16), MAX_BACKOFF)
+            eclass.refusals += 1
+            by_cost = min(steps * BACKOFF_PER_STEP, MAX_BACKOFF_BY_COST) if steps >= CHEAP_STEPS else 0.0
+            eclass.cost_backoff_until = now + by_cost
+            eclass.backoff_until = max(now + backoff, eclass.cost_backoff_until)
+        self._rejoin(eclass, key)
         self._end_trial(key)
 
-    def drop(self, key: str) -> None:
-        """The item is gone (placed, or deleted)."""
-        shape = self._waiting.pop(key, None)
-        if shape is not None:
-            shape.remove(self._places[key], key)
-            self._forget_if_empty(shape)
+    def delete(self, key: str) -> None:
+        """Delete an item: it was placed, or is gone."""
+        eclass = self._waiting.pop(key, None)
+        if eclass is not None:
+            eclass.remove(self._places[key], key)
+            self._forget_if_empty(eclass)
         self._places.pop(key, None)
         self._priorities.pop(key, None)
         self._begun.pop(key, None)
-        self._ready.discard(key)
-        self._interrupted.discard(key)
+        self._active_keys.discard(key)
+        self._suspended.discard(key)
         self._end_trial(key)
 
     def validate(self, settled: bool) -> None:
-        """Assert every invariant; ``settled``: since the last tick nothing happened that may help anybody."""
-        for key, shape in self._waiting.items():
-            assert key in self._places and key not in self._ready, f"{key} waits and is ready"
-            assert self._shapes.get(shape.key) is shape, f"{key} waits in a shape that is not kept"
-        for shape in self._shapes.values():
-            shape.validate()
-            assert all(self._waiting.get(key) is shape for key in shape), "an item is in two shapes"
-            assert shape.tried is None or self._trying.get(shape.tried) is shape, "two are tried at once"
-            lacks = shape.key in self._waiting or not shape.cure or self._in_vain(shape)
-            assert lacks or not settled or shape.due or shape.tried, f"{tuple(shape)} wait, but there is room"
-        assert sum(sum(1 for _ in shape) for shape in self._shapes.values()) == len(self._waiting)
-        assert self._trying.keys() <= self._ready, "an item is tried, but not ready"
-        assert self._interrupted <= self._ready, "a decision is parked, but its item is not ready"
-        entries = set(self._lanes)
-        assert all((self._places[key], key) in entries for key in self._ready), "a ready item is in no lane"
+        """Assert every invariant; ``settled``: no event that may help an item came since the last tick."""
+        for key, eclass in self._waiting.items():
+            assert key in self._places and key not in self._active_keys, f"{key} is unschedulable and active"
+            assert self._classes.get(eclass.key) is eclass, f"the class of {key} is unknown"
+        for eclass in self._classes.values():
+            eclass.validate()
+            assert all(self._waiting.get(key) is eclass for key in eclass), "an item is in two classes"
+            assert eclass.trying is None or self._trying.get(eclass.trying) is eclass, (
+                "two items of a class are tried"
+            )
+            lacks = eclass.key in self._waiting or not eclass.hints or self._in_vain(eclass)
+            assert lacks or not settled or eclass.in_backoff or eclass.trying, (
+                f"{tuple(eclass)} wait, but there is room"
+            )
+        assert sum(sum(1 for _ in eclass) for eclass in self._classes.values()) == len(self._waiting)
+        assert self._trying.keys() <= self._active_keys, "an item is tried, but not active"
+        assert self._suspended <= self._active_keys, "a decision is suspended, but its item is not active"
+        entries = set(self._active)
+        assert all((self._places[key], key) in entries for key in self._active_keys), (
+            "an active item is missing from the heaps"
+        )
 
     # Inside
 
     def _renew(self, key: str, now: float | None) -> None:
-        """There is news of the item itself: only the rest from a long search is not cut short by that."""
-        shape = self._waiting.get(key)
-        if shape is not None and now is not None and shape.exhausted_until > now:
-            shape.all_due = True
-            self._rest(shape)
+        """The item itself changed. That ends every backoff but the one after a long search."""
+        eclass = self._waiting.get(key)
+        if eclass is not None and now is not None and eclass.cost_backoff_until > now:
+            eclass.retry_all = True
+            self._back_off(eclass)
             return
-        self._interrupted.discard(key)
-        self.wake(key)
+        self._suspended.discard(key)
+        self.activate(key)
 
-    def _stir_one(self, shape: Shape, stir: Stir, now: float | None) -> None:
-        if not shape.cure & stir:
+    def _move(self, eclass: EquivalenceClass, event: ClusterEvent, now: float | None) -> None:
+        if not eclass.hints & event:
             return
-        by_pod = shape.need is not None and shape.need.some
-        if stir & ~(_SEEN_BY_POD if by_pod else _SEEN):
-            shape.all_due = True
-        elif shape.due or shape.tried is not None or self._in_vain(shape):
+        by_pod = eclass.need is not None and eclass.need.some
+        if event & ~(_SEEN_BY_POD if by_pod else _SEEN):
+            eclass.retry_all = True
+        elif eclass.in_backoff or eclass.trying is not None or self._in_vain(eclass):
             return
-        if now is None or shape.rests_until <= now:
-            self._rouse(shape)
+        if now is None or eclass.backoff_until <= now:
+            self._retry(eclass)
         else:
-            self._rest(shape)
+            self._back_off(eclass)
 
-    def _rest(self, shape: Shape) -> None:
-        """It is tried when its rest is over."""
-        if not shape.due:
-            shape.due = True
-            heapq.heappush(self._resting, (shape.rests_until, next(self._numbers), shape))
+    def _back_off(self, eclass: EquivalenceClass) -> None:
+        """Retry the class when its backoff ends."""
+        if not eclass.in_backoff:
+            eclass.in_backoff = True
+            heapq.heappush(self._backoff, (eclass.backoff_until, next(self._numbers), eclass))
 
-    def _shape_key(self, key: str, cure: Stir, need: Need | None) -> Hashable:
-        """Items share a shape where one lack keeps all of them out, or where nothing can help them."""
-        if not cure:
-            return cure
+    def _class_key(self, key: str, hints: ClusterEvent, need: Need | None) -> Hashable:
+        """Items share a class where the same lack keeps all of them out, or where no event can help them."""
+        if not hints:
+            return hints
         if need is None or need.key is None or not self._lacks(need, key):
             return key
-        # Of one priority, since a reservation bars all that come after some item of one.
-        return need.key, cure, self._priorities[key]
+        # Of one priority, since a reservation keeps out all items behind a place in the order.
+        return need.key, hints, self._priorities[key]
 
-    def _in_vain(self, shape: Shape) -> bool:
-        first = shape.tried or shape.first()
-        return shape.need is not None and first is not None and self._lacks(shape.need, first)
+    def _in_vain(self, eclass: EquivalenceClass) -> bool:
+        first = eclass.trying or eclass.first()
+        return eclass.need is not None and first is not None and self._lacks(eclass.need, first)
 
-    def _make_ready(self, key: str) -> None:
-        if key not in self._ready:
-            self._ready.add(key)
-            self._lanes.push(self._places[key], key)
+    def _add_active(self, key: str) -> None:
+        if key not in self._active_keys:
+            self._active_keys.add(key)
+            self._active.push(self._places[key], key)
 
-    def _rouse(self, shape: Shape) -> None:
-        """Try a shape's first item, or everyone if that is due."""
-        everyone = shape.all_due
-        shape.due = shape.all_due = False
-        if everyone:
-            for key in (*shape, *(() if shape.tried is None else (shape.tried,))):
-                self.wake(key)
-        elif shape.tried is None:
-            self._try_first(shape)
+    def _retry(self, eclass: EquivalenceClass) -> None:
+        """Activate the first item of a class, or all of them where the event may help any of them."""
+        every_item = eclass.retry_all
+        eclass.in_backoff = eclass.retry_all = False
+        if every_item:
+            for key in (*eclass, *(() if eclass.trying is None else (eclass.trying,))):
+                self.activate(key)
+        elif eclass.trying is None:
+            self._try_first(eclass)
 
-    def _try_first(self, shape: Shape) -> None:
-        key = shape.first()
+    def _try_first(self, eclass: EquivalenceClass) -> None:
+        key = eclass.first()
         if key is not None:
-            shape.remove(self._places[key], key)
+            eclass.remove(self._places[key], key)
             del self._waiting[key]
-            shape.tried = key
-            self._trying[key] = shape
-            self._make_ready(key)
+            eclass.trying = key
+            self._trying[key] = eclass
+            self._add_active(key)
 
-    def _rejoin(self, shape: Shape, key: str) -> None:
-        self._waiting[key] = shape
-        shape.add(self._places[key], key)
+    def _rejoin(self, eclass: EquivalenceClass, key: str) -> None:
+        self._waiting[key] = eclass
+        eclass.add(self._places[key], key)
 
     def _end_trial(self, key: str) -> None:
-        """An item that was tried for its shape was decided, or is gone: if there is room, the next is."""
-        shape = self._trying.pop(key, None)
-        if shape is None:
+        """The item tried for its class was decided, or is gone. While there is room, try the next."""
+        eclass = self._trying.pop(key, None)
+        if eclass is None:
             return
-        shape.tried = None
-        if key not in self._waiting or self._waiting[key] is not shape:
-            shape.refusals = 0
-            shape.rests_until = shape.exhausted_until = 0.0
-            if not self._in_vain(shape):
-                self._try_first(shape)
-        self._forget_if_empty(shape)
+        eclass.trying = None
+        if key not in self._waiting or self._waiting[key] is not eclass:
+            eclass.refusals = 0
+            eclass.backoff_until = eclass.cost_backoff_until = 0.0
+            if not self._in_vain(eclass):
+                self._try_first(eclass)
+        self._forget_if_empty(eclass)
 
-    def _forget_if_empty(self, shape: Shape) -> None:
-        if not shape:
-            shape.due = shape.all_due = False
-            self._shapes.pop(shape.key, None)
+    def _forget_if_empty(self, eclass: EquivalenceClass) -> None:
+        if not eclass:
+            eclass.in_backoff = eclass.retry_all = False
+            self._classes.pop(eclass.key, None)

@@ -139,7 +139,7 @@ class Decider:
                 return tuple(tuple(pod.name for pod in bucket) for bucket in found)
         return None
 
-    def kept_out(self, pod: Pod) -> Condition | None:
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
         if pod.spec.unsupported:
             return Condition(

@@ -4,7 +4,7 @@ After KAI's and Volcano's statement: checkpoint, rollback, commit, discard. What
 placement lies in the same log and is undone in reverse order with it, and so is what the cycle's state tells
 them of the members placed so far: nobody else writes that.
 
-While the decision is parked its placements are undone. They are made again as they were, and before they
+While the decision is suspended its placements are undone. They are made again as they were, and before they
 become final each is checked against the cluster as it is then.
 """
 
@@ -86,7 +86,7 @@ class Statement:
         """Make the placements final: they can't be undone any more.
 
         Raises:
-            Outdated: the cluster changed while the decision was parked, and has no room for one of them now.
+            Outdated: the cluster changed during the suspension, and has no room for one of them now.
         """
         if self._pace.disturbed:
             self._confirm()

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
 from closeby.scheduling.intake.books import Books
-from closeby.scheduling.intake.queue import WorkQueue
-from closeby.scheduling.intake.shapes import Place
+from closeby.scheduling.intake.equivalence import SortKey
+from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang, waiting_gang
@@ -56,7 +56,7 @@ class Moment(Struct, frozen=True):
 class _Waiter(Struct, frozen=True):
     """A gang that lacks room, and since when it has waited (by the ticks' clock)."""
 
-    place: Place
+    place: SortKey
     since: float
 
 
@@ -74,7 +74,7 @@ class _Held(Struct, frozen=True, eq=False):
     """What is reserved, and what it was worked out from."""
 
     key: str
-    place: Place
+    place: SortKey
     priority: int
     shown: Reservation
     slots: Ints
@@ -86,7 +86,9 @@ class _Held(Struct, frozen=True, eq=False):
 class Reservations:
     """The owner of who waits for how long, and of the one reservation."""
 
-    def __init__(self, after: float, tools: Tools, books: Books, queue: WorkQueue, chooser: Chooser) -> None:
+    def __init__(
+        self, after: float, tools: Tools, books: Books, queue: SchedulingQueue, chooser: Chooser
+    ) -> None:
         """``after``: seconds; 0 reserves nothing."""
         self._after = after
         self._tools = tools
@@ -95,7 +97,7 @@ class Reservations:
         self._chooser = chooser
         self._waiters: dict[str, _Waiter] = {}
         #: The same, by place.
-        self._line: list[tuple[Place, str]] = []
+        self._line: list[tuple[SortKey, str]] = []
         self._hopeless: dict[str, _Hopeless] = {}
         self._held: _Held | None = None
         self._next_look = 0.0

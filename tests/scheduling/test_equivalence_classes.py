@@ -53,7 +53,7 @@ class TestTries:
         decided(drawn, *map(PodUpserted, pods(None, 9, spec(gpu=2))))
         assert decided(drawn, PodDeleted("default/old-0")) == ["pod-0"]
         assert decided(drawn, PodDeleted("default/old-1"), PodDeleted("default/old-2")) == ["pod-1", "pod-2"]
-        assert drawn.engine.waiting == tuple(f"pod:default/pod-{index}" for index in range(3, 9))
+        assert drawn.engine.unschedulable == tuple(f"pod:default/pod-{index}" for index in range(3, 9))
 
     def test_the_order_is_that_of_the_queue(self) -> None:
         """Small and large ones take turns by age, not by kind."""

@@ -1,6 +1,6 @@
-"""What happens while a search is parked: it begins again only where what it goes by has changed.
+"""What happens while a search is suspended: it begins again only where what it goes by has changed.
 
-A small application of three workloads on eight nodes in eight zones, parked every few steps. A limit keeps
+A small application of three workloads on eight nodes in eight zones, suspended every few steps. A limit keeps
 two of its workloads near each other.
 """
 
@@ -57,22 +57,22 @@ def dearer() -> Event:
 
 
 def drive(one: Engine, steps: int, meanwhile: Callable[[int], list[Event]]) -> tuple[int, dict[str, str]]:
-    """Decides in turns; ``meanwhile`` happens whenever a search is parked.
+    """Decides in turns; ``meanwhile`` happens whenever a search is suspended.
 
     Returns how often that was, and on which node each pod is.
     """
-    parked, where = 0, {}
+    suspended, where = 0, {}
     while decisions := one.handle(Tick(limit=1, steps=steps)):
         one.validate_state()
         where.update({bind.pod.name: bind.node for bind in bindings_of(decisions)})
         if any(isinstance(decision, Suspended) for decision in decisions):
-            parked += 1
-            one.handle(*meanwhile(parked))
-    return parked, where
+            suspended += 1
+            one.handle(*meanwhile(suspended))
+    return suspended, where
 
 
-def rises(at: int, parked: int) -> list[Event]:
-    return [dearer()] if parked == at else []
+def rises(at: int, suspended: int) -> list[Event]:
+    return [dearer()] if suspended == at else []
 
 
 def scene() -> Engine:
@@ -81,8 +81,8 @@ def scene() -> Engine:
     return one
 
 
-def test_costs_that_rise_while_a_search_is_parked_break_no_limit() -> None:
-    last, _ = drive(scene(), 10, lambda parked: [])
+def test_costs_that_rise_while_a_search_is_suspended_break_no_limit() -> None:
+    last, _ = drive(scene(), 10, lambda suspended: [])
     for moment in range(last - 8, last + 1):
         one = scene()
         _, where = drive(one, 10, partial(rises, moment))
@@ -92,27 +92,29 @@ def test_costs_that_rise_while_a_search_is_parked_break_no_limit() -> None:
 def test_a_search_goes_on_while_nodes_change_what_they_offer() -> None:
     one = scene()
 
-    def meanwhile(parked: int) -> list[Event]:
+    def meanwhile(suspended: int) -> list[Event]:
         labels = {ZONE: "z0", REGION: "r"}
-        return [NodeUpserted(node("n0", labels, {GPU: 8, "cpu": 8000 + parked % 2}))]
+        return [NodeUpserted(node("n0", labels, {GPU: 8, "cpu": 8000 + suspended % 2}))]
 
-    parked, where = drive(one, 50, meanwhile)
-    assert parked > 10 and len(where) == 3
+    suspended, where = drive(one, 50, meanwhile)
+    assert suspended > 10 and len(where) == 3
 
 
 def test_an_application_of_another_namespace_neither_wakes_nor_restarts_anybody() -> None:
     one = scene()
     one.handle(*complete("huge", 2, "t"))  # Its pods fit nowhere: one GPU is left on each node.
-    parked, where = drive(one, 50, lambda parked: [AppGroupChanged(AppGroup(namespace="other", name="a"))])
-    assert parked > 10 and len(where) >= 3
-    waiting = one.waiting
+    suspended, where = drive(
+        one, 50, lambda suspended: [AppGroupChanged(AppGroup(namespace="other", name="a"))]
+    )
+    assert suspended > 10 and len(where) >= 3
+    waiting = one.unschedulable
     one.handle(AppGroupChanged(AppGroup(namespace="other", name="b")))
-    assert one.handle(Tick(limit=1)) == [] and one.waiting == waiting
+    assert one.handle(Tick(limit=1)) == [] and one.unschedulable == waiting
 
 
 def test_rehearsals_for_a_reservation_are_bounded() -> None:
     """Nine unequal subgroups that fit into no zone, not even an empty one: to find that out takes seconds."""
-    one = resting_engine(rests=True, reserve_after=600.0)
+    one = resting_engine(backoff=True, reserve_after=600.0)
     one.handle(TopologyChanged(fabric("zone", "rack")))
     for zone in range(4):
         for number in range(32):

@@ -19,7 +19,7 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.intake.cures import ANYTHING, NOTHING, Stir, cures
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
 from closeby.scheduling.outcomes import outcomes_of
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
@@ -61,27 +61,27 @@ def test_without_a_clock_a_cause_is_enough() -> None:
 
 
 def test_who_drives_a_virtual_clock_does_without_rests() -> None:
-    engine = Engine(lambda handle: profile_for(Configuration(), handle), rests=False)
+    engine = Engine(lambda handle: profile_for(Configuration(), handle), backoff=False)
     drawn = World(engine, draw("zone-a rack-1 : a1=3 a2=1"), fabric("zone", "rack"))
     drawn.tell(GroupChanged(gang("odd", min_member=2)), *(PodUpserted(pod) for pod in unequal()))
     assert [tries(stir(drawn, number), 0.1 * number) for number in range(5)] == [1] * 5
-    assert drawn.engine.next_due is None
+    assert drawn.engine.next_backoff_end is None
 
 
 def test_with_a_clock_the_rest_must_be_over_too() -> None:
     drawn = stir(waiting())
     assert [tries(drawn, now) for now in (0.5, 0.9)] == [0, 0]
-    assert drawn.engine.next_due == pytest.approx(1.0)
-    assert drawn.engine.resting == ("default/odd",)
+    assert drawn.engine.next_backoff_end == pytest.approx(1.0)
+    assert drawn.engine.backing_off == ("default/odd",)
     assert tries(drawn, 1.0) == 1
-    assert drawn.engine.next_due is None
+    assert drawn.engine.next_backoff_end is None
 
 
 def test_rests_grow_to_ten_seconds() -> None:
     drawn, now, rests = waiting(), 0.0, []
     for number in range(6):
         tries(stir(drawn, number), now)
-        due = drawn.engine.next_due
+        due = drawn.engine.next_backoff_end
         assert due is not None
         rests.append(due - now)
         now = due
@@ -114,31 +114,31 @@ def test_what_is_placed_and_comes_back_begins_anew() -> None:
     drawn.tell(*(PodUpserted(pod) for pod in unequal()))
     assert tries(drawn, 6.0) == 1
     tries(stir(drawn, 2), 6.0)
-    assert drawn.engine.next_due == pytest.approx(7.0)
+    assert drawn.engine.next_backoff_end == pytest.approx(7.0)
 
 
 @pytest.mark.parametrize(
     ("reasons", "cure"),
     [
-        ({Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
-        ({Reason.GANG_INCOMPLETE}, Stir.TOPOLOGY),
-        ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, ANYTHING),
-        ({Reason.TOPOLOGY_NOT_FOUND}, Stir.TOPOLOGY),
-        ({Reason.TOPOLOGY_LEVEL_NOT_FOUND}, Stir.TOPOLOGY),
-        ({Reason.SCHEDULING_GATED}, NOTHING),
-        ({Reason.UNSUPPORTED}, NOTHING),
-        (set(), NOTHING),
+        ({Reason.INSUFFICIENT_RESOURCES}, ANY_EVENT),
+        ({Reason.GANG_INCOMPLETE}, ClusterEvent.TOPOLOGY),
+        ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, ANY_EVENT),
+        ({Reason.TOPOLOGY_NOT_FOUND}, ClusterEvent.TOPOLOGY),
+        ({Reason.TOPOLOGY_LEVEL_NOT_FOUND}, ClusterEvent.TOPOLOGY),
+        ({Reason.SCHEDULING_GATED}, NO_EVENT),
+        ({Reason.UNSUPPORTED}, NO_EVENT),
+        (set(), NO_EVENT),
         (
             {Reason.SCHEDULING_GATED, Reason.GANG_INCOMPLETE, Reason.INVALID_SPEC},
-            Stir.TOPOLOGY | Stir.NETWORK,
+            ClusterEvent.TOPOLOGY | ClusterEvent.NETWORK,
         ),
-        ({Reason.NODE_RESERVED, Reason.UNSUPPORTED}, ANYTHING),
-        ({Reason.UNSUPPORTED, Reason.INVALID_SPEC}, Stir.TOPOLOGY | Stir.NETWORK),
+        ({Reason.NODE_RESERVED, Reason.UNSUPPORTED}, ANY_EVENT),
+        ({Reason.UNSUPPORTED, Reason.INVALID_SPEC}, ClusterEvent.TOPOLOGY | ClusterEvent.NETWORK),
     ],
 )
-def test_what_may_help(reasons: set[Reason], cure: Stir) -> None:
+def test_what_may_help(reasons: set[Reason], cure: ClusterEvent) -> None:
     for order in permutations(reasons):
-        assert cures(order) == cure
+        assert queueing_hints(order) == cure
 
 
 def test_an_incomplete_gang_is_not_tried_again_when_a_node_comes() -> None:

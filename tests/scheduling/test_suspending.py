@@ -1,4 +1,4 @@
-"""Searches are parked every few steps while all kinds of things happen: the state is right at every moment.
+"""Searches are suspended every few steps while events of all kinds arrive: the state is always right.
 
 The cluster is small and the allowance tiny, so that decisions are interrupted wherever they can be.
 """
@@ -34,51 +34,51 @@ def tick(history: History, one: Engine, allowance: int) -> bool:
 @few_and_many
 def test_whatever_happens_between_the_turns_of_a_search_nothing_is_overcommitted(seeds: range) -> None:
     """And in the end, when all have rested, nobody waits who would fit."""
-    parked = 0
+    suspended = 0
     for seed in seeds:
         with history_of(seed) as (history, dice):
-            one = engine(rests=True, reserve_after=dice.choice([0.0, 0.0, 10.0]))
+            one = engine(backoff=True, reserve_after=dice.choice([0.0, 0.0, 10.0]))
             events = history.beginning()
             for _ in range(dice.randint(2, LONGEST)):
                 one.handle(*events)
                 for _ in range(dice.randint(0, 6)):
                     tick(history, one, dice.choice([1, 100, 300]))
-                    parked += len(one._rounds.parking.keys)
+                    suspended += len(one._rounds.suspensions.keys)
                 events = history.step()
             one.handle(*events, history.measured(None))
             for _ in range(400):
                 while tick(history, one, 300):
                     pass
                 history.now += 1.0
-                if one.next_due is None:
+                if one.next_backoff_end is None:
                     break
-            assert one._rounds.parking.keys == () and one.next_due is None
+            assert one._rounds.suspensions.keys == () and one.next_backoff_end is None
             kept = one.reservation
-            for key in one.waiting if kept is None else (kept.key,):
+            for key in one.unschedulable if kept is None else (kept.key,):
                 if not cut_short_for(one, key):
                     assert placed_by_one_who_comes_late(history, one, key) == {}
-    assert parked > 3 * len(seeds), "hardly any search was parked"
+    assert suspended > 3 * len(seeds), "hardly any search was suspended"
 
 
 @few_and_many
-def test_what_is_parked_ends_as_if_it_had_not_been(seeds: range) -> None:
+def test_what_is_suspended_ends_as_if_it_had_not_been(seeds: range) -> None:
     """All of a history's jobs are there from the start; nothing happens while an item is decided."""
     for seed in seeds:
         with history_of(seed, busy=True) as (history, dice):
-            through, parked = engine(), engine()
+            through, suspended = engine(), engine()
             events = [
                 *history.beginning(),
                 *(one for _ in range(dice.randint(1, 6)) for one in history.step()),
             ]
             through.handle(*events)
-            parked.handle(*events)
+            suspended.handle(*events)
             while decided := through.handle(Tick(limit=1)):
                 ended: list[Outcome] = []
                 bound: list[Binding] = []
                 while not ended:
-                    decisions = parked.handle(Tick(limit=1))
+                    decisions = suspended.handle(Tick(limit=1))
                     while any(isinstance(one, Suspended) for one in decisions):
-                        decisions = parked.handle(Tick(limit=1, steps=100))
+                        decisions = suspended.handle(Tick(limit=1, steps=100))
                     ended += outcomes_of(decisions)
                     bound += bindings_of(decisions)
                 assert ended == outcomes_of(decided)
@@ -87,7 +87,7 @@ def test_what_is_parked_ends_as_if_it_had_not_been(seeds: range) -> None:
 
 def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
     """The gang of unequal pods is looked for five times, and each time a node is another one meanwhile."""
-    one = engine(rests=True)
+    one = engine(backoff=True)
     members = [pod for i in range(8) for pod in pods("mixed", 1, spec(gpu=1 + i % 2), prefix=f"mixed-{i}")]
     one.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 3})) for i in range(8)))
     one.handle(GroupChanged(gang("mixed", 8)), *map(PodUpserted, members))
@@ -95,7 +95,7 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
         again = NodeUpserted(node("n0", {"turn": str(turn)}, {GPU: 3}))
         decisions = one.handle(NodeDeleted("n0"), again, Tick(0.0, steps=1))
         one.validate_state()
-        if not one._rounds.parking.keys:
+        if not one._rounds.suspensions.keys:
             break
     outcome = one.outcome("default/mixed")
     assert outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
@@ -104,8 +104,8 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 50, None])
-def test_a_gang_that_is_parked_keeps_its_buckets(steps: int | None) -> None:
-    """Another gang with task-topology is placed while the first is parked: each has the plan of its own."""
+def test_a_gang_that_is_suspended_keeps_its_buckets(steps: int | None) -> None:
+    """Another gang with task-topology is placed during the suspension: each has a plan of its own."""
     rules = {"volcano.sh/task-topology-anti-affinity": "a"}
     one = engine()
     one.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8})) for i in range(6)))

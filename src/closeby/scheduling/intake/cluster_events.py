@@ -1,0 +1,45 @@
+"""Cluster events, and queueing hints: which events may help an item that was refused, by its reasons."""
+
+from collections.abc import Iterable, Mapping
+from enum import Flag, auto
+from typing import Final
+
+from closeby.objects.reasons import Reason, ReasonToken
+
+
+class ClusterEvent(Flag):
+    """What changed in the cluster. A change of an item's own pods or gang requeues it in any case."""
+
+    #: A node was added, changed or deleted, or a pod left its node.
+    CAPACITY = auto()
+    #: A topology was added, changed or deleted.
+    TOPOLOGY = auto()
+    #: The graph of an application or the costs of a network were added, changed or deleted.
+    NETWORK = auto()
+    #: New values of measurements that a plugin uses.
+    MEASUREMENT = auto()
+
+
+NO_EVENT: Final = ClusterEvent(0)
+ANY_EVENT: Final = ~NO_EVENT
+
+#: Events that may cure these reasons. Any event may cure a reason that is not listed.
+_HINTS: Final[Mapping[ReasonToken, ClusterEvent]] = {
+    Reason.SCHEDULING_GATED: NO_EVENT,
+    Reason.NAMESPACE_EXCLUDED: NO_EVENT,
+    Reason.APP_GROUP_NOT_FOUND: NO_EVENT,
+    Reason.UNSUPPORTED: NO_EVENT,
+    # New members requeue the gang itself; without its topology it waits for that first.
+    Reason.GANG_INCOMPLETE: ClusterEvent.TOPOLOGY,
+    Reason.TOPOLOGY_NOT_FOUND: ClusterEvent.TOPOLOGY,
+    Reason.TOPOLOGY_LEVEL_NOT_FOUND: ClusterEvent.TOPOLOGY,
+    Reason.INVALID_SPEC: ClusterEvent.TOPOLOGY | ClusterEvent.NETWORK,
+}
+
+
+def queueing_hints(reasons: Iterable[ReasonToken]) -> ClusterEvent:
+    """The events that may help an item which waits for these reasons."""
+    found = NO_EVENT
+    for reason in reasons:
+        found |= _HINTS.get(reason, ANY_EVENT)
+    return found
