@@ -235,6 +235,19 @@ def test_what_runs_for_ever_is_not_waited_for() -> None:
     ]
 
 
+@pytest.mark.parametrize("owner", ["", "Job/train", "StatefulSet/serve", "ReplicaSet/serve"])
+def test_a_gang_of_a_service_runs_for_ever_as_for_reservations(owner: str) -> None:
+    running = [replace(one, group="old", owner=owner) for one in full("n5=4", "n6=4")]
+    waiting = pods(None, 1, prefix="lone", needs=spec(gpu=4))
+    run = simulate(world([gang("old", min_member=2)], [*waiting, *running]), Configuration())
+    endless = bool(owner) and not owner.startswith("Job/")
+    found = counterfactuals(run)["pod:default/lone-0"]
+    ends = [one.jobs for one in found if one.kind is Kind.ENDED and one.fits]
+    named = {job.name for jobs in ends if jobs for job in jobs}
+    assert named == (set() if endless else {"podgroup/default/old"})
+    assert run.engine.books.staying == ({one.uid for one in running} if endless else set())
+
+
 # Properties
 
 

@@ -69,11 +69,7 @@ class Tiny(NamedTuple):
     def for_ever(self) -> list[Pod]:
         """What has no end."""
         endless = ("DaemonSet/", "Node/", "ReplicaSet/")
-        return [
-            one
-            for one in self.others
-            if one.owner.startswith(endless) and (one.group is None or one in self.returning())
-        ]
+        return [one for one in self.others if one.owner.startswith(endless)]
 
     def jobs(self) -> dict[str, list[Pod]]:
         """What may end, by name."""
@@ -186,7 +182,8 @@ def tiny_world(seed: int) -> Tiny:
     running: list[Pod] = []
     for number in range(random.randint(0, 7)):
         owner = random.choice(_OWNERS)
-        old = "old" if not owner and random.random() < 0.3 else None
+        may_be_in_a_gang = not owner or owner.startswith("ReplicaSet/")
+        old = "old" if may_be_in_a_gang and random.random() < 0.3 else None
         (one,) = pods(old, 1, random.choice(specs), prefix=f"{random.choice('az')}{number}", owner=owner)
         running.append(replace(one, node_name=random.choice(names), phase="Running"))
     count = random.randint(1, 4)

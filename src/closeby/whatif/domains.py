@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.scheduling.judging.counts import DomainCounts
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 Counts = NDArray[np.int64]
@@ -22,15 +23,7 @@ class Domains(Struct, frozen=True, eq=False):
 
     def owners(self, slots: Ints) -> Ints:
         """The domain of each slot; -1 outside the tree."""
-        positions = self.tree.position_of[slots]
-        if self.level == ROOT_LEVEL:
-            return np.where(positions < self.tree.size, 0, -1)
-        at = (
-            np.arange(self.tree.size)
-            if self.level == self.tree.node_level
-            else self.tree.domain_at[self.level]
-        )
-        return np.append(at, -1)[positions]
+        return self.tree.owners_of_slots(slots, self.level)
 
     def slots(self, domain: int) -> Ints:
         """The nodes of a domain."""
@@ -38,9 +31,7 @@ class Domains(Struct, frozen=True, eq=False):
 
     def sums(self, at: NDArray[np.int64]) -> Counts:
         """What amounts by slot come to in each domain."""
-        found = np.zeros(self.tree.count(self.level), dtype=np.int64)
-        np.add.at(found, self.owners(self.tree.slot_at), at[self.tree.slot_at])
-        return found
+        return DomainCounts(self.tree, at).of(self.level)
 
     def labelled(self, sums: Counts) -> Counts:
         """The same with -1 for domains that do not carry their level's label."""

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from closeby.objects.lifetimes import is_long_running, is_pinned
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodDeleted, PodUpserted
@@ -14,7 +15,6 @@ from closeby.scheduling.extension import Scope
 from closeby.scheduling.judging.diagnosis import Refusal
 from closeby.scheduling.state import CycleState
 from closeby.simulator.runs import Run
-from closeby.whatif.jobs import runs_for_ever, stays
 
 Counts = NDArray[np.int64]
 
@@ -25,7 +25,7 @@ class Emptied:
     It is an engine of its own, made when it is first asked; nodes have the same slots in it.
     """
 
-    def __init__(self, run: Run, keeps: Callable[[Pod], bool] = stays) -> None:
+    def __init__(self, run: Run, keeps: Callable[[Pod], bool] = is_pinned) -> None:
         """``keeps`` says which pods are there."""
         self._run = run
         self._keeps = keeps
@@ -44,7 +44,7 @@ class Emptied:
     @cached_property
     def ended(self) -> "Emptied":
         """The same with what runs for ever, such as pods of Deployments: all that ends has ended."""
-        return Emptied(self._run, runs_for_ever)
+        return Emptied(self._run, _remains)
 
     def room(self, pod: Pod, beside: Iterable[Pod] = ()) -> Counts:
         """How many such pods each slot would hold beside these; shape (slots,)."""
@@ -63,3 +63,8 @@ class Emptied:
         """Whether what such a pod may do depends on nodes alone, not on what was placed elsewhere."""
         filters = self.engine.profile.filters
         return not any(one.filter_scope is Scope.PER_PLACEMENT and one.concerns(pod) for one in filters)
+
+
+def _remains(pod: Pod) -> bool:
+    """Whether it is there once all that ends has ended. What is being deleted goes, unless it comes back."""
+    return is_pinned(pod) or (is_long_running(pod) and not pod.terminating)

@@ -5,11 +5,11 @@ from itertools import islice
 
 from msgspec import Struct
 
+from closeby.objects.lifetimes import is_long_running, is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
-from closeby.scheduling.intake.books import FOR_EVER
 from closeby.simulator.trials import Result
 from closeby.whatif.fewest import fewest
 from closeby.whatif.questions import Question, joined
@@ -20,8 +20,6 @@ NAMED = 3
 TOGETHER = 8
 #: Gangs, Jobs and pods in the way that are named.
 OWNERS_NAMED = 4
-#: Kinds of owners whose pods are made anew on the same node as soon as they are gone.
-_STAY = frozenset({"DaemonSet", "Node"})
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -73,11 +71,11 @@ def jobs_beside(question: Question) -> tuple[Job, ...]:
     leaving: list[Pod] = []
     others: list[Pod] = []
     for pod in question.trials.pods:
-        if pod.uid in own or stays(pod):
+        if pod.uid in own or is_pinned(pod):
             continue
         if pod.terminating and pod.node_name is not None:
             leaving.append(pod)
-        elif pod.group is None and (_kind(pod) in FOR_EVER or question.owns(pod)):
+        elif is_long_running(pod) or (pod.group is None and question.owns(pod)):
             continue
         elif question.group is None or pod.group is None or f"{pod.namespace}/{pod.group}" != question.key:
             others.append(pod)
@@ -85,20 +83,6 @@ def jobs_beside(question: Question) -> tuple[Job, ...]:
     if leaving:
         jobs.insert(0, Job(name="what is being deleted", reference="", pods=tuple(leaving)))
     return tuple(jobs)
-
-
-def stays(pod: Pod) -> bool:
-    """Whether another such pod takes its place on its node at once."""
-    return _kind(pod) in _STAY
-
-
-def runs_for_ever(pod: Pod) -> bool:
-    """Whether nobody waits for its end: it stays, or is a pod of a Deployment and the like, in no gang."""
-    return stays(pod) or (pod.group is None and not pod.terminating and _kind(pod) in FOR_EVER)
-
-
-def _kind(pod: Pod) -> str:
-    return pod.owner.partition("/")[0]
 
 
 def job_of(pod: Pod) -> tuple[str, str]:

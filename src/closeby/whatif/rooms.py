@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.tree import ROOT_LEVEL
 from closeby.whatif.domains import Domains, slots_of
-from closeby.whatif.jobs import stays
 from closeby.whatif.questions import Question
 
 Counts = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Rooms:
         self.least = _least(self._cluster, question.waiting)
         #: What pods hold that would not go, in rows and slots: those of DaemonSets, and the item's own.
         self.stays = np.zeros_like(self._cluster.requested)
-        for pod in {one.uid: one for one in (*own, *filter(stays, question.trials.pods))}.values():
+        for pod in {one.uid: one for one in (*own, *filter(is_pinned, question.trials.pods))}.values():
             slot = self._cluster.placement(pod.uid)
             if slot is not None:
                 demand = self._cluster.demand(pod.spec)

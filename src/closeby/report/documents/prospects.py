@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, names_text, plural, plural_noun
@@ -17,7 +18,6 @@ from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
 from closeby.whatif.domains import Domains, slots_of
 from closeby.whatif.emptied import Emptied
-from closeby.whatif.jobs import stays
 
 #: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
 CAUSES = 3
@@ -141,5 +141,5 @@ def _causes(asked: _Asked) -> Iterator[str]:
         more = " and others" if len(causes) > CAUSES else ""
         yield f"As they are, these nodes take none of its pods: {', '.join(told)}{more}."
     wanted = {resource for resource, _ in asked.pod.spec.requests}
-    if any(stays(pod) and wanted & {one for one, _ in pod.spec.requests} for pod in asked.emptied.pods):
+    if any(is_pinned(pod) and wanted & {one for one, _ in pod.spec.requests} for pod in asked.emptied.pods):
         yield "Pods of DaemonSets and static pods hold room that does not get free."

@@ -5,6 +5,7 @@ from math import inf
 
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import PodGroup
+from closeby.objects.lifetimes import is_long_running
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
@@ -12,11 +13,6 @@ from closeby.scheduling.intake.keys import item_key, kind_of, name_of
 from closeby.scheduling.intake.members import Members, member_order
 from closeby.scheduling.intake.priorities import Gang, Priorities, Turn
 from closeby.scheduling.outcomes import ItemKind
-
-#: Kinds of owners whose pods run for ever: nobody waits for their end. ``Node`` owns static pods.
-FOR_EVER = frozenset(
-    {"DaemonSet", "Node", "ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"}
-)
 
 
 class Books:
@@ -41,7 +37,7 @@ class Books:
         self._lost: dict[str, str] = {}
         #: uids of pods whose binding was refused: the plan holds for them no more.
         self.strayed: set[str] = set()
-        #: uids of pods that are meant to run for ever.
+        #: uids of pods that run for ever.
         self.staying: set[str] = set()
         #: uid of each member that has done its work -> key of its gang.
         self._done: dict[str, str] = {}
@@ -62,7 +58,7 @@ class Books:
     def add(self, pod: Pod, placed: bool, rank: int | None = None) -> None:
         """Note a pod that waits or holds a node; ``rank`` is what it was given, if that is known."""
         self.pods[pod.uid] = pod
-        if pod.owner and pod.owner.partition("/")[0] in FOR_EVER:
+        if is_long_running(pod):
             self.staying.add(pod.uid)
         if pod.group is None:
             key = self.item_key(pod)

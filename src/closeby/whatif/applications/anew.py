@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from closeby.applications.registry import workload_name
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, plural
 from closeby.simulator.runs import DEFAULT_SCHEDULER
@@ -14,7 +15,7 @@ from closeby.simulator.trials import Change, Result
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.applications.reach import Reach
 from closeby.whatif.applications.talking import ROUNDING, Cost
-from closeby.whatif.jobs import Job, jobs_beside, soonest, stays, when
+from closeby.whatif.jobs import Job, jobs_beside, soonest, when
 from closeby.whatif.questions import Question, where_entry
 from closeby.whatif.records import Counterfactual, Kind
 
@@ -45,7 +46,7 @@ class Anew:
             for pod in answers.talk.pods
             if pod.node_name is not None
             and books.item_key(pod) == question.key
-            and not (stays(pod) or pod.terminating or books.is_homeless(pod.uid))
+            and not (is_pinned(pod) or pod.terminating or books.is_homeless(pod.uid))
             and scheduler_name in (None, pod.spec.scheduler_name or DEFAULT_SCHEDULER)
         )
 

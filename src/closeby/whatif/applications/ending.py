@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text
@@ -22,7 +23,6 @@ from closeby.whatif.jobs import (
     no_end_helps,
     shares,
     soonest,
-    stays,
     when,
 )
 from closeby.whatif.questions import Question, joined
@@ -147,7 +147,7 @@ def _cleared(question: Question, reach: Reach) -> tuple[list[Pod], Result] | Non
     on: dict[int, list[Pod]] = {}
     for pod in question.trials.pods:
         slot = cluster.placement(pod.uid)
-        if slot is not None and not stays(pod) and not question.owns(pod):
+        if slot is not None and not is_pinned(pod) and not question.owns(pod):
             on.setdefault(slot, []).append(pod)
     held = {slot: sum(map(weights.of, pods)) for slot, pods in on.items()}
     chosen: list[int] = []

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.demands import conflict
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.whatif.jobs import job_of, stays
+from closeby.whatif.jobs import job_of
 from closeby.whatif.questions import Question
 from closeby.whatif.rooms import Rooms
 from closeby.whatif.weights import Weights
@@ -63,7 +64,7 @@ class Clearings:
         self.on: dict[int, list[Pod]] = {}
         for pod in question.trials.pods:
             slot = cluster.placement(pod.uid)
-            if slot is not None and pod.uid not in own and not stays(pod):
+            if slot is not None and pod.uid not in own and not is_pinned(pod):
                 self.on.setdefault(slot, []).append(pod)
         #: By slot: what all pods hold that may go.
         self._held = self.weights.by_slot(cluster.requested - rooms.stays)

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import all_pods, path_text, plural
@@ -15,7 +16,7 @@ from closeby.whatif.emptied import Emptied
 from closeby.whatif.fewest import fewest
 from closeby.whatif.gangs.clearing import Clearings
 from closeby.whatif.gangs.missing import Lack, lack_of, lack_text
-from closeby.whatif.jobs import named_owners, shares, stays
+from closeby.whatif.jobs import named_owners, shares
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
 from closeby.whatif.rooms import Rooms
@@ -122,7 +123,7 @@ def _on_a_node(view: _View, way: Sequence[Pod], named: Sequence[str]) -> str:
 
 def _even_if(view: _View) -> str:
     """What would have to be gone, so that what is said holds: not what comes back at once."""
-    if any(map(stays, view.emptied.pods)):
+    if any(map(is_pinned, view.emptied.pods)):
         return "even if nothing ran there but pods of DaemonSets and static pods"
     return "even if nothing else ran there"
 
