@@ -170,6 +170,19 @@ class TestTheRecord:
         assume(asked, second, "a1")
         assert scores(asked, first)["same-rack"] == 30
 
+    def test_gangs_that_are_gone_leave_nothing_behind(self) -> None:
+        asked = plugin()
+        [first] = pods("train", 1)
+        slot = asked.handle.cluster.slot_of("a1")
+        placed = asked.pod_assumed(first, slot)
+        gone = asked.pod_forgotten(first, slot)
+        assert placed is not None and gone is not None
+        assert asked._members == {}
+        gone()
+        assert asked.pre_score(STATE, first)
+        placed()
+        assert asked._members == {}
+
     def test_forgetting_can_be_undone(self) -> None:
         asked = plugin()
         [first] = pods("train", 1)
@@ -230,8 +243,8 @@ class TestInTheEngine:
         assert len(drawn.used(by="rack")) > 1
 
     def test_nodes_without_the_label_are_no_rack(self) -> None:
-        #   The two nodes of no rack would be the tightest.
-        drawn = racks("bj - : x1=2 x2=2\nbj rack2 : b1=3 b2=3").run(gang(), members=pods("train", 4))
+        #   x1 would be the tightest.
+        drawn = racks("bj - : x1=4\nbj rack2 : b1=3 b2=3").run(gang(min_member=4), members=pods("train", 4))
         assert drawn.used(by="rack") == {"rack2": 4}
 
     def test_a_level_that_is_required_is_not_left_for_a_coarser_one(self) -> None:

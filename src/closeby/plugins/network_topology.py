@@ -144,37 +144,34 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         """Note a member; the oldest running one, else the first placed one, is the job's first task."""
         if self.idle or pod.group is None:
             return None
-        gang = f"{pod.namespace}/{pod.group}"
-        members = self._members.setdefault(gang, {})
-        sequence = self._sequence
         if pod.node_name is not None:
             seniority = (0, float("inf") if pod.created is None else pod.created, pod.name)
         else:
             self._sequence += 1
             seniority = (1, float(self._sequence), pod.name)
-        members[pod.uid] = (seniority, slot)
+        self._add(pod, (seniority, slot))
 
         def undo() -> None:
-            self._sequence = sequence
-            del members[pod.uid]
-            if not members:
-                del self._members[gang]
+            self._drop(pod)
 
         return undo
 
     def pod_forgotten(self, pod: Pod, slot: int) -> Undo | None:
         """Drop a member that left its node."""
-        if pod.group is None:
-            return None
-        members = self._members.get(f"{pod.namespace}/{pod.group}", {})
+        gone = None if pod.group is None else self._drop(pod)
+        return None if gone is None else lambda: self._add(pod, gone)
+
+    def _add(self, pod: Pod, member: tuple[Seniority, int]) -> None:
+        self._members.setdefault(f"{pod.namespace}/{pod.group}", {})[pod.uid] = member
+
+    def _drop(self, pod: Pod) -> tuple[Seniority, int] | None:
+        """Forgets a member, and its gang with the last one."""
+        gang = f"{pod.namespace}/{pod.group}"
+        members = self._members.get(gang, {})
         gone = members.pop(pod.uid, None)
-        if gone is None:
-            return None
-
-        def undo() -> None:
-            members[pod.uid] = gone
-
-        return undo
+        if gone is not None and not members:
+            del self._members[gang]
+        return gone
 
     def _record(self, pod: Pod) -> int | None:
         members = self._members.get(f"{pod.namespace}/{pod.group}")
