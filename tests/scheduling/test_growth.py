@@ -94,9 +94,9 @@ class TestMembersBeyondTheMinimum:
         assert drawn.used() == {"b1": 2}, "the tightest"
 
     def test_members_find_room_beside_one_that_runs_as_far_as_its_parent_allows(self) -> None:
-        #   x prefers the rack of its first member, which is full; its parent must stay in zone-a.
+        #   The rack of the first member is preferred, and full; zone-a is required.
         drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=1\nzone-b rack-3 : c1=4")
-        groups = [subgroup("p", required="zone"), subgroup("x", parent="p", preferred="rack")]
+        groups = [subgroup("p", required="zone", preferred="rack"), subgroup("x", parent="p")]
         running = pods("train", 1, prefix="old", on="a1", subgroup="x")
         drawn.run(gang(subgroups=groups), members=[*running, *of("x", 1, 1)])
         assert drawn.used() == {"b1": 1}

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
+from closeby.lab.baselines.kueue_best_fit import KueueArguments, KueueBestFit
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.reading.configuration import PluginEntry
+from tests.plugins.asking import handle_of
 from tests.worlds import World, draw, fabric, gang, node, pods, spec, subgroup, world
 
 BASELINES = [name for name in NAMED if name != CLOSEBY]
@@ -281,3 +284,53 @@ def test_kueue_prefers_the_level_it_is_told() -> None:
     placed = drawn(FIVE_AND_FOUR, "kueue-best-fit", {"level": "zone"})
     placed.run(gang(min_member=2), members=pods("train", 2, WHOLE))
     assert placed.used("train", by="rack") == {"rack-3": 2}
+
+
+class TestKueueBestFit:
+    NAME = "kueue-best-fit"
+
+    def test_without_a_level_a_single_node_comes_before_a_rack(self) -> None:
+        #   b1 alone holds both; rack-1 would be as tight, and comes first.
+        drawing = "zone-a rack-1 : a1=4 a2=4\nzone-a rack-2 : b1=9 b2=9"
+        assert racks(drawing, self.NAME, 2) == {"rack-2": 2}
+
+    def test_a_domain_that_holds_exactly_the_gang_is_enough(self) -> None:
+        #   Else the tightest zone would be zone-b, with two racks of three.
+        drawing = """
+        zone-a rack-1 : a1=4 a2=4 a3=4 a4=4
+        zone-a rack-4 : d1=4 d2=4 d3=4
+        zone-b rack-2 : b1=4 b2=4 b3=4
+        zone-b rack-3 : c1=4 c2=4 c3=4
+        """
+        placed = drawn(drawing, self.NAME, {"level": "rack"})
+        placed.run(gang(min_member=4), members=pods("train", 4, WHOLE))
+        assert placed.used(by="rack") == {"rack-1": 4}
+
+    def test_a_level_above_the_required_one_is_no_wider_choice(self) -> None:
+        placed = drawn(FIVE_AND_FOUR, self.NAME, {"level": "zone"})
+        placed.run(gang(min_member=4, required="rack"), members=pods("train", 4, WHOLE))
+        assert placed.used(by="rack") == {"rack-3": 4}
+
+    def test_nodes_without_the_label_of_a_level_are_left_out(self) -> None:
+        nodes = draw("zone-a rack-1 : a1=4 a2=4", resource="cpu")
+        bare = replace(nodes[0], labels={"zone": "zone-a", "rack": "rack-1"})
+        entries = NAMED[self.NAME].plugins
+        placed = world([bare, nodes[1]], fabric("zone", "rack", HOSTNAME), plugins=entries)
+        placed.run(gang(min_member=1), members=pods("train", 1, WHOLE))
+        assert placed.where == {"train-0": "a2"}
+
+    def test_a_level_that_no_topology_has_is_told(self) -> None:
+        handle = handle_of([])
+        assert KueueBestFit(KueueArguments(), handle).conditions() == ()
+        [told] = KueueBestFit(KueueArguments(level="row"), handle).conditions()
+        assert told.reason is Reason.TOPOLOGY_LEVEL_NOT_FOUND
+
+
+def test_a_level_of_the_gangs_own_takes_the_place_of_the_one_that_is_worked_out() -> None:
+    """Four pods fit into one rack, were rack-3 empty; who requires a zone need not wait for that."""
+    waits = drawn(FIVE_AND_FOUR, "single-level-required")
+    waits.run(gang(min_member=4), members=[*busy("b1"), *pods("train", 4, WHOLE)])
+    assert waits.used("train") == {}
+    placed = drawn(FIVE_AND_FOUR, "single-level-required")
+    placed.run(gang(min_member=4, required="zone"), members=[*busy("b1"), *pods("train", 4, WHOLE)])
+    assert placed.used("train", by="zone") == {"zone-a": 4}
