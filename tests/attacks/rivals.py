@@ -38,7 +38,7 @@ async def decided(
 
 def chosen(engine: Engine, namespace: str) -> list[str]:
     """The node of each member of the gang that holds one, in the scheduler's mind."""
-    slots = (engine.cluster.placement(pod.uid) for pod in engine.books.placed(f"{namespace}/g"))
+    slots = (engine.cluster.placement(pod.uid) for pod in engine.state.placed(f"{namespace}/g"))
     return [engine.cluster.node_at(slot).name for slot in slots if slot is not None]
 
 

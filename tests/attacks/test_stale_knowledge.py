@@ -203,7 +203,7 @@ def test_the_required_level_is_edited_meanwhile(control_plane: ControlPlane, nam
 
     async def run() -> None:
         async with decided(control_plane, namespace, "/binding", BUSY) as (it, proxy, scheduler, _):
-            group = scheduler.engine.books.groups
+            group = scheduler.engine.state.groups
 
             async def required(level: str) -> None:
                 constraint = {"topology": it.topology, "requiredTopologyLevel": level}
@@ -233,7 +233,7 @@ def test_a_member_is_deleted_before_the_first_binding(control_plane: ControlPlan
             await it.delete("g-7")
 
             async def heard() -> bool:
-                return len(scheduler.engine.books.placed(f"{namespace}/g")) < MEMBERS
+                return len(scheduler.engine.state.placed(f"{namespace}/g")) < MEMBERS
 
             await until(heard)
             proxy.forgive()

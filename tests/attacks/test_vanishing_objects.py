@@ -49,8 +49,8 @@ class Scene:
         engine = self.scheduler.engine
 
         async def nothing() -> bool:
-            groups = [key for key in engine.books.groups if key.startswith(f"{namespace}/")]
-            pods = [*engine.books.pods.values(), *(pod for pod, _ in engine.cluster.placed_pods())]
+            groups = [key for key in engine.state.groups if key.startswith(f"{namespace}/")]
+            pods = [*engine.state.pods.values(), *(pod for pod, _ in engine.cluster.placed_pods())]
             return not groups and not [pod for pod in pods if pod.namespace == namespace]
 
         await until(nothing)
@@ -135,7 +135,7 @@ def test_the_pod_group_goes_in_the_middle_of_a_start(control_plane: ControlPlane
             await they.it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g")
 
             async def heard() -> bool:
-                return f"{namespace}/g" not in they.scheduler.engine.books.groups
+                return f"{namespace}/g" not in they.scheduler.engine.state.groups
 
             await until(heard)
             await they.others_go_on("meanwhile")

@@ -174,7 +174,7 @@ def test_an_imagined_cluster_holds_the_imagined_pods_alone() -> None:
     on_a, on_b = (replace(pod, spec=replace(WEB, requests=((GPU, 3),))) for pod in pods("web", 2))
     cluster.place_pod(on_a, 0)
     inside = np.asarray([True, True, False])
-    with cluster.imagined([(on_b, 1)], inside):
+    with cluster.hypothetical([(on_b, 1)], inside):
         assert [cluster.ports_taken(slot, [HostPort(80)]) for slot in (0, 1)] == [False, True]
         assert [free(cluster, name) for name in "ab"] == [4, 1]
         assert cluster.alive[:3].tolist() == [True, True, False]
@@ -185,7 +185,7 @@ def test_an_imagined_cluster_holds_the_imagined_pods_alone() -> None:
 
 def test_a_resource_that_is_first_asked_for_while_imagining_stays_known() -> None:
     cluster = cluster_of(a=4)
-    with cluster.imagined([], None):
+    with cluster.hypothetical([], None):
         cluster.demand(spec(nic=1))
     assert cluster.requested.shape == cluster.allocatable.shape
     assert free(cluster, "a", "nic") == 0

@@ -92,7 +92,7 @@ def test_a_start_that_comes_to_its_end_meanwhile_keeps_its_members(
             looked = asyncio.Event()
 
             async def heard() -> bool:
-                group = scheduler.engine.books.groups[f"{namespace}/g"]
+                group = scheduler.engine.state.groups[f"{namespace}/g"]
                 return group.on_partial is OnPartial.KEEP
 
             async def change() -> None:

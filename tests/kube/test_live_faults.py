@@ -48,8 +48,8 @@ def test_bindings_that_are_refused_or_cut_in_the_middle_of_a_gang(
                 assert sorted(ranks, key=int) == [str(i) for i in range(8)]
 
     async def _bound_by_engine(scheduler: LiveScheduler, number: int) -> bool:
-        books = scheduler.engine.books
-        return sum(pod.node_name is not None for pod in books.pods.values()) >= number
+        state = scheduler.engine.state
+        return sum(pod.node_name is not None for pod in state.pods.values()) >= number
 
     asyncio.run(run())
 
@@ -155,7 +155,7 @@ def test_a_kind_that_arrives_later_counts_from_then_on(control_plane: ControlPla
         return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
     async def _forgotten(scheduler: LiveScheduler) -> bool:
-        return f"{namespace}/g" not in scheduler.engine.books.groups
+        return f"{namespace}/g" not in scheduler.engine.state.groups
 
     asyncio.run(run())
 

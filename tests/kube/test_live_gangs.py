@@ -151,7 +151,7 @@ class TestConditions:
                 assert said["status"] == "True"
 
         async def _mended(scheduler: LiveScheduler) -> bool:
-            return scheduler.engine.books.groups[f"{namespace}/g"].constraint is None
+            return scheduler.engine.state.groups[f"{namespace}/g"].constraint is None
 
         asyncio.run(run())
 

@@ -289,7 +289,7 @@ class TestObjects:
                 await until_said(it, "g", "Placed")
 
         async def _forgotten(scheduler: LiveScheduler) -> bool:
-            return f"{namespace}/g" not in scheduler.engine.books.groups
+            return f"{namespace}/g" not in scheduler.engine.state.groups
 
         asyncio.run(run())
 
@@ -317,7 +317,7 @@ class TestObjects:
                 assert (await condition(it, "g"))["status"] == "True"
 
         async def _wants(scheduler: LiveScheduler, members: int) -> bool:
-            return scheduler.engine.books.groups[f"{namespace}/g"].min_member == members
+            return scheduler.engine.state.groups[f"{namespace}/g"].min_member == members
 
         async def _counted(it: World, members: int) -> bool:
             return bool((await group_of(it, "g"))["status"]["scheduled"] == members)
@@ -362,10 +362,10 @@ class TestObjects:
                 await doomed.gang("wide", 9, required="rack")
                 await until_said(doomed, "wide", "TopologyPlacementFailed")
                 await delete_namespace(it.api, doomed.namespace)
-                books = scheduler.engine.books
-                await until(lambda: _gone(f"{doomed.namespace}/wide", books.groups))
+                state = scheduler.engine.state
+                await until(lambda: _gone(f"{doomed.namespace}/wide", state.groups))
                 await until(lambda: _gone(f"{doomed.namespace}/wide", scheduler.engine.unschedulable))
-                await until(lambda: _gone(doomed.namespace, {pod.namespace for pod in books.pods.values()}))
+                await until(lambda: _gone(doomed.namespace, {pod.namespace for pod in state.pods.values()}))
                 await it.gang("g", 8, required="rack")
                 await it.bound(8)
                 # Nobody writes any more on what is gone, once what was on the way has been answered.

@@ -149,10 +149,10 @@ def test_the_order_is_total_and_does_not_depend_on_who_came_first(crowd: list[Po
 @given(crowds())
 def test_taking_one_item_at_a_time_follows_the_keys(crowd: list[Pod]) -> None:
     drawn = sorted_by().tell(AppGroupChanged(app("a > b\nb")), *(PodUpserted(pod) for pod in crowd))
-    books = drawn.engine.books
+    state = drawn.engine.state
     taken = []
     for _ in crowd:
-        items = [item for item in map(books.item, books.item_keys()) if item is not None]
+        items = [item for item in map(state.item, state.item_keys()) if item is not None]
         assert len({SORT.sort_key(item) for item in items}) == len(items)
         first = min(items, key=SORT.sort_key, default=None)
         bound = [one.pod.name for one in bindings_of(drawn.engine.handle(Tick(limit=1)))]

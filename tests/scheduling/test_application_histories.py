@@ -1,4 +1,4 @@
-"""Whatever happens to applications, pods, nodes and networks, and in whatever order: the books stay right."""
+"""Events of applications, pods, nodes and networks in any order: the state stays right."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

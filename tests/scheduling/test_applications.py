@@ -243,7 +243,7 @@ def test_a_pod_too_far_from_another_is_placed_when_the_network_gets_nearer() -> 
 
 def test_members_of_a_gang_heed_limits_that_appeared_later() -> None:
     drawn = place(rooms(a1=1, b1=9), network(PAIRS), members=pods(None, 1, prefix="x"))
-    shared = drawn.engine.books.pods["default/x-0"].spec
+    shared = drawn.engine.state.pods["default/x-0"].spec
     members = [replace(pod, spec=shared) for pod in (*replicas("a", group="g"), *replicas("b", group="g"))]
     drawn.tell(PodDeleted("default/x-0"), AppGroupChanged(app("a > b<=5\nb")))
     drawn.run(gang("g", min_member=2), members=members)

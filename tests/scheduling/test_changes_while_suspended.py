@@ -21,7 +21,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.scheduling.outcomes import Suspended, bindings_of
-from closeby.scheduling.reserving.imagining import STEPS
+from closeby.scheduling.reserving.hypothetical import STEPS
 from tests.applications.networks import network
 from tests.attacks.crowds import ZONES, cluster, complete, engine, in_namespace
 from tests.scheduling.histories import engine as resting_engine
@@ -128,12 +128,12 @@ def test_rehearsals_for_a_reservation_are_bounded() -> None:
         for pod in pods("g", 1, spec(gpu=need), subgroup=f"s{part}", prefix=f"s{part}-{number}", created=0.0)
     ]
     one.handle(GroupChanged(gang("g", 54, required="zone", subgroups=parts)), *map(PodUpserted, members))
-    imagination = one._rounds.reservations._chooser._imagination
+    hypothetical = one._rounds.reservations._chooser._hypothetical
     now, ended = 0.0, False
     while now < 2000.0:
         one.handle(Tick(now, limit=1, steps=STEPS, wall=now))
-        ended |= now > 0.0 and imagination.left == 0
+        ended |= now > 0.0 and hypothetical.left == 0
         now += 50.0
-    assert ended, "no rehearsal was cut short"
+    assert ended, "no trial was cut short"
     one.validate_state()
-    assert (one.cluster.requested == 0).all(), "a rehearsal left something behind"
+    assert (one.cluster.requested == 0).all(), "a trial left something behind"

@@ -144,7 +144,7 @@ def rest(history: History, one: Engine) -> None:
 
 def placed_by_one_who_comes_late(history: History, one: Engine, key: str) -> dict[str, str]:
     """Where an engine that hears only now of the cluster, and of one item that waits, places its pods."""
-    members = {pod.uid for pod in one.books.waiting(key)}
+    members = {pod.uid for pod in one.state.waiting(key)}
     bound = History(0).bound(decided_by_one_who_comes_late(history, one, key))
     return {uid: name for uid, name in bound.items() if uid in members}
 
@@ -153,7 +153,7 @@ def decided_by_one_who_comes_late(history: History, one: Engine, key: str) -> li
     """What an engine that hears only now of the cluster decides about one item that waits."""
     late = engine()
     late.handle(*history.beginning(), *map(GroupChanged, history.groups.values()), *history.running(), Tick())
-    members = {pod.uid for pod in one.books.waiting(key)}
+    members = {pod.uid for pod in one.state.waiting(key)}
     asked = [PodUpserted(pod) for uid, pod in history.pods.items() if uid in members]
     return late.handle(*asked, Tick())
 
@@ -177,7 +177,7 @@ def test_what_waits_says_why_it_does_now_once_everything_was_looked_at_again(see
             looked_at_again(history, one)
             for key in one.unschedulable:
                 # Members that have finished are gone: one who comes late does not hear of them.
-                if one.books.done(key):
+                if one.state.done(key):
                     continue
                 decisions = decided_by_one_who_comes_late(history, one, key)
                 outcomes = outcomes_of(decisions)

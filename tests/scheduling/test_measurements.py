@@ -117,6 +117,6 @@ def test_nobody_waits_who_would_fit(
                 if placed:
                     here.tell(PodDeleted(placed[which % len(placed)].uid))
         here.run()
-        for pod in here.engine.books.waiting_pods.values():
+        for pod in here.engine.state.waiting_pods.values():
             refused = sum(len(one.slots) for one in here.engine.diagnosis.refusals(CycleState(), pod))
             assert refused == len(NAMES), f"{pod.name} waits, and would fit"

@@ -92,7 +92,7 @@ class TestTheStartIsCarriedOn:
     def test_one_with_a_refused_binding_is_completed_in_its_ordinary_turn(self) -> None:
         drawn = world("zone-a rack-1 : a1=1 a2=2 a3=2").run(planned(PLAN), members=members({"train-3": "a3"}))
         drawn.tell(BindFailed("default/train-0", "the server said no"))
-        item = drawn.engine.books.item("default/train")
+        item = drawn.engine.state.item("default/train")
         assert item is not None and not item.begun
         drawn.run()
         assert set(drawn.where) == {"train-0", "train-1", "train-2"}

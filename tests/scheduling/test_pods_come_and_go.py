@@ -1,4 +1,4 @@
-"""Pods appear, change, fail to bind, finish and vanish; nodes go and return. The books always agree."""
+"""Pods appear, change, fail to bind, finish and vanish; nodes go and return. The indices always agree."""
 
 from msgspec.structs import replace
 

@@ -430,7 +430,7 @@ class TestWithdrawing:
         drawn.engine.handle(BindingsWithdrawn(uids, "no room", "default/train"), Tick())
         outcome = drawn.engine.outcome("default/train")
         assert outcome is not None and outcome.reason is Reason.TOPOLOGY_PLACEMENT_FAILED
-        assert len(drawn.engine.books.waiting("default/train")) == 4
+        assert len(drawn.engine.state.waiting("default/train")) == 4
 
     def test_who_was_bound_meanwhile_stays(self) -> None:
         drawn = a_gang()
@@ -438,7 +438,7 @@ class TestWithdrawing:
         drawn.engine.handle(PodUpserted(replace(first.pod, node_name=first.node, phase="Running")))
         uids = tuple(bind.pod.uid for bind in drawn.binds)
         drawn.engine.handle(BindingsWithdrawn(uids, "anything", "default/train"))
-        assert [pod.uid for pod in drawn.engine.books.placed("default/train")] == [first.pod.uid]
+        assert [pod.uid for pod in drawn.engine.state.placed("default/train")] == [first.pod.uid]
         drawn.engine.validate_state()
 
     def test_pods_on_a_node_that_is_gone(self) -> None:
@@ -446,7 +446,7 @@ class TestWithdrawing:
         uids = tuple(bind.pod.uid for bind in drawn.binds)
         drawn.engine.handle(NodeDeleted("a1"), BindingsWithdrawn(uids, "gone", "default/train"))
         drawn.engine.validate_state()
-        assert len(drawn.engine.books.waiting("default/train")) == 4
+        assert len(drawn.engine.state.waiting("default/train")) == 4
 
     def test_unknown_pods_are_passed_over(self) -> None:
         assert world(TWO_RACKS).engine.handle(BindingsWithdrawn(("nobody",), "anything")) == []
@@ -485,12 +485,12 @@ def test_an_answer_that_is_kept_is_the_one_that_a_full_check_gives(seed: int) ->
         history.bound(decisions)
         for binds in _by_item(made, bindings_of(decisions)):
             if binds[0].pod.group is not None:
-                kept[made.books.item_key(binds[0].pod)] = binds, made.recheck.now()
+                kept[made.state.item_key(binds[0].pod)] = binds, made.recheck.now()
 
 
 def _by_item(made: Engine, binds: Sequence[Binding]) -> list[list[Binding]]:
     items: dict[str, list[Binding]] = {}
     for bind in binds:
-        key = made.books.item_key(bind.pod) if bind.pod.group else bind.pod.uid
+        key = made.state.item_key(bind.pod) if bind.pod.group else bind.pod.uid
         items.setdefault(key, []).append(bind)
     return list(items.values())

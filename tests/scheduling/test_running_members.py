@@ -218,7 +218,7 @@ class TestSomeMembersHaveDoneTheirWork:
         drawn.tell(GroupChanged(gang(min_member=2)), PodUpserted(done), PodDeleted(done.uid))
         drawn.run(members=pods("train", 1))
         assert drawn.reason("train") is Reason.GANG_INCOMPLETE
-        assert drawn.engine.books.done("default/train") == ()
+        assert drawn.engine.state.done("default/train") == ()
 
     def test_those_that_failed_have_not(self) -> None:
         drawn = world(TWO_RACKS)

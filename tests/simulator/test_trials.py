@@ -18,14 +18,14 @@ def state(trials: Trials) -> object:
     """All that a decision can depend on."""
     engine = trials.engine
     engine.validate_state()
-    cluster, books = engine.cluster, engine.books
+    cluster, state = engine.cluster, engine.state
     return (
         cluster.requested.tolist(),
         cluster.allocatable.tolist(),
         {pod.uid: slot for pod, slot in cluster.placed_pods()},
-        books.groups,
-        {key: [list(members.placed), sorted(members.waiting)] for key, members in books.members.items()},
-        sorted(books.waiting_pods),
+        state.groups,
+        {key: [list(members.placed), sorted(members.waiting)] for key, members in state.members.items()},
+        sorted(state.waiting_pods),
         [node for node in cluster.nodes if node is not None],
     )
 

@@ -307,7 +307,7 @@ def got(run: Run, key: str, pods_then: Sequence[Pod]) -> set[str]:
     return {
         pod.key
         for pod in pods_then
-        if pod.uid in run.bindings and run.engine.books.item_key(pod) == f"{APPLICATION}{key}"
+        if pod.uid in run.bindings and run.engine.state.item_key(pod) == f"{APPLICATION}{key}"
     }
 
 

@@ -245,7 +245,7 @@ def test_a_gang_of_a_service_runs_for_ever_as_for_reservations(owner: str) -> No
     ends = [one.jobs for one in found if one.kind is Kind.ENDED and one.fits]
     named = {job.name for jobs in ends if jobs for job in jobs}
     assert named == (set() if endless else {"podgroup/default/old"})
-    assert run.engine.books.staying == ({one.uid for one in running} if endless else set())
+    assert run.engine.state.long_running == ({one.uid for one in running} if endless else set())
 
 
 # Properties

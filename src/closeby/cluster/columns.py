@@ -216,10 +216,12 @@ class Cluster:
     # Imagining
 
     @contextmanager
-    def imagined(self, pods: Iterable[tuple[Pod, int]], inside: NDArray[np.bool_] | None) -> Iterator[None]:
+    def hypothetical(
+        self, pods: Iterable[tuple[Pod, int]], inside: NDArray[np.bool_] | None
+    ) -> Iterator[None]:
         """For questions: as if only these pods held anything, and only nodes ``inside`` were there.
 
-        Who is placed where is not imagined, and what is assumed meanwhile must be forgotten before the end.
+        The placements themselves stay as they are; what is assumed here must be forgotten before the end.
         """
         requested, alive, ports = self.requested, self.alive, self._ports
         self.requested, self._ports = np.zeros_like(requested), {}

@@ -165,7 +165,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
         found: Scores = self.max_score * (scores - least) / (greatest - least)
         return found
 
-    # Books
+    # Placed pods
 
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         return self._note(pod, slot, 1)

@@ -39,14 +39,14 @@ from closeby.scheduling.events import (
     TopologyDeleted,
 )
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.keys import item_key, namespace_of
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.intake.stories import Stories, StoryEntry
 from closeby.scheduling.intake.surprises import Surprises
-from closeby.scheduling.invariants import assert_books_and_cluster_agree
+from closeby.scheduling.invariants import assert_state_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.judging.reserved import Bar, ReservedNodes
+from closeby.scheduling.judging.reserved import ReservedMask, ReservedNodes
 from closeby.scheduling.outcomes import ItemKind, Outcome, Output, Reservation
 from closeby.scheduling.placing.holdings import Holdings, weighs_otherwise
 from closeby.scheduling.placing.rechecking import Recheck
@@ -82,14 +82,14 @@ class Engine:
         self.cluster = Cluster()
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
         self.applications = Applications()
-        self.books = Books(self.applications)
-        handle = Handle(self.cluster, self.topologies, self.books.group_of, self.applications)
-        bar = Bar()
+        self.state = SchedulingState(self.applications)
+        handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
+        reserved = ReservedMask()
         profile = build_profile(handle)
         if reserve_after:
-            profile = replace(profile, filters=(*profile.filters, ReservedNodes(bar, handle)))
+            profile = replace(profile, filters=(*profile.filters, ReservedNodes(reserved, handle)))
         self.profile = profile
-        self.books.priorities.trust(profile.trust_group_priority)
+        self.state.priorities.trust(profile.trust_group_priority)
         self._tools = tools = Tools(
             self.cluster,
             self.topologies,
@@ -97,17 +97,17 @@ class Engine:
             explain=explain,
             explain_everything=explain_everything,
             least_cost=least_cost,
-            bar=bar,
+            reserved=reserved,
         )
-        self._holdings = Holdings(self.cluster, self.books, profile.reserves)
+        self._holdings = Holdings(self.cluster, self.state, profile.reserves)
         self._surprises = Surprises()
         #: Whether decisions that are being carried out still hold.
-        self.recheck = Recheck(tools, self.books, self._holdings, self._surprises)
-        self.stories = Stories(self.books.remembers)
+        self.recheck = Recheck(tools, self.state, self._holdings, self._surprises)
+        self.stories = Stories(self.state.remembers)
         self._stimulus = 0
         self._rounds = Rounds(
             tools,
-            self.books,
+            self.state,
             handle,
             self._tell,
             backoff=backoff,
@@ -151,7 +151,7 @@ class Engine:
             case NetworkTopologyChanged() | NetworkTopologyDeleted() | NetworkScopeChanged():
                 self._network_event(event)
             case PriorityClassChanged() | PriorityClassDeleted():
-                self.books.priorities.take(event)
+                self.state.priorities.take(event)
             case MeasurementsChanged():
                 self._measurements_changed(event)
             case FlushUnschedulable():
@@ -184,7 +184,7 @@ class Engine:
     @property
     def reservation(self) -> Reservation | None:
         """The nodes that are kept free now, and for whom."""
-        return self._rounds.reservations.held
+        return self._rounds.reservations.current
 
     def story(self, key: str) -> tuple[StoryEntry, ...]:
         """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
@@ -197,45 +197,45 @@ class Engine:
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
-        assert_books_and_cluster_agree(self.books, self.cluster)
+        assert_state_and_cluster_agree(self.state, self.cluster)
         self._rounds.validate()
 
     # Events
 
     def _pod_upserted(self, pod: Pod) -> None:
-        before = self.books.pods.get(pod.uid)
+        before = self.state.pods.get(pod.uid)
         if pod.finished:
             self._pod_finished(pod, known=before is not None)
             return
         on = pod.node_name
         was_on: str | None = None
         rank: int | None = None
-        strayed = pod.uid in self.books.strayed
+        binding_refused = pod.uid in self.state.binding_refused
         if before is not None:
             if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
                     plugin.post_bind(pod, on)
             was_on = self._holdings.release(pod.uid)
-            rank = self.books.rank(before)
-            self.books.remove(pod.uid)
-            if self.books.item_key(before) != self.books.item_key(pod):
+            rank = self.state.rank(before)
+            self.state.remove(pod.uid)
+            if self.state.item_key(before) != self.state.item_key(pod):
                 rank = None
-                self._lost_a_pod(self.books.item_key(before))
+                self._lost_a_pod(self.state.item_key(before))
             if on is None and before.node_name is None:
                 on = was_on  # Its binding is on the way: until that fails it keeps its node.
-            if strayed:
-                self.books.strayed.add(pod.uid)
+            if binding_refused:
+                self.state.binding_refused.add(pod.uid)
         if on is None:
             self._wait(pod)
             return
-        self.books.add(pod, placed=True, rank=rank)
+        self.state.add(pod, placed=True, rank=rank)
         self._holdings.settle_on(pod, on)
-        key = self.books.item_key(pod)
+        key = self.state.item_key(pod)
         leaves = pod.terminating and before is not None and not before.terminating
         other = was_on != on or before is None or weighs_otherwise(before, pod)
         if other or leaves:
             self._surprised(pod, on)
-        if not self.books.waits(key):
+        if not self.state.waits(key):
             self._rounds.forget(key)
         elif was_on != on or leaves:
             self._rounds.requeue(key)
@@ -245,44 +245,44 @@ class Engine:
     def _pod_finished(self, pod: Pod, known: bool) -> None:
         if known:
             self._pod_removed(pod.uid, "finished")
-        self.books.finish(pod)
+        self.state.finish(pod)
         if pod.group is not None:
-            self._rounds.requeue(self.books.item_key(pod))
+            self._rounds.requeue(self.state.item_key(pod))
 
     def _wait(self, pod: Pod) -> None:
-        key = self.books.item_key(pod)
+        key = self.state.item_key(pod)
         if pod.terminating:
             self._tell(key, f"{pod.key} is being deleted")
             self._lost_a_pod(key)
             return
-        self.books.add(pod, placed=False)
+        self.state.add(pod, placed=False)
         refusal = self._rounds.pre_enqueue(pod)
         if refusal is not None:
-            self.books.held[pod.uid] = refusal
+            self.state.gated[pod.uid] = refusal
         self._rounds.requeue(key)
 
     def _surprised(self, pod: Pod, node_name: str = "") -> None:
         """Others did something to a pod, and to what that node holds: decisions of before may not hold."""
         if (slot := self.cluster.slot(node_name)) is not None:
             self._surprises.node(slot)
-        self._surprises.gang(self.books.item_key(pod))
+        self._surprises.gang(self.state.item_key(pod))
 
     def _pod_removed(self, uid: str, why: str) -> None:
-        if uid not in self.books.pods:
-            self.books.forget_finished(uid)
+        if uid not in self.state.pods:
+            self.state.forget_finished(uid)
             return
         freed = self._holdings.release(uid)
-        pod = self.books.remove(uid)
+        pod = self.state.remove(uid)
         if pod is None:
             return
         self._surprised(pod)
-        self._tell(self.books.item_key(pod), f"{pod.key} {why}")
-        self._lost_a_pod(self.books.item_key(pod))
+        self._tell(self.state.item_key(pod), f"{pod.key} {why}")
+        self._lost_a_pod(self.state.item_key(pod))
         if freed is not None:
             self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _lost_a_pod(self, key: str) -> None:
-        if self.books.waits(key):
+        if self.state.waits(key):
             self._rounds.requeue(key)
         else:
             self._rounds.forget(key)
@@ -293,7 +293,7 @@ class Engine:
         for pod in self._holdings.node_arrived(node.name, slot):
             self._surprised(pod)
             if pod.group is not None:
-                self._rounds.requeue(self.books.item_key(pod))
+                self._rounds.requeue(self.state.item_key(pod))
         self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _node_deleted(self, name: str) -> None:
@@ -310,26 +310,26 @@ class Engine:
             self._withdrawn(failure)
             return
         uid = failure.uid
-        pod = self.books.pods.get(uid)
+        pod = self.state.pods.get(uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
         self._holdings.release(uid)
         self._surprised(pod)
-        key = self.books.item_key(pod)
+        key = self.state.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
-            self.books.remove(uid)
+            self.state.remove(uid)
             self._lost_a_pod(key)
         else:
-            self.books.strayed.add(uid)
-            self.books.add(pod, placed=False)
+            self.state.binding_refused.add(uid)
+            self.state.add(pod, placed=False)
             self._rounds.requeue(key)
         self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
-        pods = [pod for uid in event.uids if (pod := self.books.pods.get(uid)) and pod.node_name is None]
+        pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
         self._holdings.give_back(pods)
-        for key in dict.fromkeys(self.books.item_key(pod) for pod in pods):
+        for key in dict.fromkeys(self.state.item_key(pod) for pod in pods):
             self._tell(key, f"bindings withdrawn: {event.why}")
             self._rounds.requeue(key)
         if pods:
@@ -338,8 +338,8 @@ class Engine:
     def _group_event(self, event: GroupChanged | GroupDeleted) -> None:
         match event:
             case GroupChanged(group):
-                before = self.books.groups.get(group.key)
-                self.books.groups[group.key] = group
+                before = self.state.groups.get(group.key)
+                self.state.groups[group.key] = group
                 if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
                     return
                 self._surprises.gang(group.key)
@@ -348,7 +348,7 @@ class Engine:
                 else:
                     self._rounds.requeue(group.key)
             case GroupDeleted(key):
-                self.books.groups.pop(key, None)
+                self.state.groups.pop(key, None)
                 self._surprises.gang(key)
                 self._rounds.requeue(key)
 
@@ -368,7 +368,7 @@ class Engine:
                 key, change = app_group.key, partial(self.applications.declare, app_group)
             case AppGroupDeleted(key):
                 change = partial(self.applications.withdraw, key)
-        for item in self.books.regroup(key, change):
+        for item in self.state.regroup(key, change):
             self._lost_a_pod(item)
         namespace = namespace_of(key)
         self._surprises.namespace(namespace)

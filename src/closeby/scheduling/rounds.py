@@ -9,16 +9,16 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
 from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.intake.queue import SchedulingQueue
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended
 from closeby.scheduling.placing.deciding import Decided, Decider
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
-from closeby.scheduling.reserving.imagining import Imagination
+from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
 from closeby.scheduling.suspending import RESTARTS, Progress, Suspensions
 
@@ -34,7 +34,7 @@ class Rounds:
     def __init__(
         self,
         tools: Tools,
-        books: Books,
+        state: SchedulingState,
         handle: Handle,
         tell: Tell,
         *,
@@ -47,15 +47,15 @@ class Rounds:
         With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
         """
         self._tools = tools
-        self._books = books
+        self._state = state
         self._tell = tell
         self._backoff = backoff
         self._give_back = give_back
-        self._decider = Decider(tools, books)
+        self._decider = Decider(tools, state)
         self.suspensions: Suspensions[Decided] = Suspensions(tools.pace, tools.cluster)
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
-        chooser = Chooser(tools, Imagination(tools, books, handle))
-        self.reservations = Reservations(reserve_after, tools, books, self.queue, chooser)
+        chooser = Chooser(tools, HypotheticalCluster(tools, state, handle))
+        self.reservations = Reservations(reserve_after, tools, state, self.queue, chooser)
         #: Items that changed since the last tick, in order.
         self.changed: dict[str, None] = {}
         #: Cluster events since the last tick.
@@ -69,7 +69,7 @@ class Rounds:
 
     def requeue(self, key: str) -> None:
         """A work item changed: the next tick queues it, when all events are known."""
-        if self._books.waits(key):
+        if self._state.waits(key):
             self.suspensions.cancel(key)
             self.changed[key] = None
             self.reservations.renewed(key)
@@ -118,7 +118,7 @@ class Rounds:
             key = self.queue.pop()
             if key is None:
                 return
-            if not self._books.waits(key):
+            if not self._state.waits(key):
                 self._drop(key)
                 continue
             taken += 1
@@ -132,17 +132,17 @@ class Rounds:
         self.queue.validate(settled=not self._events and not self._changed_applications)
         for key in self.suspensions.keys:
             assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
-        for key in self._books.item_keys():
+        for key in self._state.item_keys():
             assert key in self.changed or self.queue.knows(key), f"{key} waits but is not queued"
 
     def _decide_item(
         self, outputs: list[Output], key: str, moment: Moment | None, allowance: int | None
     ) -> None:
-        bar = self._tools.bar
-        bar.applies = self.reservations.bars(key)
-        ground = self._tools.cluster.structure, bar.number if bar.applies else None
+        reserved = self._tools.reserved
+        reserved.applies = self.reservations.excludes(key)
+        ground = self._tools.cluster.structure, reserved.number if reserved.applies else None
         done = self.suspensions.run(key, partial(self._decided, key), allowance, ground)
-        bar.applies = False
+        reserved.applies = False
         if done.suspended:
             self.queue.suspend(key)
             outputs.append(Suspended(key, done.steps))
@@ -179,10 +179,10 @@ class Rounds:
 
     def _done_with(self, outcome: Outcome) -> bool:
         """Whether all pods that could be tried are placed."""
-        return not outcome.refused and all(one.pod.uid in self._books.held for one in outcome.left)
+        return not outcome.refused and all(one.pod.uid in self._state.gated for one in outcome.left)
 
     def _decided(self, key: str) -> Decided:
-        turn = self._books.turn(key)
+        turn = self._state.turn(key)
         self._tools.begin(len(turn.pods))
         decided = self._attempt(key, turn.pods)
         return decided._replace(behind=True) if turn.behind else decided
@@ -208,7 +208,7 @@ class Rounds:
         outcome = Outcome(
             key=name_of(key),
             kind=kind_of(key),
-            refused=self._books.turn(key).pods,
+            refused=self._state.turn(key).pods,
             reason=Reason.SEARCH_BUDGET_EXHAUSTED,
             message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
         )
@@ -230,7 +230,7 @@ class Rounds:
 
     def _put(self, key: str, now: float | None = None) -> None:
         """Queue an item, at a new place if its priority has changed."""
-        item = self._books.item(key)
+        item = self._state.item(key)
         if item is None:
             if self.queue.knows(key):
                 self.queue.activate(key)
@@ -241,7 +241,7 @@ class Rounds:
 
     def _review(self, outputs: list[Output], moment: Moment | None) -> None:
         """Reserve or release nodes; then retry the items that had to keep off them."""
-        before = self._tools.bar.number
+        before = self._tools.reserved.number
         for change in self.reservations.review(moment):
             outputs.append(change)
             kept = change.reservation
@@ -249,7 +249,7 @@ class Rounds:
                 self._tell(kept.key, kept.released(change.why), None)
             else:
                 self._tell(kept.key, kept.sentence(), None)
-        if self._tools.bar.number != before:
+        if self._tools.reserved.number != before:
             self.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, self._backoff_from(moment))
             self.suspensions.note_event(ClusterEvent.CAPACITY)
 
@@ -258,7 +258,7 @@ class Rounds:
         return moment.now if moment is not None and self._backoff else None
 
     def _lacks(self, need: Need, key: str) -> bool:
-        return self._tools.rooms.lack(need, barred=self.reservations.bars(key))
+        return self._tools.rooms.lack(need, keep_off=self.reservations.excludes(key))
 
     def _drop(self, key: str) -> None:
         self.queue.delete(key)

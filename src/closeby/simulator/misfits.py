@@ -31,7 +31,7 @@ def _condition_order(condition: Condition) -> tuple[object, ...]:
 
 def _homeless(engine: Engine) -> Iterator[Condition]:
     """One condition per unknown node that pods are bound to."""
-    for node, pods in engine.books.homeless.items():
+    for node, pods in engine.state.on_unknown_nodes.items():
         names = sorted((pod.key for pod in pods.values()), key=natural_key)
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         bound = f"{len(names)} pods are bound" if len(names) > 1 else "a pod is bound"

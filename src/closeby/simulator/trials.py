@@ -25,8 +25,8 @@ from closeby.scheduling.events import (
     PodUpserted,
     Tick,
 )
-from closeby.scheduling.intake.books import gang_key
 from closeby.scheduling.intake.keys import item_key
+from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding, ItemKind, Outcome, Place, bindings_of, outcomes_of
 from closeby.simulator.runs import Run
 
@@ -98,7 +98,7 @@ class Trials:
 
     def of(self, key: str) -> tuple[Pod, ...]:
         """The pods of an item that wait."""
-        return self.engine.books.waiting(key)
+        return self.engine.state.waiting(key)
 
     def forget_after(self, key: str | None) -> None:
         """Leave out what is decided after an item (None: all that waits), for good; its budget is new."""
@@ -164,10 +164,10 @@ class Trials:
         kin = [
             pod.uid
             for key in gangs
-            for pod in self.engine.books.placed(key)
+            for pod in self.engine.state.placed(key)
             if pod.uid in self._pods and pod.uid not in changed
         ]
-        away = sorted({*changed, *kin} & self.engine.books.pods.keys())
+        away = sorted({*changed, *kin} & self.engine.state.pods.keys())
         self.engine.handle(*map(PodDeleted, away), *back)
         uids = sorted({*out, *away} & self._pods.keys(), key=self._order.__getitem__)
         pods = [self._pods[uid] for uid in uids]

@@ -103,7 +103,7 @@ def _lacks(outcome: Outcome) -> bool:
 
 def _of_waiting(trials: Trials, key: str, emptied: Emptied | None) -> tuple[Counterfactual, ...]:
     """``emptied``: the cluster without what may go, where more room can help."""
-    group = None if key.startswith(PLAIN) else trials.engine.books.groups.get(key)
+    group = None if key.startswith(PLAIN) else trials.engine.state.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
     found = list(relaxed(question))
     if emptied is not None:

@@ -48,8 +48,8 @@ class Question(Struct, frozen=True, kw_only=True):
             return len(self.waiting)
         if self.group is None:
             return 1
-        books = self.trials.engine.books
-        there = len(books.placed(self.key)) + len(books.done(self.key))
+        state = self.trials.engine.state
+        there = len(state.placed(self.key)) + len(state.done(self.key))
         return min(max(self.group.min_member - there, 1), len(self.waiting))
 
     def owns(self, pod: Pod) -> bool:

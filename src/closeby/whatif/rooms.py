@@ -32,7 +32,7 @@ class Rooms:
         levels = question.levels
         self.level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
         self.tree = question.trials.engine.topologies.flat() if levels is None else levels.tree
-        own = question.trials.engine.books.placed(question.key)
+        own = question.trials.engine.state.placed(question.key)
         anchors = slots_of(self._cluster.placement(pod.uid) for pod in own)
         self.domains = Domains(self.tree, self.level, anchors)
         #: By slot: labels, taints and the like let one of the pods go there.

@@ -27,35 +27,35 @@ class GangProgress:
 
     def resume(self) -> tuple[str, ...]:
         """Takes up the starts whose plan stands in the cluster; returns their gangs."""
-        found = tuple(key for key, group in self._engine.books.groups.items() if group.plan)
+        found = tuple(key for key, group in self._engine.state.groups.items() if group.plan)
         self._begun.update(found)
         for key in found:
             # The plan of a start names members that are not bound yet.
-            bound = {pod.uid for pod in self._engine.books.placed(key)}
-            if self._engine.books.groups[key].plan.keys() <= bound:
+            bound = {pod.uid for pod in self._engine.state.placed(key)}
+            if self._engine.state.groups[key].plan.keys() <= bound:
                 self._reduced.add(key)
         return found
 
     def gangs(self) -> tuple[str, ...]:
         """All gangs that were heard of."""
-        return tuple(self._engine.books.groups)
+        return tuple(self._engine.state.groups)
 
     def needs_plan(self, key: str, binds: Sequence[Binding]) -> bool:
         """Whether these bindings could leave the gang with some members bound but too few.
 
         Asked before they are noted as sent. What a start wrote down already need not be written again.
         """
-        group = self._engine.books.groups.get(key)
+        group = self._engine.state.groups.get(key)
         if group is None:
             return False
         if key in self._begun:
             return any(group.plan.get(bind.pod.uid) != bind.node for bind in binds)
-        before = len(self._engine.books.placed(key)) - len(binds) - len(self._on_the_way.get(key, ()))
+        before = len(self._engine.state.placed(key)) - len(binds) - len(self._on_the_way.get(key, ()))
         return len(binds) > 1 and before < group.min_member and group.can_be_partial
 
     def sent(self, key: str, binds: Sequence[Binding]) -> None:
         """Bindings of a gang are on the way: a start of its own, or one that goes on along its plan."""
-        group = self._engine.books.groups.get(key)
+        group = self._engine.state.groups.get(key)
         if group is not None and any(bind.pod.uid in group.plan for bind in binds):
             self._begun.add(key)
         on_the_way = self._on_the_way.setdefault(key, set())
@@ -97,7 +97,7 @@ class GangProgress:
         """
         standing = self.standing(key)
         if standing is None:
-            over = key not in self._on_the_way and not self._engine.books.placed(key)
+            over = key not in self._on_the_way and not self._engine.state.placed(key)
         else:
             over = not standing.starting
         if over:
@@ -127,20 +127,20 @@ class GangProgress:
 
     def standing(self, key: str) -> Standing | None:
         """How a gang stands; None when there is none of that name."""
-        books = self._engine.books
-        group = books.groups.get(key)
+        state = self._engine.state
+        group = state.groups.get(key)
         if group is None:
             return None
         kept = self._engine.reservation
         return Standing(
             group=group,
-            held=tuple(self._held(books.placed(key))),
+            held=tuple(self._held(state.placed(key))),
             on_the_way=frozenset(self._on_the_way.get(key, ())),
-            waiting=books.waiting(key),
-            done=len(books.done(key)),
+            waiting=state.waiting(key),
+            done=len(state.done(key)),
             outcome=self._engine.outcome(key),
             reservation=kept if kept is not None and kept.key == key else None,
-            ranks=books.ranks(key),
+            ranks=state.ranks(key),
             begun=key in self._begun,
             reduced=key in self._reduced,
         )

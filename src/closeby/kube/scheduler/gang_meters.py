@@ -155,7 +155,7 @@ class GangMeters:
 
 def _members(engine: Engine, key: str) -> Members:
     """The members of a gang that hold a node, by rank, with their slots; those without a rank last."""
-    ranks = engine.books.ranks(key)
-    placed = [(pod, engine.cluster.placement(pod.uid)) for pod in engine.books.placed(key)]
+    ranks = engine.state.ranks(key)
+    placed = [(pod, engine.cluster.placement(pod.uid)) for pod in engine.state.placed(key)]
     known: list[tuple[Pod, int]] = [(pod, slot) for pod, slot in placed if slot is not None]
     return sorted(known, key=lambda one: (ranks.get(one[0].uid, len(known)), natural_key(one[0].name)))

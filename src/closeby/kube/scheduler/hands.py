@@ -172,9 +172,9 @@ class Hands:
                 case GroupDeleted(key):
                     self._reporter.forget(key)
 
-    def look_again(self, bereft: Iterable[str], anew: Iterable[str]) -> None:
+    def look_again(self, losing_members: Iterable[str], anew: Iterable[str]) -> None:
         """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
-        for key in bereft:
+        for key in losing_members:
             self._reporter.lost(key)
         for key in anew:
             self._reporter.heard(key)

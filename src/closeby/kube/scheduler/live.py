@@ -52,7 +52,7 @@ from closeby.scheduling.events import (
     Tick,
 )
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.intake.books import gang_key
+from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
 from closeby.scheduling.profile.profiles import Profile
 
@@ -338,7 +338,7 @@ class LiveScheduler:
             self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
             fed = self._feed.take(changes)
             failures = self._hands.take_failures()
-            bereft = self._bereft(fed.events)
+            losing_members = self._losing_members(fed.events)
             events: tuple[Event, ...] = (*fed.events, *failures, *self._refreshing.take())
             if time.monotonic() > self._look_at_all:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
@@ -348,7 +348,7 @@ class LiveScheduler:
         self._hands.took_in(fed.events, failures)
         self._unknown_costs.took_in(fed.events)
         if self._resumed and not self._settings.dry_run:
-            self._hands.look_again(bereft, anew)
+            self._hands.look_again(losing_members, anew)
         for problem in fed.problems:
             self._say(
                 "problem",
@@ -359,9 +359,9 @@ class LiveScheduler:
                 problem=problem.sentence(),
             )
 
-    def _bereft(self, events: Iterable[Event]) -> set[str]:
+    def _losing_members(self, events: Iterable[Event]) -> set[str]:
         """Gangs that are about to lose a member: it is gone, or going."""
-        pods = self.engine.books.pods
+        pods = self.engine.state.pods
         gone: set[str] = set()
         for event in events:
             match event:

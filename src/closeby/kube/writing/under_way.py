@@ -12,7 +12,7 @@ from enum import Enum, auto
 from msgspec.structs import replace
 
 from closeby.scheduling.events import BindingsWithdrawn
-from closeby.scheduling.intake.books import gang_key
+from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding
 from closeby.scheduling.placing.rechecking import Checked, Recheck
 

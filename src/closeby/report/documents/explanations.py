@@ -112,7 +112,7 @@ def _item_key(run: Run, subject: Subject) -> str:
     if subject.kind == GANG:
         return subject.item
     pod = next(one for one in run.pods if one.key == subject.key)
-    return run.engine.books.item_key(pod)
+    return run.engine.state.item_key(pod)
 
 
 def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:

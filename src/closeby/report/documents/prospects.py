@@ -58,9 +58,9 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
     level = ROOT_LEVEL if required is None else tree.level_named(required)
     if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
         return
-    books = run.engine.books
-    own = [replace(pod, node_name=run.node_of(pod)) for pod in books.placed(group.key)]
-    there = len(own) + len(books.done(group.key))
+    state = run.engine.state
+    own = [replace(pod, node_name=run.node_of(pod)) for pod in state.placed(group.key)]
+    there = len(own) + len(state.done(group.key))
     asked = _Asked(
         run=run,
         tree=tree,

@@ -78,7 +78,7 @@ def _members(run: Run) -> dict[str, Members]:
         slot = run.engine.cluster.placement(pod.uid)
         if pod.group is not None and slot is not None:
             binding = run.bindings.get(pod.uid)
-            rank = run.engine.books.rank(pod) if binding is None else binding.rank
+            rank = run.engine.state.rank(pod) if binding is None else binding.rank
             place = (0, rank) if rank is not None else (1, natural_key(pod.name))
             found.setdefault(f"{pod.namespace}/{pod.group}", []).append((place, pod, slot))
     return {

@@ -183,7 +183,7 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         node=node,
         phase=phase,
         order=None if binding is None else binding.order,
-        rank=run.engine.books.rank(pod) if binding is None else binding.rank,
+        rank=run.engine.state.rank(pod) if binding is None else binding.rank,
         reason=reason,
         message=message,
         app_group=UNSET if application is None else application.group.name,
@@ -216,7 +216,7 @@ def _group(
     namespace, name = key.split("/", 1)
     outcome = run.gang_outcomes.get(key)
     place = run.places.get(key)
-    group = run.engine.books.groups.get(key)
+    group = run.engine.state.groups.get(key)
     tree = None if group is None else run.tree_of(group)
     topology = place.topology if place is not None else "" if tree is None else tree.name
     reason, message = _why(run, key, outcome, members)
@@ -277,7 +277,7 @@ def _explain(run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]
     return tuple(
         replace(
             _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key), buckets_of(run, pod)),
-            counterfactuals=counterfactuals.get(run.engine.books.item_key(pod), UNSET),
+            counterfactuals=counterfactuals.get(run.engine.state.item_key(pod), UNSET),
         )
         for pod in run.pods
         if pod.node_name is None

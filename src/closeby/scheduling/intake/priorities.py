@@ -46,7 +46,7 @@ class Gang(Struct, frozen=True):
     #: was refused is not one of them.
     planned: Collection[str] = ()
     #: uids of waiting members that are kept out of the queue.
-    held: Collection[str] = ()
+    gated: Collection[str] = ()
 
 
 class Priorities:
@@ -92,7 +92,7 @@ class Priorities:
             if asked is not None:
                 priority = min(priority, asked)
             least = priority
-        chosen = self._from(waiting, least, gang.held)
+        chosen = self._from(waiting, least, gang.gated)
         if gang.planned and group is not None and not group.subgroups:
             # A start that was begun is carried on by the members that it needs, and by no others.
             planned = tuple(pod for pod in waiting if pod.uid in gang.planned)
@@ -144,16 +144,16 @@ class Priorities:
         members: Sequence[Pod] = (*gang.waiting, *gang.others)
         if _alike(members):
             return self.of(members[0])
-        waiting = [pod for pod in gang.waiting if pod.uid not in gang.held] or list(gang.waiting)
+        waiting = [pod for pod in gang.waiting if pod.uid not in gang.gated] or list(gang.waiting)
         members = (*waiting, *gang.others)
         own = [(pod.subgroup, self.of(pod)) for pod in members]
         highest = max(priority for _, priority in own[: len(waiting)] or own)
         return highest if gang.group is None else min(highest, sufficient(gang.group, own))
 
-    def _from(self, waiting: tuple[Pod, ...], least: float, held: Collection[str]) -> tuple[Pod, ...]:
+    def _from(self, waiting: tuple[Pod, ...], least: float, gated: Collection[str]) -> tuple[Pod, ...]:
         if least == -inf or _alike(waiting):
             return waiting
-        return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in held)
+        return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in gated)
 
 
 def _alike(pods: Sequence[Pod]) -> bool:

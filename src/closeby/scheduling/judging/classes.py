@@ -17,7 +17,7 @@ from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
 from closeby.scheduling.judging.counts import DomainCounts
-from closeby.scheduling.judging.reserved import Bar
+from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.judging.scoring import (
     Weighted,
     active_scorers,
@@ -110,16 +110,16 @@ class ClassTable:
         cluster: Cluster,
         filters: Sequence[Filter],
         scorers: Sequence[Weighted],
-        bar: Bar | None = None,
+        reserved: ReservedMask | None = None,
     ) -> None:
-        """``bar``: pods that must keep off reserved nodes are of other classes while it applies."""
+        """``reserved``: pods that must keep off reserved nodes are of other classes while it applies."""
         self._cluster = cluster
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
         self._cacheable = tuple(entry for entry in self._scorers if cacheable(entry[0]))
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
         self.fleeting = tuple(entry for entry in self._scorers if not cacheable(entry[0]))
-        self._bar = Bar() if bar is None else bar
+        self._reserved = ReservedMask() if reserved is None else reserved
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
@@ -137,7 +137,7 @@ class ClassTable:
     def stamp(self) -> tuple[int, ...]:
         """Two equal stamps: nothing has changed between them that answers depend on."""
         cluster = self._cluster
-        return cluster.usage_changes.cursor, cluster.node_changes.cursor, self._epoch, self._bar.number
+        return cluster.usage_changes.cursor, cluster.node_changes.cursor, self._epoch, self._reserved.number
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
@@ -171,8 +171,8 @@ class ClassTable:
     def of(self, pod: Pod) -> PodClass:
         """The pod's class, up to date."""
         key = self.key_of(pod)
-        if self._bar.applies:
-            key = _Barred(key, self._bar.number)
+        if self._reserved.applies:
+            key = _KeepsOff(key, self._reserved.number)
         found = self._by_key.get(key)
         if found is None:
             found = PodClass(key, pod, self._filters)
@@ -193,7 +193,7 @@ class ClassTable:
 
     def forget_barred(self) -> None:
         """Other nodes are reserved than before."""
-        for key in [key for key in self._by_key if isinstance(key, _Barred)]:
+        for key in [key for key in self._by_key if isinstance(key, _KeepsOff)]:
             del self._by_key[key]
 
     def refresh(self, pod_class: PodClass) -> None:
@@ -345,7 +345,7 @@ class ClassTable:
         return np.where(fitting, total, -np.inf)
 
 
-class _Barred(NamedTuple):
+class _KeepsOff(NamedTuple):
     """Key of a class whose pods must keep off the nodes that are reserved now."""
 
     key: Hashable

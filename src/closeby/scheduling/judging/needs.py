@@ -12,7 +12,7 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable, Share
-from closeby.scheduling.judging.reserved import Bar
+from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.topology.constraints import Levels
@@ -73,45 +73,47 @@ def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:
 class Rooms:
     """Answers whether there is the room that a need names, remembering what it worked out."""
 
-    def __init__(self, cluster: Cluster, table: ClassTable, topologies: Topologies, bar: Bar) -> None:
+    def __init__(
+        self, cluster: Cluster, table: ClassTable, topologies: Topologies, reserved: ReservedMask
+    ) -> None:
         self._cluster = cluster
         self._table = table
         self._topologies = topologies
-        self._bar = bar
+        self._reserved = reserved
         #: Class, and topology and level if they matter -> the most pods that fit in one such domain.
         self._known: dict[Hashable, int] = {}
         self._stamp: tuple[int, ...] = ()
 
-    def lack(self, need: Need, barred: bool = False) -> bool:
+    def lack(self, need: Need, keep_off: bool = False) -> bool:
         """Whether the room is not there, so that there is no use in trying.
 
-        ``barred``: for an item that must keep off the nodes that are reserved now.
+        ``keep_off``: for an item that must keep off the nodes that are reserved now.
         """
         self._notice()
         if need.some:
-            return not any(self.takes(want, barred) for want in need.some)
+            return not any(self.takes(want, keep_off) for want in need.some)
         name = None if need.tree is None else need.tree.name
         for want in need.wants:
-            key = want.class_key, name, need.level, barred
+            key = want.class_key, name, need.level, keep_off
             room = self._known.get(key)
             if room is None:
-                applied, self._bar.applies = self._bar.applies, barred
+                applied, self._reserved.applies = self._reserved.applies, keep_off
                 room = self._known[key] = self._most(want.pod, need)
-                self._bar.applies = applied
+                self._reserved.applies = applied
             if room < want.count:
                 return True
         return False
 
-    def takes(self, want: Want, barred: bool = False) -> bool:
+    def takes(self, want: Want, keep_off: bool = False) -> bool:
         """Whether any node may take a pod like this one now; False is certain until something leaves."""
         self._notice()
-        key = want.class_key, barred
+        key = want.class_key, keep_off
         known = self._known.get(key)
         if known is not None:
             return known > 0
-        applied, self._bar.applies = self._bar.applies, barred
+        applied, self._reserved.applies = self._reserved.applies, keep_off
         pod_class = self._table.of(want.pod)
-        self._bar.applies = applied
+        self._reserved.applies = applied
         narrowing = [plugin for plugin in pod_class.blind_filters if plugin.only_narrows]
         if not narrowing or not pod_class.total:
             self._known[key] = pod_class.total

@@ -1,4 +1,4 @@
-"""Nodes that are kept free for a gang that has waited long: to items it goes before they have no room."""
+"""Nodes reserved for a gang that has waited long. Items behind it in the queue must not use them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +13,22 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 
 
-class Bar:
-    """Which nodes are reserved now, and whether the item in hand has to keep off them."""
+class ReservedMask:
+    """A mask of the reserved nodes, and whether it applies to the present item."""
 
     __slots__ = ("_namespace", "_since", "_text", "applies", "mask", "number")
 
     def __init__(self) -> None:
-        #: True while an item is judged that must keep off. What is known of its pods is kept apart from what
-        #: is known of equal pods that need not.
+        #: True while the present item must keep off these nodes. Results for its pods are cached apart from
+        #: those for equal pods to which the mask does not apply.
         self.applies = False
         #: Shape (capacity,); None when nothing is reserved.
         self.mask: Bools | None = None
-        #: Changes whenever other nodes are reserved than before.
+        #: Changes whenever the reserved nodes change.
         self.number = 0
         self._namespace = self._text = self._since = ""
 
-    def put(self, slots: Ints, capacity: int, key: str, since: str) -> None:
+    def reserve(self, slots: Ints, capacity: int, key: str, since: str) -> None:
         """Reserve these slots and no others, for the gang of this key (``namespace/name``)."""
         self.mask = np.zeros(capacity, dtype=np.bool_)
         self.mask[slots] = True
@@ -36,7 +36,7 @@ class Bar:
         self._namespace, _, _ = key.partition("/")
         self._text, self._since = f"reserved for gang {key}", since
 
-    def lift(self) -> None:
+    def clear(self) -> None:
         """Reserve nothing."""
         self.mask = None
         self.number += 1
@@ -61,15 +61,15 @@ class ReservedNodes(Filter):
     reason = Reason.NODE_RESERVED
     filter_scope = Scope.PER_NODE
 
-    def __init__(self, bar: Bar, handle: Handle) -> None:
+    def __init__(self, reserved: ReservedMask, handle: Handle) -> None:
         super().__init__(NoArguments(), handle)
-        self._bar = bar
+        self._reserved = reserved
 
     def concerns(self, pod: Pod) -> bool:
-        return self._bar.applies
+        return self._reserved.applies
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
-        mask = self._bar.mask
+        mask = self._reserved.mask
         if mask is None:
             return nodes.all(True)
         if len(mask) < self.handle.cluster.capacity:  # Nodes that came since are not reserved.
@@ -78,4 +78,4 @@ class ReservedNodes(Filter):
         return free
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
-        return Rejection(Reason.NODE_RESERVED, self._bar.text(pod.namespace))
+        return Rejection(Reason.NODE_RESERVED, self._reserved.text(pod.namespace))

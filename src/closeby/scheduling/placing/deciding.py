@@ -10,8 +10,8 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_of, ranks
 from closeby.scheduling.gangs.rosters import missing, unassigned
-from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.keys import kind_of, name_of
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome
 from closeby.scheduling.placing.application_cycle import place_application
@@ -46,23 +46,23 @@ class Decided(NamedTuple):
 class Decider:
     """Decides about one work item after another; numbers the placed pods in the order of scheduling."""
 
-    def __init__(self, tools: Tools, books: Books) -> None:
+    def __init__(self, tools: Tools, state: SchedulingState) -> None:
         self._tools = tools
-        self._books = books
+        self._state = state
         self._order = 0
 
     def decide(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
-        """Place a work item, or say why not. What was placed is in the books and on the cluster."""
+        """Place a work item, or say why not. What was placed is in the state and on the cluster."""
         refused: list[Leftover] = []
         ready = waiting
-        if self._books.held:
-            held = {pod.uid: self._books.held[pod.uid] for pod in waiting if pod.uid in self._books.held}
+        if self._state.gated:
+            gated = {pod.uid: self._state.gated[pod.uid] for pod in waiting if pod.uid in self._state.gated}
             refused = [
-                Leftover(pod, held[pod.uid].reason, held[pod.uid].sentence())
+                Leftover(pod, gated[pod.uid].reason, gated[pod.uid].sentence())
                 for pod in waiting
-                if pod.uid in held
+                if pod.uid in gated
             ]
-            ready = tuple(pod for pod in waiting if pod.uid not in held)
+            ready = tuple(pod for pod in waiting if pod.uid not in gated)
         if kind_of(key) is ItemKind.APPLICATION:
             attempt = place_application(self._tools, name_of(key), ready)
             return self._settle(key, ready, refused, attempt, ())
@@ -83,20 +83,20 @@ class Decider:
 
     def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> Decided | None:
         """What of a start that was begun can be carried on as it was written down; None if nothing."""
-        group, planned = self._books.groups.get(key), self._books.planned(key)
+        group, planned = self._state.groups.get(key), self._state.planned(key)
         if group is None or not planned:
             return None
-        gang = waiting_gang(self._tools, self._books, group, ready, in_order=False)
+        gang = waiting_gang(self._tools, self._state, group, ready, in_order=False)
         conditions = gang.constraints.conditions
         if any(one.blocking for one in (*group.conditions, *conditions)):
             return None
         attempt = follow_plan(self._tools, gang, planned)
         if attempt is None:
             return None
-        return self._settle(key, ready, [], attempt, (*conditions, *self._books.limits(key)))
+        return self._settle(key, ready, [], attempt, (*conditions, *self._state.limits(key)))
 
     def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> Decided:
-        group = self._books.groups.get(key)
+        group = self._state.groups.get(key)
         refusal: Condition | None = None
         conditions: tuple[Condition, ...] = ()
         buckets: tuple[tuple[str, ...], ...] | None = None
@@ -104,15 +104,15 @@ class Decider:
         if group is None:
             refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it")
         else:
-            gang = waiting_gang(self._tools, self._books, group, ready)
+            gang = waiting_gang(self._tools, self._state, group, ready)
             ready = gang.waiting
             conditions = (*group.conditions, *gang.constraints.conditions, *unassigned(group, ready))
-            conditions += (*self._noticed(gang), *self._books.limits(key))
+            conditions += (*self._noticed(gang), *self._state.limits(key))
             buckets = self._buckets(gang) if self._tools.explains(key) else None
             refusal = next((condition for condition in conditions if condition.blocking), None)
-            held = next((entry for entry in refused if entry.reason in _HOLDS_THE_GANG), None)
-            if refusal is None and held is not None:
-                refusal = gang_refusal(key, held.reason, held.message)
+            gated = next((entry for entry in refused if entry.reason in _HOLDS_THE_GANG), None)
+            if refusal is None and gated is not None:
+                refusal = gang_refusal(key, gated.reason, gated.message)
             lack = missing(group, gang.members)
             if refusal is None and lack is not None:
                 refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
@@ -173,7 +173,7 @@ class Decider:
         attempt: Attempt,
         conditions: tuple[Condition, ...],
     ) -> Decided:
-        """Write an attempt into the books and say it as one outcome."""
+        """Write an attempt into the state and say it as one outcome."""
         kind = kind_of(key)
         is_gang = kind is ItemKind.GANG
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
@@ -182,14 +182,14 @@ class Decider:
             reason, message = attempt.refusal.reason, attempt.refusal.sentence()
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, message = refused[0].reason, refused[0].message
-        running = running_members(self._tools, self._books, key) if is_gang else ()
+        running = running_members(self._tools, self._state, key) if is_gang else ()
         place = None
         if attempt.tree is not None and (running or attempt.placed):
             place = place_of(attempt.tree, [*running, *attempt.placed])
         numbers: Sequence[int | None] = [None] * len(attempt.placed)
         if is_gang and attempt.placed:
-            taken = self._books.ranks(key)
-            unknown = len(self._books.placed(key)) - len(taken)
+            taken = self._state.ranks(key)
+            unknown = len(self._state.placed(key)) - len(taken)
             tree = attempt.tree or self._tools.topologies.flat()
             numbers = ranks(tree, set(taken.values()), unknown, attempt.placed)
         path = () if place is None else place.path
@@ -225,7 +225,7 @@ class Decider:
                 for before, (pod, slot) in zip(labels, placed, strict=True)
             ]
         known = [number for number in numbers if number is not None]
-        self._books.settle(key, [pod for pod, _ in placed], known)
+        self._state.settle(key, [pod for pod, _ in placed], known)
         cluster = self._tools.cluster
         binds = self._tools.profile.binds
         bindings = []

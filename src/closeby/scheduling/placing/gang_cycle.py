@@ -212,13 +212,12 @@ class _GangCycle:
 
     def _kept_out(self, need: Need | None) -> Condition | None:
         """The refusal of a gang that lacks nothing but the nodes which are reserved for another one."""
-        bar, rooms = self._tools.bar, self._tools.rooms
-        if not bar.applies or need is None or not rooms.lack(need, barred=True) or rooms.lack(need):
+        reserved, rooms = self._tools.reserved, self._tools.rooms
+        if not reserved.applies or need is None or not rooms.lack(need, keep_off=True) or rooms.lack(need):
             return None
-        count = 0 if bar.mask is None else int(bar.mask.sum())
-        message = (
-            f"it lacks the room on {count} node{'s' if count > 1 else ''} {bar.text(self._group.namespace)}"
-        )
+        count = 0 if reserved.mask is None else int(reserved.mask.sum())
+        nodes = f"{count} node{'s' if count > 1 else ''}"
+        message = f"it lacks the room on {nodes} {reserved.text(self._group.namespace)}"
         return self._refusal(Reason.NODE_RESERVED, message)
 
     def _failure(self, demand: Sequence[Share]) -> Condition:

@@ -6,22 +6,22 @@ from closeby.applications.registry import replica_of
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Reserve
-from closeby.scheduling.intake.books import Books
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 
 
 class Holdings:
     """Charges pods to nodes, and releases them, as events tell."""
 
-    def __init__(self, cluster: Cluster, books: Books, reserves: Sequence[Reserve]) -> None:
+    def __init__(self, cluster: Cluster, state: SchedulingState, reserves: Sequence[Reserve]) -> None:
         self._cluster = cluster
-        self._books = books
+        self._state = state
         self._reserves = tuple(reserves)
 
     def settle_on(self, pod: Pod, node_name: str) -> None:
         """The pod holds a node, which may not be there (yet)."""
         slot = self._cluster.slot(node_name)
         if slot is None:
-            self._books.lose(pod, node_name)
+            self._state.add_on_unknown_node(pod, node_name)
         else:
             self.hold(pod, slot)
 
@@ -35,16 +35,16 @@ class Holdings:
         """Free what a pod holds; returns the name of its node, None if it held none."""
         slot = self._cluster.forget_pod(uid)
         if slot is None:
-            return self._books.found(uid)
+            return self._state.leave_unknown_node(uid)
         for plugin in self._reserves:
-            plugin.pod_forgotten(self._books.pods[uid], slot)
+            plugin.pod_forgotten(self._state.pods[uid], slot)
         return self._cluster.names[slot]
 
     def node_arrived(self, node_name: str, slot: int) -> tuple[Pod, ...]:
         """Pods that held a node before it was known are charged to it; returns them."""
-        found = tuple(self._books.homeless.get(node_name, {}).values())
+        found = tuple(self._state.on_unknown_nodes.get(node_name, {}).values())
         for pod in found:
-            self._books.found(pod.uid)
+            self._state.leave_unknown_node(pod.uid)
             self.hold(pod, slot)
         return found
 
@@ -54,15 +54,15 @@ class Holdings:
         for pod in lost:
             for plugin in self._reserves:
                 plugin.pod_forgotten(pod, slot)
-            self._books.lose(pod, node_name)
+            self._state.add_on_unknown_node(pod, node_name)
         return lost
 
     def give_back(self, pods: Iterable[Pod]) -> None:
         """These pods were not to be placed after all: they wait again."""
         for pod in pods:
-            if self._cluster.placement(pod.uid) is not None or self._books.is_homeless(pod.uid):
+            if self._cluster.placement(pod.uid) is not None or self._state.is_on_unknown_node(pod.uid):
                 self.release(pod.uid)
-                self._books.add(pod, placed=False)
+                self._state.add(pod, placed=False)
 
 
 def weighs_otherwise(before: Pod, pod: Pod) -> bool:

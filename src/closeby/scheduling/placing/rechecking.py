@@ -20,7 +20,7 @@ from closeby.scheduling.extension import Scope
 from closeby.scheduling.gangs.confinement import split_part
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of, missing, tree_of
-from closeby.scheduling.intake.books import Books, gang_key
+from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 from closeby.scheduling.intake.surprises import Surprises
 from closeby.scheduling.outcomes import Binding, Place
 from closeby.scheduling.placing.holdings import Holdings
@@ -52,9 +52,11 @@ NEVER: Final = Checked(-1)
 class Recheck:
     """Answers from the present state, and leaves it as it is."""
 
-    def __init__(self, tools: Tools, books: Books, holdings: Holdings, surprises: Surprises) -> None:
+    def __init__(
+        self, tools: Tools, state: SchedulingState, holdings: Holdings, surprises: Surprises
+    ) -> None:
         self._tools = tools
-        self._books = books
+        self._state = state
         self._holdings = holdings
         self._surprises = surprises
         #: Filters whose answer depends on more than the node itself.
@@ -75,9 +77,9 @@ class Recheck:
 
     def place(self, key: str) -> Place | None:
         """Where a gang's members lie now, be it that they are not bound yet; None when that can't be told."""
-        group = self._books.groups.get(key)
-        running = running_members(self._tools, self._books, key)
-        if group is None or not running or len(running) < len(self._books.placed(key)):
+        group = self._state.groups.get(key)
+        running = running_members(self._tools, self._state, key)
+        if group is None or not running or len(running) < len(self._state.placed(key)):
             return None
         tree = tree_of(constraints_of(group, self._tools.topologies, self._tools.profile.close_by_default))
         return None if tree is None else place_of(tree, running)
@@ -111,11 +113,11 @@ class Recheck:
         """All that a gang's decision depends on, if that is its nodes alone."""
         if binds[0].pod.group is None:
             return None
-        pods = self._books.pods
+        pods = self._state.pods
         if any(plugin.concerns(pods[bind.pod.uid]) for plugin in self._blind for bind in binds):
             return None
         # A pod whose labels were changed meanwhile may be no member any more.
-        return self._slots_of((*self._books.placed(gang_key(binds[0].pod)), *(bind.pod for bind in binds)))
+        return self._slots_of((*self._state.placed(gang_key(binds[0].pod)), *(bind.pod for bind in binds)))
 
     def _slots_of(self, pods: Iterable[Pod]) -> frozenset[int]:
         found = (self._cluster.placement(pod.uid) for pod in pods)
@@ -124,7 +126,7 @@ class Recheck:
     def _broken(self, binds: Sequence[Binding], since: int, started: bool) -> Condition | None:
         placed: list[Placed] = []
         for bind in binds:
-            slot, pod = self._cluster.placement(bind.pod.uid), self._books.pods.get(bind.pod.uid)
+            slot, pod = self._cluster.placement(bind.pod.uid), self._state.pods.get(bind.pod.uid)
             if slot is None or pod is None or self._cluster.names[slot] != bind.node:
                 return _broken(bind.pod, bind.node, Reason.NODE_UNSCHEDULABLE, "the node is gone")
             placed.append((pod, slot))
@@ -135,13 +137,13 @@ class Recheck:
     def _gang_broken(
         self, key: str, binds: Sequence[Binding], placed: Sequence[Placed], since: int, started: bool
     ) -> Condition | None:
-        group = self._books.groups.get(key)
+        group = self._state.groups.get(key)
         if group is None:
             return gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist")
         suspects = self._suspects(placed, since)
         if not suspects and not self._gang_touched(key, since):
             return None
-        gang = waiting_gang(self._tools, self._books, group, (), in_order=False)
+        gang = waiting_gang(self._tools, self._state, group, (), in_order=False)
         started = started or any(pod.node_name is not None for pod, _ in gang.running)
         broken = _constraint_broken(group, gang, started) or _elsewhere(gang, binds, placed)
         if broken is not None:
@@ -155,7 +157,7 @@ class Recheck:
         surprises = self._surprises
         if surprises.at_gang(key, since):
             return True
-        return not self._slots_of(self._books.placed(key)).isdisjoint(surprises.slots(since))
+        return not self._slots_of(self._state.placed(key)).isdisjoint(surprises.slots(since))
 
     def _suspects(self, placed: Sequence[Placed], since: int) -> Collection[str]:
         """uids of pods to whose node something happened, or which depend on more than their node."""

@@ -13,7 +13,7 @@ from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.needs import Need, Rooms
-from closeby.scheduling.judging.reserved import Bar
+from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
@@ -82,17 +82,17 @@ class Tools:
         explain: bool | Collection[str],
         explain_everything: bool,
         least_cost: LeastCost | None = None,
-        bar: Bar | None = None,
+        reserved: ReservedMask | None = None,
     ) -> None:
-        """``bar``: the nodes that are reserved, and whether the item in hand must keep off them."""
+        """``reserved``: the nodes that are reserved, and whether the item in hand must keep off them."""
         self.cluster = cluster
         self.topologies = topologies
         self.profile = profile
-        self.bar = Bar() if bar is None else bar
+        self.reserved = ReservedMask() if reserved is None else reserved
         #: Counts the work of the decision in hand.
         self.pace = Pace()
-        self.table = ClassTable(cluster, profile.filters, profile.scores, self.bar)
-        self.rooms = Rooms(cluster, self.table, topologies, self.bar)
+        self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
+        self.rooms = Rooms(cluster, self.table, topologies, self.reserved)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything

@@ -13,7 +13,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
-from closeby.scheduling.intake.books import Books
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Placed, Tools
 
 
@@ -35,24 +35,24 @@ class WaitingGang(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def waiting_gang(
-    tools: Tools, books: Books, group: PodGroup, waiting: tuple[Pod, ...], *, in_order: bool = True
+    tools: Tools, state: SchedulingState, group: PodGroup, waiting: tuple[Pod, ...], *, in_order: bool = True
 ) -> WaitingGang:
     """The gang with these members to place; ``in_order`` lets plugins say in which order."""
-    running = running_members(tools, books, group.key)
+    running = running_members(tools, state, group.key)
     if in_order:
         waiting = _in_order(tools, group, waiting, running)
     return WaitingGang(
         group=group,
         waiting=waiting,
         running=running,
-        members=roster(group, waiting, running, books.done(group.key)),
+        members=roster(group, waiting, running, state.done(group.key)),
         constraints=constraints_of(group, tools.topologies, tools.profile.close_by_default),
     )
 
 
-def running_members(tools: Tools, books: Books, key: str) -> tuple[Placed, ...]:
+def running_members(tools: Tools, state: SchedulingState, key: str) -> tuple[Placed, ...]:
     """The members of a gang that hold a node which is there, with its slot."""
-    placed = ((pod, tools.cluster.placement(pod.uid)) for pod in books.placed(key))
+    placed = ((pod, tools.cluster.placement(pod.uid)) for pod in state.placed(key))
     return tuple((pod, slot) for pod, slot in placed if slot is not None)
 
 

@@ -14,7 +14,7 @@ from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.counts import DomainCounts
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang
-from closeby.scheduling.reserving.imagining import Imagination
+from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 Counts = NDArray[np.int64]
@@ -38,20 +38,20 @@ class Choice(Struct, frozen=True, kw_only=True, eq=False):
 class Chooser:
     """Chooses among domains by the room they could have and the room they have."""
 
-    def __init__(self, tools: Tools, imagination: Imagination) -> None:
+    def __init__(self, tools: Tools, hypothetical: HypotheticalCluster) -> None:
         self._tools = tools
-        self._imagination = imagination
+        self._hypothetical = hypothetical
 
     def choose(self, gang: WaitingGang) -> Choice | None:
         """The best nodes to keep; None when the gang would not even find a place in an empty cluster."""
-        self._imagination.begin()
+        self._hypothetical.begin()
         minimum = gang.parts(everyone=False)
         demand = self._tools.table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         if not demand:
             return None
         levels = gang.constraints.levels.get("")
         tree = self._tools.topologies.flat() if levels is None else levels.tree
-        potential = self._imagination.room([share.pods[0] for share in demand], gang.running)
+        potential = self._hypothetical.room([share.pods[0] for share in demand], gang.running)
         weighed = [
             _Weighed(self._tools.cluster, tree, share, could)
             for share, could in zip(demand, potential, strict=True)
@@ -69,11 +69,11 @@ class Chooser:
 
     def suffices(self, gang: WaitingGang, slots: Ints) -> bool:
         """Whether the gang would still find its place on these nodes if they were empty."""
-        self._imagination.begin()
+        self._hypothetical.begin()
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[slots] = True
         inside[[slot for _, slot in gang.running]] = True
-        return self._imagination.rehearse(gang, inside) is not None
+        return self._hypothetical.try_placing(gang, inside) is not None
 
     def missing(self, gang: WaitingGang, slots: Ints) -> int:
         """Pods of the gang's minimum without room on these slots now."""
@@ -85,7 +85,7 @@ class Chooser:
     def _rehearsed(self, gang: WaitingGang, tree: Tree, domain: Domain) -> Ints | None:
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[tree.slots_in(domain)] = True
-        return self._imagination.rehearse(gang, inside)
+        return self._hypothetical.try_placing(gang, inside)
 
 
 def _levels(gang: WaitingGang, tree: Tree) -> range:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
-from closeby.scheduling.intake.books import Books
 from closeby.scheduling.intake.equivalence import SortKey
 from closeby.scheduling.intake.queue import SchedulingQueue
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang, waiting_gang
@@ -87,12 +87,12 @@ class Reservations:
     """The owner of who waits for how long, and of the one reservation."""
 
     def __init__(
-        self, after: float, tools: Tools, books: Books, queue: SchedulingQueue, chooser: Chooser
+        self, after: float, tools: Tools, state: SchedulingState, queue: SchedulingQueue, chooser: Chooser
     ) -> None:
         """``after``: seconds; 0 reserves nothing."""
         self._after = after
         self._tools = tools
-        self._books = books
+        self._state = state
         self._queue = queue
         self._chooser = chooser
         self._waiters: dict[str, _Waiter] = {}
@@ -107,7 +107,7 @@ class Reservations:
         self._doubted = False
 
     @property
-    def held(self) -> Reservation | None:
+    def current(self) -> Reservation | None:
         """What is reserved now."""
         return None if self._held is None else self._held.shown
 
@@ -156,7 +156,7 @@ class Reservations:
             return outcome
         return replace(outcome, reservation=held.shown)
 
-    def bars(self, key: str) -> bool:
+    def excludes(self, key: str) -> bool:
         """Whether an item must keep off the reserved nodes: it comes later, and its priority is no higher.
 
         A gang that lost a member is not kept from becoming whole: what it holds else never comes free.
@@ -167,9 +167,9 @@ class Reservations:
         return self._queue.priority(key) <= held.priority and not self._recovers(key)
 
     def _recovers(self, key: str) -> bool:
-        group = self._books.groups.get(key)
-        placed = 0 if group is None else len(self._books.placed(key))
-        return group is not None and 0 < placed < group.min_member - len(self._books.done(key))
+        group = self._state.groups.get(key)
+        placed = 0 if group is None else len(self._state.placed(key))
+        return group is not None and 0 < placed < group.min_member - len(self._state.done(key))
 
     # The one reservation
 
@@ -211,7 +211,7 @@ class Reservations:
         for _, key in self._line:
             waited = now - self._waiters[key].since
             # One whose object is gone still waits in line until it is decided anew.
-            if waited >= self._after and key in self._books.groups and not self._is_hopeless(key, now):
+            if waited >= self._after and key in self._state.groups and not self._is_hopeless(key, now):
                 return key
         return None
 
@@ -269,9 +269,9 @@ class Reservations:
 
     def _gang(self, key: str) -> WaitingGang:
         """A gang that lacks room, as it stands now."""
-        books = self._books
-        ready = tuple(pod for pod in books.waiting(key) if pod.uid not in books.held)
-        return waiting_gang(self._tools, books, books.groups[key], ready)
+        state = self._state
+        ready = tuple(pod for pod in state.waiting(key) if pod.uid not in state.gated)
+        return waiting_gang(self._tools, state, state.groups[key], ready)
 
     def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserved:
         tree, domain = choice.tree, choice.domain
@@ -291,7 +291,7 @@ class Reservations:
 
     def _put(self, key: str, slots: Ints, shown: Reservation) -> None:
         cluster = self._tools.cluster
-        self._tools.bar.put(slots, cluster.capacity, key, shown.since)
+        self._tools.reserved.reserve(slots, cluster.capacity, key, shown.since)
         self._tools.table.forget_barred()
         self._doubted = False
         place, priority = self._waiters[key].place, self._queue.priority(key)
@@ -300,7 +300,7 @@ class Reservations:
 
     def _lift(self, held: _Held, why: str) -> Released:
         self._held = None
-        self._tools.bar.lift()
+        self._tools.reserved.clear()
         self._tools.table.forget_barred()
         return Released(held.shown, why)
 
@@ -314,8 +314,8 @@ class Reservations:
     def validate(self) -> None:
         """Assert every invariant."""
         assert self._line == sorted((waiter.place, key) for key, waiter in self._waiters.items())
-        bar = self._tools.bar
-        assert not bar.applies, "an item that is not judged any more must keep off"
-        assert (bar.mask is None) == (self._held is None), "the bar stands without a reservation, or lacks it"
+        reserved = self._tools.reserved
+        assert not reserved.applies, "an item that is not judged any more must keep off"
+        assert (reserved.mask is None) == (self._held is None), "the mask and the reservation differ"
         for key in self._waiters:
             assert self._queue.knows(key), f"{key} waits for nodes, but is not queued"

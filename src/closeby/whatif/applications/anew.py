@@ -39,14 +39,14 @@ class Anew:
     def __init__(self, question: Question, answers: Answers, scheduler_name: str | None) -> None:
         self._question = question
         self._answers = answers
-        books = question.trials.engine.books
+        state = question.trials.engine.state
         #: Not those of gangs, nor those that come back to their node, nor those that go anyway.
         self.movable = tuple(
             pod
             for pod in answers.talk.pods
             if pod.node_name is not None
-            and books.item_key(pod) == question.key
-            and not (is_pinned(pod) or pod.terminating or books.is_homeless(pod.uid))
+            and state.item_key(pod) == question.key
+            and not (is_pinned(pod) or pod.terminating or state.is_on_unknown_node(pod.uid))
             and scheduler_name in (None, pod.spec.scheduler_name or DEFAULT_SCHEDULER)
         )
 

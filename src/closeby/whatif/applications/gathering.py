@@ -30,7 +30,7 @@ def of_waiting_application(
     of that no more than the best few.
     """
     application = trials.engine.applications.get(key.removeprefix(APPLICATION))
-    held = trials.engine.books.held
+    held = trials.engine.state.gated
     waiting = tuple(pod for pod in trials.of(key) if pod.uid not in held)
     if not waiting or application is None:
         return ()

@@ -60,7 +60,7 @@ class Clearings:
         self.weights = Weights(cluster, rooms.least)
         self._ports = question.waiting[0].spec.host_ports
         self._per_pod = rooms.least
-        own = {pod.uid for pod in (*question.waiting, *question.trials.engine.books.placed(question.key))}
+        own = {pod.uid for pod in (*question.waiting, *question.trials.engine.state.placed(question.key))}
         self.on: dict[int, list[Pod]] = {}
         for pod in question.trials.pods:
             slot = cluster.placement(pod.uid)

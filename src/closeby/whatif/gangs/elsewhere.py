@@ -26,8 +26,8 @@ def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Co
     Nothing that waits takes part. Nothing is said of gangs that lie in no domain or that have not all their
     members.
     """
-    books, cluster = trials.engine.books, trials.engine.cluster
-    members = books.placed(group.key)
+    state, cluster = trials.engine.state, trials.engine.cluster
+    members = state.placed(group.key)
     slots = [slot for slot in (cluster.placement(pod.uid) for pod in members) if slot is not None]
     if tree is None or len(slots) < max(len(members), group.min_member, 1):
         return

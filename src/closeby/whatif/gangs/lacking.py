@@ -63,7 +63,7 @@ def short(question: Question, rooms: Rooms, emptied: Emptied) -> Iterator[Counte
         return
     engine, pod = question.trials.engine, question.waiting[0]
     fits = engine.diagnosis.room(pod)
-    empty = emptied.room(pod, engine.books.placed(question.key))
+    empty = emptied.room(pod, engine.state.placed(question.key))
     held, could = rooms.domains.room(fits), rooms.domains.room(empty)
     if not len(held) or held.max() < 0 or held.max() >= rooms.needed:
         return

@@ -80,8 +80,8 @@ def _loose(subgroup: SubGroup) -> SubGroup:
 
 def _members(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     """The most members at once that are found to fit as it is, by halving."""
-    books = question.trials.engine.books
-    there = len(books.placed(question.key)) + len(books.done(question.key))
+    state = question.trials.engine.state
+    there = len(state.placed(question.key)) + len(state.done(question.key))
     if group.subgroups or question.needed < 2:
         return
     fewest, most = there + 1, group.min_member - 1

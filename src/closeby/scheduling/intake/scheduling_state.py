@@ -1,4 +1,4 @@
-"""Which pods and gangs exist, and who belongs to whom. The one owner of that knowledge."""
+"""The scheduling state: which pods and gangs exist, and which pods belong to which gang. Its only owner."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
@@ -15,8 +15,8 @@ from closeby.scheduling.intake.priorities import Gang, Priorities, Turn
 from closeby.scheduling.outcomes import ItemKind
 
 
-class Books:
-    """Pods, gangs and priorities as last heard of."""
+class SchedulingState:
+    """Pods, gangs and priorities by the newest events."""
 
     def __init__(self, applications: Applications) -> None:
         self.applications = applications
@@ -30,15 +30,15 @@ class Books:
         #: Pods of applications that wait, by item key and uid.
         self.waiting_apps: dict[str, dict[str, Pod]] = {}
         #: uid -> why a pod is kept out of the queue.
-        self.held: dict[str, Condition] = {}
-        #: node name -> pods that hold a node which is not there (yet, or any more), by uid.
-        self.homeless: dict[str, dict[str, Pod]] = {}
-        #: uid of each homeless pod -> that node's name.
+        self.gated: dict[str, Condition] = {}
+        #: name of an unknown node (not there yet, or gone) -> the pods on it, by uid.
+        self.on_unknown_nodes: dict[str, dict[str, Pod]] = {}
+        #: uid of each pod on an unknown node -> that node's name.
         self._lost: dict[str, str] = {}
-        #: uids of pods whose binding was refused: the plan holds for them no more.
-        self.strayed: set[str] = set()
-        #: uids of pods that run for ever.
-        self.staying: set[str] = set()
+        #: uids of pods whose binding was refused: the plan is void for them.
+        self.binding_refused: set[str] = set()
+        #: uids of long-running pods.
+        self.long_running: set[str] = set()
         #: uid of each member that has done its work -> key of its gang.
         self._done: dict[str, str] = {}
 
@@ -48,7 +48,9 @@ class Books:
         if group is None or members is None or not group.plan:
             return {}
         return {
-            uid: group.plan[uid] for uid in members.waiting if uid in group.plan and uid not in self.strayed
+            uid: group.plan[uid]
+            for uid in members.waiting
+            if uid in group.plan and uid not in self.binding_refused
         }
 
     def group_of(self, pod: Pod) -> PodGroup | None:
@@ -59,7 +61,7 @@ class Books:
         """Note a pod that waits or holds a node; ``rank`` is what it was given, if that is known."""
         self.pods[pod.uid] = pod
         if is_long_running(pod):
-            self.staying.add(pod.uid)
+            self.long_running.add(pod.uid)
         if pod.group is None:
             key = self.item_key(pod)
             if placed:
@@ -88,10 +90,10 @@ class Books:
     def remove(self, uid: str) -> Pod | None:
         """Forget a pod; returns it if it was known."""
         pod = self.pods.pop(uid, None)
-        self.held.pop(uid, None)
-        self.strayed.discard(uid)
-        self.staying.discard(uid)
-        self.found(uid)
+        self.gated.pop(uid, None)
+        self.binding_refused.discard(uid)
+        self.long_running.discard(uid)
+        self.leave_unknown_node(uid)
         if pod is None:
             return None
         if pod.group is None:
@@ -150,23 +152,23 @@ class Books:
             self.add(pod, placed=False)
         return tuple(dict.fromkeys([*touched, *(self.item_key(pod) for pod in pods)]))
 
-    def lose(self, pod: Pod, node_name: str) -> None:
-        """A pod holds a node that is not there."""
-        self.homeless.setdefault(node_name, {})[pod.uid] = pod
+    def add_on_unknown_node(self, pod: Pod, node_name: str) -> None:
+        """A pod is on an unknown node."""
+        self.on_unknown_nodes.setdefault(node_name, {})[pod.uid] = pod
         self._lost[pod.uid] = node_name
 
-    def found(self, uid: str) -> str | None:
-        """A pod is homeless no more; returns the node it was waiting for, None if it was not homeless."""
+    def leave_unknown_node(self, uid: str) -> str | None:
+        """A pod left its unknown node, or the node is known now. Returns its name, None if there was none."""
         node_name = self._lost.pop(uid, None)
         if node_name is not None:
-            pods = self.homeless[node_name]
+            pods = self.on_unknown_nodes[node_name]
             del pods[uid]
             if not pods:
-                del self.homeless[node_name]
+                del self.on_unknown_nodes[node_name]
         return node_name
 
-    def is_homeless(self, uid: str) -> bool:
-        """Whether a pod holds a node that is not there."""
+    def is_on_unknown_node(self, uid: str) -> bool:
+        """Whether a pod is on an unknown node."""
         return uid in self._lost
 
     def waiting(self, key: str) -> tuple[Pod, ...]:
@@ -305,13 +307,13 @@ class Books:
         return tuple(sorted(pods, key=place))
 
     def _gang(self, key: str, waiting: tuple[Pod, ...]) -> Gang:
-        held = self.held.keys() & {pod.uid for pod in waiting} if self.held else ()
+        gated = self.gated.keys() & {pod.uid for pod in waiting} if self.gated else ()
         members = self.members.get(key)
         if members is None:
-            return Gang(None, waiting, held=held)
+            return Gang(None, waiting, gated=gated)
         group = self.groups.get(key)
         others = (*self.placed(key), *members.done.values())
-        return Gang(group, waiting, others, self.planned(key).keys(), held)
+        return Gang(group, waiting, others, self.planned(key).keys(), gated)
 
 
 def gang_key(pod: Pod) -> str:
