@@ -28,6 +28,7 @@ from closeby.scheduling.extension import (
     Score,
     Scores,
 )
+from closeby.scheduling.node_columns import NodeChanges
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.scheduling.ties import lots
@@ -54,8 +55,9 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
         super().__init__(arguments, handle)
         self._resources = arguments.resources
         self._seed = arguments.seed
-        #: Requests and number of pods -> the finest level, in the tree that was there last.
+        #: Requests and number of pods -> the finest level, by the tree and the nodes that were there last.
         self._known: dict[Hashable, int] = {}
+        self._changes = NodeChanges(handle.cluster)
         self._known_for: Tree | None = None
 
     def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
@@ -103,7 +105,8 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
 
     def _finest(self, tree: Tree, pod: Pod, needed: int) -> int:
         """The finest level of which an empty domain holds so many such pods; the whole cluster if none."""
-        if self._known_for is not tree:
+        changed = self._changes.take()
+        if self._known_for is not tree or changed is None or len(changed):
             self._known_for = tree
             self._known.clear()
         key = pod.spec.requests, needed
