@@ -34,7 +34,7 @@ class Keeping:
     def __init__(self, it: Site) -> None:
         self.it = it
         self.now = 0.0
-        self.work: Work[Key] = Work(lambda: self.now, namespace_of, Pace(1.0, 1.0))
+        self.work: Work[Key] = Work(lambda: self.now, namespace_of, Pace(1.0, 64.0))
         self.keeper = StatusKeeper(it.writer, it.say, self.work, lambda: self.now, Pace(8.0, 64.0))
         self.path = it.path("appgroups", "a1")
         self.key: Key = (GROUPS, f"{it.namespace}/a1")
@@ -191,8 +191,10 @@ def test_an_object_that_is_gone_needs_nothing_more(kept: Run) -> None:
         await it.it.api.delete(it.path)
         it.now += 1.0
         assert await it.keep(1, old) == 0.0
-        # The pause after the failure before is over with it.
-        it.work.add(it.key)
-        assert it.work.wait() == 0.0
+        # The failure before is forgotten with it: the next one is a first one.
+        await it.it.create("appgroups", "a1", SPEC)
+        old = await it.look()
+        await it.spoil()
+        assert 0.0 < await it.keep(None, old, VALID_NOW) <= 1.0
 
     kept(test)
