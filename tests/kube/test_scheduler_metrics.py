@@ -36,6 +36,7 @@ def test_numbers_and_probes_of_a_scheduler_at_work(control_plane: ControlPlane, 
                 await asyncio.to_thread(lines_until, process, "msg=ready")
                 async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
                     await probed(session, name)
+                    await asked_for_stories(session, namespace)
                 process.terminate()
                 await asyncio.to_thread(process.communicate, timeout=60)
                 assert process.returncode == 0
@@ -70,6 +71,22 @@ async def probed(session: aiohttp.ClientSession, name: str) -> None:
     assert told.value("closeby_lists_total", group="", kind="Pod") == 1
     codes = told.all("rest_client_requests_total")
     assert any(code == "201" and method == "POST" for code, _, method in codes)
+
+
+async def asked_for_stories(session: aiohttp.ClientSession, namespace: str) -> None:
+    """What was decided about each of the two pods."""
+
+    async def last(pod: str) -> dict[str, object]:
+        async with session.get(f"/stories/{namespace}/{pod}") as answer:
+            assert answer.status == 200
+            found: dict[str, object] = (await answer.json())["entries"][-1]
+            return found
+
+    assert (await last("fits"))["placed"] == 1
+    refused = await last("huge")
+    assert (refused["reason"], refused["waiting"]) == ("InsufficientResources", 1)
+    async with session.get(f"/stories/{namespace}/none") as answer:
+        assert answer.status == 404
 
 
 def test_an_address_that_can_not_be_used(tmp_path: Path, control_plane: ControlPlane) -> None:

@@ -76,6 +76,7 @@ def command(
     from closeby.kube.client.connection import own_namespace
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
+    from closeby.kube.metrics.stories import story_json
     from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings
     from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
     from closeby.kube.writing.notices import Manners
@@ -97,9 +98,14 @@ def command(
 
     async def work(transport: Transport, stop: "asyncio.Event") -> "ApiError | None":
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        async with serving(metrics, health, meters, say, transport):
+        async with serving(metrics, health, meters, say, transport) as server:
             with usable_configuration():
                 scheduler = LiveScheduler(transport, configuration, settings, say, meters)
+            if server is not None:
+                engine = scheduler.engine
+                server.story = lambda namespace, name: story_json(
+                    namespace, name, engine.story(f"{namespace}/{name}")
+                )
             health.ready("informer-sync", lambda: scheduler.unheard)
             say(
                 "starting",

@@ -6,7 +6,7 @@ lets read them. Health is told to everybody, since the kubelet's probes bring no
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import web
@@ -55,7 +55,7 @@ def read_address(text: str) -> Address | Fault:
 
 
 class Server:
-    """``/healthz``, ``/livez``, ``/readyz`` and ``/metrics`` at one address, from ``open`` to ``close``."""
+    """Health, ``/metrics`` and ``/stories`` at one address, from ``open`` to ``close``."""
 
     def __init__(
         self,
@@ -72,8 +72,11 @@ class Server:
         self._address = address
         self._health = health
         self._meters = meters
+        #: The JSON of what was decided about a namespace's name, once somebody decides.
+        self.story: Callable[[str, str], bytes | None] | None = None
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/stories/{namespace}/{name}", self._stories)
         for endpoint in (*_ALIVE, _READY):
             app.router.add_get(f"/{endpoint}", self._checks)
             app.router.add_get(f"/{endpoint}/{{check}}", self._one_check)
@@ -111,14 +114,32 @@ class Server:
             await self._gate.close()
         await self._runner.cleanup()
 
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        """The answer to somebody who may not read metrics; None for all others."""
+        if self._gate is None:
+            return None
+        ruling = await self._gate.rule(request.headers.get("Authorization"), request.remote or "")
+        self._meters.ruled(ruling)
+        if ruling is Ruling.ALLOWED:
+            return None
+        status, text = _REFUSALS[ruling]
+        more = {"WWW-Authenticate": "Bearer"} if ruling is Ruling.UNAUTHENTICATED else None
+        return web.Response(text=f"{text}\n", status=status, headers=more)
+
+    async def _stories(self, request: web.Request) -> web.Response:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        found = None if self.story is None else self.story(namespace, name)
+        if found is None:
+            return web.Response(text="nothing is known of that name\n", status=404)
+        return web.Response(body=found, content_type="application/json")
+
     async def _metrics(self, request: web.Request) -> web.Response:
-        if self._gate is not None:
-            ruling = await self._gate.rule(request.headers.get("Authorization"), request.remote or "")
-            self._meters.ruled(ruling)
-            if ruling is not Ruling.ALLOWED:
-                status, text = _REFUSALS[ruling]
-                more = {"WWW-Authenticate": "Bearer"} if ruling is Ruling.UNAUTHENTICATED else None
-                return web.Response(text=f"{text}\n", status=status, headers=more)
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
         content, kind = self._meters.exposition(request.headers.get("Accept", ""))
         # aiohttp's own argument for the type takes no parameters, and Prometheus' version is one.
         return web.Response(body=content, headers={"Content-Type": kind})
