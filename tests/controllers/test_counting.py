@@ -8,7 +8,8 @@ from closeby.applications.networks import Counts, live_scope
 from closeby.controllers.applications.controller import AppGroupController
 from closeby.controllers.counting import Counting, counting_of, counts_condition
 from closeby.controllers.networks.controller import NetworkTopologyController
-from closeby.reading.configuration import ConfigurationError, read_configuration
+from closeby.errors import ConfigurationError
+from closeby.reading.configuration import read_configuration
 from tests.control_plane.api import Object, create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.at_work import Site, published, site

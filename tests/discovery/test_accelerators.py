@@ -4,7 +4,7 @@ import pytest
 
 from closeby.discovery.accelerators import read_nvidia_smi
 from closeby.discovery.findings import Findings
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 
 RACK = "81b2b5a0-7b0e-4b5c-9f46-0f5f2f3ad1a1"
 OTHER = "0c3e4e5f-58ef-4f0e-86a9-5d1b0ac2f6c7"
@@ -40,7 +40,7 @@ def test_hosts_of_one_partition_share_a_domain() -> None:
 def test_lines_of_one_host_need_its_name() -> None:
     text = f"fabric.clusterUuid, fabric.cliqueId\n{RACK}, 1\n"
     assert domains(read_nvidia_smi("smi", text, host="n1")) == {"n1": (f"{RACK}.1",)}
-    with pytest.raises(UnreadableError, match=r"line 1: .*does not say which host"):
+    with pytest.raises(UnreadableError, match=r":1: .*does not say which host"):
         read_nvidia_smi("smi", text)
 
 

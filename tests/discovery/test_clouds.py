@@ -8,7 +8,7 @@ import pytest
 from closeby.discovery.clouds import read_aws, read_gcp, read_oci
 from closeby.discovery.findings import Findings
 from closeby.discovery.places import read_names
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from tests.cli.calling import closeby
 
 AWS = {
@@ -149,7 +149,7 @@ def test_node_names_come_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "line"), [("a\n", 1), ("a b\na c\n", 2), ("\na b c d\n", 2)])
 def test_a_file_of_names_that_makes_no_sense_is_refused(text: str, line: int) -> None:
-    with pytest.raises(UnreadableError, match=f"line {line}"):
+    with pytest.raises(UnreadableError, match=f":{line}:"):
         read_names("names", text)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from closeby.discovery.device_names import read_names
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from tests.discovery.drawing_fabrics import FAT_TREE, UPLINKS, Drawing, findings, paths, warned
 
 
@@ -127,8 +127,8 @@ def test_a_map_names_adapters_systems_and_switches() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("0x1 a\nnode-1", r"names, line 2: 'node-1' is no GUID with a name; write lines such as"),
-        ("0x1 a\n0x01 b", r"names, line 2: 0000000000000001 is named a and b; leave one of them out"),
+        ("0x1 a\nnode-1", r"names:2: 'node-1' is no GUID with a name; write lines such as"),
+        ("0x1 a\n0x01 b", r"names:2: 0000000000000001 is named a and b; leave one of them out"),
         ("0x12345678901234567 a", "is no GUID"),
     ],
 )

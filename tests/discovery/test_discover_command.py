@@ -90,7 +90,7 @@ def test_a_map_and_several_files(tmp_path: Path, scan: Path) -> None:
     [
         (None, "can't be read: No such file or directory; check the path"),
         ("", "holds no switch, so the scan failed or saw nothing"),
-        ("kind: Node\n", ", line 1: is no scan of a fabric; give what `ibnetdiscover` prints"),
+        ("kind: Node\n", ":1: is no scan of a fabric; give what `ibnetdiscover` prints"),
         (Drawing({"L1": ""}, "L1-S1").text(), "holds no host"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from tests.discovery.drawing_fabrics import FAT_TREE, UPLINKS, Drawing, findings, paths, warned
 
 ALL_UNDER_S1 = {"n1": "L1/S1", "n2": "L1/S1", "n3": "L2/S1", "n4": "L2/S1", "n5": "L3/S1", "n6": "L3/S1"}

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.discovery.hostlists import HostlistError, Room, compact, expand
+from closeby.discovery.hostlists import Room, compact, expand
+from closeby.errors import HostlistError
 
 NAMES = st.from_regex(r"[a-z]{0,3}-?[0-9]{0,4}[a-z]{0,2}[0-9]{0,3}", fullmatch=True).filter(bool)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from closeby.discovery.findings import Plane
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from tests.cli.calling import closeby
 from tests.discovery.drawing_fabrics import Drawing, findings, paths, warned
 

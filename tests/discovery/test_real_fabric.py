@@ -6,7 +6,7 @@ import pytest
 
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
 from closeby.discovery.findings import Findings
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from tests.discovery.drawing_fabrics import paths
 from tests.real_input import shared_data
 

@@ -8,7 +8,7 @@ import pytest
 
 from closeby.discovery.findings import Findings
 from closeby.discovery.slurm import read_slurm
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from tests.cli.calling import closeby, report
 
 #       S1
@@ -116,32 +116,32 @@ def test_trees_without_a_common_root_are_told() -> None:
     [
         (
             "SwitchName=A Switches=B\nSwitchName=B Switches=A",
-            "line 1: switches lie in a circle: A has B has A",
+            ":1: switches lie in a circle: A has B has A",
         ),
         ("SwitchName=A Switches=A", "switches lie in a circle: A has A"),
         (
             "SwitchName=A Nodes=n1\nSwitchName=A Nodes=n2",
-            "line 2: switch A is declared twice, first on line 1",
+            ":2: switch A is declared twice, first on line 1",
         ),
-        ("SwitchName=S Switches=L[1-2]\nSwitchName=L1 Nodes=n1", "line 1: switch S has a child L2"),
-        ("BlockName=A Nodes=n1\nBlockName=A Nodes=n2", "line 2: block A is declared twice, first on line 1"),
-        ("SwitchName=A Nodes=n1\nBlockName=B Nodes=n2", "line 2: declares both switches and blocks"),
+        ("SwitchName=S Switches=L[1-2]\nSwitchName=L1 Nodes=n1", ":1: switch S has a child L2"),
+        ("BlockName=A Nodes=n1\nBlockName=A Nodes=n2", ":2: block A is declared twice, first on line 1"),
+        ("SwitchName=A Nodes=n1\nBlockName=B Nodes=n2", ":2: declares both switches and blocks"),
         ("", "neither a switch nor a block"),
         ("SwitchName=S Switches=L\nSwitchName=L\n", "has not one node"),
         ("BlockName=B\nBlockSizes=4\n", "has not one node"),
         ("# nothing\n\n", "neither a switch nor a block"),
         (
             "SwitchName=A Nodes=n[1-999999999]",
-            "line 1: Nodes='n[1-999999999]' stands for more than 500,000 names",
+            ":1: Nodes='n[1-999999999]' stands for more than 500,000 names",
         ),
-        ("SwitchName=A Nodes=n[1-2", "line 1: Nodes='n[1-2' has a bracket without its partner"),
+        ("SwitchName=A Nodes=n[1-2", ":1: Nodes='n[1-2' has a bracket without its partner"),
         ("SwitchName=A Nodes=n[3-1]", "which ends before it begins"),
-        ("SwitchName=A Weight=3", "line 1: 'weight' is not known here"),
+        ("SwitchName=A Weight=3", ":1: 'weight' is not known here"),
         ("SwitchName=A[1-2] Nodes=n1", "is not a single name"),
-        ("hello world", "line 1: 'hello world' is not keyword=value"),
-        ("Include other.conf", "line 1: includes another file; put its lines here"),
+        ("hello world", ":1: 'hello world' is not keyword=value"),
+        ("Include other.conf", ":1: includes another file; put its lines here"),
         ("BlockSizes=a", "BlockSizes='a' is not a list of whole numbers"),
-        ("SwitchName=A Nodes=n1 Nodes=n2", "line 1: Nodes is given twice"),
+        ("SwitchName=A Nodes=n1 Nodes=n2", ":1: Nodes is given twice"),
     ],
 )
 def test_what_slurm_refuses_is_refused_with_its_line(text: str, complaint: str) -> None:
@@ -150,7 +150,7 @@ def test_what_slurm_refuses_is_refused_with_its_line(text: str, complaint: str) 
 
 def test_many_lists_together_are_bounded_too() -> None:
     text = "".join(f"SwitchName=L{one} Nodes=n{one}x[1-400000]\n" for one in range(3))
-    assert "line 2" in refusal(text)
+    assert ":2" in refusal(text)
 
 
 def test_a_tree_deeper_than_slurm_takes_is_refused() -> None:
@@ -219,10 +219,10 @@ def test_another_one_can_be_named() -> None:
         ("- topology: a\n", "must be one of tree, block"),
         ("tree: {}\n", "must be a list, but is a mapping"),
         ("[]", "declares no topology"),
-        ("- topology: a\n  tree:\n    switches:\n    - {switch: s, knots: n1}\n", "line 4"),
+        ("- topology: a\n  tree:\n    switches:\n    - {switch: s, knots: n1}\n", ":4"),
         (
             "- topology: a\n  tree:\n    switches:\n    - {switch: s, children: t}\n",
-            "line 4: switch s has a child t",
+            ":4: switch s has a child t",
         ),
         (
             "- topology: a\n  tree: {switches: [{switch: s, nodes: 'n[1-9999999]'}]}",

@@ -17,8 +17,9 @@ from closeby.discovery.exchange import READERS, WRITERS, kind_of
 from closeby.discovery.findings import Findings
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import MOST_BYTES, UnreadableError, read_text
+from closeby.discovery.unreadable import MOST_BYTES, read_text
 from closeby.discovery.views.findings import discovery_views
+from closeby.errors import UnreadableError
 from closeby.report.documents.encoding import to_json
 
 #: Pieces of all these formats, so that random texts come close to real ones.

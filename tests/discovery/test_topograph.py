@@ -5,7 +5,7 @@ import json
 import pytest
 
 from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY, read_topograph
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 
 GRAPH = {
     "instances": [
@@ -133,14 +133,14 @@ def test_a_model_gives_its_nodes_the_switches_above_and_inherited_domains() -> N
         ('{"instances": [{"id": 1}]}', "instances[0].id: must be text, but is a number"),
         ('{"instances": [{"id": "a", "network_layers": [1]}]}', "must be a list of names, closest first"),
         ('{"instances": [{"id": "a",\n "labels": 3}]}', "instances[0].labels: must be a mapping"),
-        ('{"instances":\n [}', "line 2: is not JSON"),
+        ('{"instances":\n [}', ":2: is not JSON"),
         ("a: 1", "is no model"),
         ("switches: [1]", "must be a mapping, but is a list"),
         ("switches: {a: {switches: [c]}, b: {switches: [c]}}", "switch c has two parents, a and b"),
         ("switches: {a: {switches: [b]}, b: {switches: [a]}}", "circle"),
-        ("blocks:\n- switch: a\n  nodes: [n]", "line 2: blocks[0].switch: 'a' is no switch of the model"),
+        ("blocks:\n- switch: a\n  nodes: [n]", ":2: blocks[0].switch: 'a' is no switch of the model"),
         ("blocks:\n- nodes: []", "has no nodes"),
-        ("blocks:\n- nodes: [n]\n- nodes: [n]", "line 3: blocks[1].nodes: node n is in two blocks"),
+        ("blocks:\n- nodes: [n]\n- nodes: [n]", ":3: blocks[1].nodes: node n is in two blocks"),
         ("blocks:\n- nodes: ['n[1-9999999]']", "more than 500,000 names"),
         ("switches: {}", "has not one node"),
         ("switches: {a: {switches: [b]}}", "has not one node"),

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from closeby.kube.client.connection import Connection, connect
-from closeby.kube.client.faults import Fault
+from closeby.objects.problems import Problem
 
 
 class Pair:
@@ -68,17 +68,17 @@ def connected(kubeconfig: str | None = None, **environment: str) -> Connection:
 
 def refused(kubeconfig: str | None, context: str | None = None, **environment: str) -> str:
     found = connect(kubeconfig, context, environment)
-    assert isinstance(found, Fault), found
+    assert isinstance(found, Problem), found
     return str(found)
 
 
 def header(connection: Connection) -> str | None:
     found = asyncio.run(_header(connection))
-    assert not isinstance(found, Fault), found
+    assert not isinstance(found, Problem), found
     return found
 
 
-async def _header(connection: Connection) -> str | Fault | None:
+async def _header(connection: Connection) -> str | Problem | None:
     return await connection.credentials.authorization()
 
 
@@ -229,14 +229,14 @@ def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
         "HOME": str(tmp_path),
     }
     without = connect(None, None, environment, tmp_path)
-    assert isinstance(without, Fault) and "automountServiceAccountToken" in without.remedy
+    assert isinstance(without, Problem) and "automountServiceAccountToken" in without.remedy
 
     (tmp_path / "token").write_text("first\n")
     found = connect(None, None, environment, tmp_path)
     assert isinstance(found, Connection)
     assert (found.url, found.namespace) == ("https://10.0.0.1:443", "closeby-system")
 
-    async def rotated() -> list[str | Fault | None]:
+    async def rotated() -> list[str | Problem | None]:
         seen = [await _header(found)]
         (tmp_path / "token").write_text("second\n")
         seen.append(await _header(found))
@@ -276,7 +276,7 @@ def test_an_exec_plugin_is_asked_again_before_its_token_ends(tmp_path: Path) -> 
     given = plugin(tmp_path, '{"token": f"t{run}", "expirationTimestamp": after(3600 if run > 1 else -1)}')
     found = connected(write(tmp_path / "config", users=user(exec=given)))
 
-    async def asked() -> list[str | Fault | None]:
+    async def asked() -> list[str | Problem | None]:
         seen = [await _header(found), *await asyncio.gather(_header(found), _header(found))]
         found.credentials.refused()
         return [*seen, await _header(found)]
@@ -312,7 +312,7 @@ def test_an_exec_plugin_may_give_a_certificate(tmp_path: Path) -> None:
 def test_an_exec_plugin_that_fails(tmp_path: Path, given: Mapping[str, object], message: str) -> None:
     given = {"apiVersion": "client.authentication.k8s.io/v1", **given}
     found = asyncio.run(_header(connected(write(tmp_path / "config", users=user(exec=given)))))
-    assert isinstance(found, Fault)
+    assert isinstance(found, Problem)
     assert message in str(found)
 
 

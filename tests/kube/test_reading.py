@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from closeby.kube.client.faults import Fault
 from closeby.kube.state.following import FOLLOWED
 from closeby.kube.state.reading import WholeCluster, read_cluster
 from closeby.kube.watch.resources import NODES, PODS, Discovery
+from closeby.objects.problems import Problem
 from tests.cli.calling import closeby
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
@@ -439,7 +439,7 @@ def test_a_server_with_trouble(control_plane: ControlPlane, namespace: str) -> N
             assert progress[-1] >= 30 and progress == sorted(progress)
             proxy.inject("GET", "/topologies", Refuse(500), times=100)
             refused = await read_cluster(transport)
-            assert isinstance(refused, Fault)
+            assert isinstance(refused, Problem)
             assert "topologies.closeby.dev/v1alpha1 can't be read" in str(refused)
             assert "--keep-going" in refused.remedy
             without = await read_cluster(transport, keep_going=True)

@@ -10,12 +10,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from closeby.cli.operating.serving import serving
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
-from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import LOCAL, Address, Server, read_address
 from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES, PODS
+from closeby.objects.problems import Problem
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import following, through_proxy
@@ -152,7 +152,7 @@ def test_addresses(text: str, address: Address) -> None:
 @pytest.mark.parametrize("text", ["", "8080", "localhost", "a:b", ":65536", "::1:80", ":-1", "[::1]"])
 def test_what_is_no_address(text: str) -> None:
     fault = read_address(text)
-    assert isinstance(fault, Fault) and "HOST:PORT" in str(fault)
+    assert isinstance(fault, Problem) and "HOST:PORT" in str(fault)
 
 
 def test_a_port_that_is_taken() -> None:

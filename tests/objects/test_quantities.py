@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closeby.errors import QuantityError
 from closeby.objects.quantities import (
     INT64_MAX,
     LARGEST_AMOUNT,
     NANO,
-    QuantityError,
     QuantityText,
     amount,
     amount_of_nanos,

@@ -2,13 +2,8 @@ from textwrap import dedent
 
 import pytest
 
-from closeby.reading.configuration import (
-    Configuration,
-    ConfigurationError,
-    PluginEntry,
-    did_you_mean,
-    read_configuration,
-)
+from closeby.errors import ConfigurationError
+from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean, read_configuration
 
 SEED = """\
 - plugins:
@@ -24,7 +19,7 @@ def mistakes(text: str) -> list[tuple[int | None, str]]:
     """Lines and messages of what is wrong with a configuration."""
     with pytest.raises(ConfigurationError) as caught:
         read_configuration(dedent(text))
-    return [(mistake.line, mistake.message) for mistake in caught.value.mistakes]
+    return [(problem.line, problem.message) for problem in caught.value.problems]
 
 
 def test_the_network_topology_proposals_snippet_is_taken_as_it_stands() -> None:
@@ -252,7 +247,7 @@ def test_a_mistake_is_one_sentence_with_its_place_and_remedy() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_configuration("plugin: []", "my.yaml")
     sentence = "my.yaml:1: unknown key plugin in the configuration; did you mean plugins?"
-    assert caught.value.mistakes[0].sentence() == sentence
+    assert str(caught.value.problems[0]) == sentence
     assert str(caught.value) == sentence
 
 

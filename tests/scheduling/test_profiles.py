@@ -6,8 +6,9 @@ import pytest
 from msgspec import Struct, field
 
 from closeby.cluster.columns import Cluster
+from closeby.errors import ConfigurationError
 from closeby.plugins.registry import BUILT_IN, DEFAULT_PLUGINS, profile_for
-from closeby.reading.configuration import ConfigurationError, read_configuration
+from closeby.reading.configuration import read_configuration
 from closeby.scheduling.extension import (
     Filter,
     Handle,
@@ -92,7 +93,7 @@ def mistakes(text: str) -> list[str]:
     """The sentences about what is wrong with a configuration."""
     with pytest.raises(ConfigurationError) as caught:
         profile(text)
-    return [mistake.sentence() for mistake in caught.value.mistakes]
+    return [str(problem) for problem in caught.value.problems]
 
 
 def order(text: str) -> str:

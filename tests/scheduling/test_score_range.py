@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from closeby.errors import ScoreError
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.extension import NormalizeScore, Scope, Score, Scores
-from closeby.scheduling.judging.scoring import ScoreError
 from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.state import CycleState
 from closeby.simulator.runs import Run, simulate

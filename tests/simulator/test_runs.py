@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from closeby.errors import ConfigurationError
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.reasons import Reason
-from closeby.reading.configuration import Configuration, ConfigurationError, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests
 from closeby.report.documents.encoding import to_json
 from closeby.report.documents.scheduling import scheduling_report

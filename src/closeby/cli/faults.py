@@ -21,10 +21,10 @@ def fault_of_plugin(error: BaseException) -> str | None:
 
     The innermost call of a method of such a plugin (also of one that it inherits) is to blame.
     """
+    from closeby.errors import ScoreError
     from closeby.scheduling.extension import Plugin
-    from closeby.scheduling.judging.scoring import ScoreError
 
-    if isinstance(error, ScoreError) and not _ours(error.plugin):
+    if isinstance(error, ScoreError) and isinstance(error.plugin, Plugin) and not _ours(error.plugin):
         return f"plugin {_called(error.plugin)} failed: {error}"
     blamed: tuple[Plugin, TracebackType] | None = None
     trace = error.__traceback__

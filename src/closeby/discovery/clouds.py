@@ -9,7 +9,8 @@ from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import UnreadableError, kind, mappings, read_json, text_of
+from closeby.discovery.unreadable import kind, mappings, read_json, text_of
+from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.topology.node_groups import listed
 

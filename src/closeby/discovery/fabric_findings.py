@@ -13,7 +13,7 @@ from closeby.discovery.ibnetdiscover import read_scan
 from closeby.discovery.labelling import find
 from closeby.discovery.link_quality import degraded, uplinks
 from closeby.discovery.planes import Trees, grow_trees
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Final
 
+from closeby.errors import HostlistError
 from closeby.objects.natural import natural_key
 
 #: Names that one list, or all lists of one file, may stand for.
@@ -18,10 +19,6 @@ _ENTRY: Final = re.compile(r"((?:[^\[\],\s]|\[[^\[\]]*\])+)")
 _RANGE: Final = re.compile(r"([0-9]+)-([0-9]+)")
 _WORD: Final = re.compile(r"[^\[\],\s\"'#=]+")
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
-
-
-class HostlistError(ValueError):
-    """A list that is no host list, or stands for too many names."""
 
 
 class Room:

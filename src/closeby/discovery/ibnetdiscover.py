@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from closeby.discovery.fabric import Device, DeviceKind, End, FabricBuilder, cable
-from closeby.discovery.unreadable import MOST_BYTES, UnreadableError, shown
+from closeby.discovery.unreadable import MOST_BYTES, shown
+from closeby.errors import UnreadableError
 from closeby.objects.reasons import Condition, Reason
 
 #: No line of a scan is longer; descriptions have at most 64 bytes.

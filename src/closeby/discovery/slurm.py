@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from closeby.discovery.findings import Findings
-from closeby.discovery.hostlists import HostlistError, Room, expand
+from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch, find
 from closeby.discovery.slurm_yaml import read_topology_yaml
-from closeby.discovery.unreadable import UnreadableError, lines_of, shown
+from closeby.discovery.unreadable import lines_of, shown
+from closeby.errors import HostlistError, UnreadableError
 
 _COMMENT: Final = re.compile(r"(?<!\\)#.*")
 _PAIR: Final = re.compile(r'\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(?:"([^"]*)"|([^\s"]*))(?=\s|$)')

@@ -8,7 +8,7 @@ from msgspec import Struct
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import Findings, Link
 from closeby.discovery.labelling import Place
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from closeby.discovery.assembling import several, warning
-from closeby.discovery.hostlists import HostlistError, Room, expand
+from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
-from closeby.discovery.unreadable import MOST_YAML_BYTES, UnreadableError, Yaml, kind, read_yaml, shown
+from closeby.discovery.unreadable import MOST_YAML_BYTES, Yaml, kind, read_yaml, shown
+from closeby.errors import HostlistError, UnreadableError
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.errors import Path, field_path
 

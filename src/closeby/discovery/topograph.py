@@ -8,13 +8,12 @@ import msgspec
 
 from closeby.discovery.assembling import assemble, has_domains
 from closeby.discovery.findings import Findings
-from closeby.discovery.hostlists import HostlistError, Room, expand
+from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, some_node, tree_places
 from closeby.discovery.unreadable import (
     MOST_YAML_BYTES,
-    UnreadableError,
     Yaml,
     kind,
     mappings,
@@ -23,6 +22,7 @@ from closeby.discovery.unreadable import (
     shown,
     text_of,
 )
+from closeby.errors import HostlistError, UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 
 DOMAIN_KEY: Final = "accelerator.topograph.run/domain"

@@ -9,10 +9,11 @@ from typing import BinaryIO, Final
 import msgspec
 import yaml
 
-from closeby.reading.decoding.errors import ManifestError, field_path
+from closeby.errors import UnreadableError, YamlError
 from closeby.reading.decoding.errors import Path as FieldPath
+from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.sources import STDIN, not_utf8
-from closeby.reading.decoding.yaml_values import ValueBuilder, YamlError
+from closeby.reading.decoding.yaml_values import ValueBuilder
 from closeby.reading.manifests import feed
 
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
@@ -25,16 +26,6 @@ _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 STDIN_NAME: Final = "standard input"
 _SHOWN: Final = 60
-
-
-class UnreadableError(Exception):
-    """A source that can't be used: where, why, and what to do."""
-
-    def __init__(
-        self, file: str, message: str, remedy: str = "", *, line: int | None = None, field: str = ""
-    ) -> None:
-        self.error = ManifestError(file=file, line=line, field=field, message=message, remedy=remedy)
-        super().__init__(str(self.error))
 
 
 def read_text(path: str, most: int = MOST_BYTES) -> str:

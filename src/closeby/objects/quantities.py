@@ -8,6 +8,7 @@ import re
 from functools import lru_cache
 from typing import Final, Literal
 
+from closeby.errors import QuantityError
 from closeby.objects.bounds import quoted
 
 Rounding = Literal["up", "down"]
@@ -48,15 +49,6 @@ _SUFFIXES: Final = {
 _BINARY_UNITS: Final = tuple((suffix, 2**power) for suffix, (base, power) in _SUFFIXES.items() if base == 2)
 #: Resources that people read in bytes.
 _BYTE_RESOURCES: Final = ("memory", "storage", "ephemeral-storage")
-
-
-class QuantityError(ValueError):
-    """A text that is no quantity, or one that does not fit; ``remedy`` says what to write instead."""
-
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
 
 
 @lru_cache(maxsize=65536)

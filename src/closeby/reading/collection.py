@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.errors import FieldError
 from closeby.objects.applications import AppGroup
 from closeby.objects.bounds import quoted
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
@@ -15,11 +16,12 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
+from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import FieldError, ManifestError, Path, field_path
+from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.identity import object_id
 from closeby.reading.decoding.reading import Reading
 from closeby.reading.decoding.result import Manifests
@@ -52,9 +54,9 @@ class Collection:
         self._others: Counter[str] = Counter()
         self._unknown: Counter[tuple[str, str]] = Counter()
         self._notices: list[Condition] = []
-        self._errors: list[ManifestError] = []
+        self._errors: list[Problem] = []
 
-    def fail(self, error: ManifestError) -> None:
+    def fail(self, error: Problem) -> None:
         """Notes what can't be read."""
         self._errors.append(error)
 

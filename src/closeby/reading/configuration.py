@@ -14,7 +14,9 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from closeby.errors import ConfigurationError
 from closeby.objects.durations import parse_duration
+from closeby.objects.problems import Problem
 
 #: Seconds after which the first gang that does not fit keeps nodes free, unless the configuration says it.
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
@@ -39,31 +41,6 @@ _KEYS: Final = (
 GREATEST_WEIGHT: Final = 1_000_000_000
 #: What Kubernetes takes as the name of a namespace (RFC 1123 label).
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-
-
-class ConfigurationMistake(Struct, frozen=True, kw_only=True):
-    """One mistake in a configuration."""
-
-    #: Name of the file.
-    source: str
-    #: Line it stands on, from 1; None when it stands nowhere in the file.
-    line: int | None
-    message: str
-    #: What the user can do about it.
-    remedy: str = ""
-
-    def sentence(self) -> str:
-        """``file:line: message; remedy``."""
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return f"{place}: {self.message}; {self.remedy}" if self.remedy else f"{place}: {self.message}"
-
-
-class ConfigurationError(ValueError):
-    """The configuration can't be used; ``mistakes`` holds all that was found, in the file's order."""
-
-    def __init__(self, mistakes: Iterable[ConfigurationMistake]) -> None:
-        self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line or 0))
-        super().__init__("\n".join(mistake.sentence() for mistake in self.mistakes))
 
 
 class PluginEntry(Struct, frozen=True, kw_only=True):
@@ -124,7 +101,7 @@ class _Reader:
     def __init__(self, text: str, source: str) -> None:
         self._text = text
         self._source = source
-        self._mistakes: list[ConfigurationMistake] = []
+        self._mistakes: list[Problem] = []
         self._notices: list[str] = []
 
     def read(self) -> Configuration:
@@ -135,7 +112,7 @@ class _Reader:
             raise ConfigurationError([self._unreadable(error)]) from error
         except RecursionError as error:
             message, remedy = "this is nested too deeply", "flatten it"
-            mistake = ConfigurationMistake(source=self._source, line=None, message=message, remedy=remedy)
+            mistake = Problem(file=self._source, line=None, message=message, remedy=remedy)
             raise ConfigurationError([mistake]) from error
         fields: dict[str, yaml.Node] = {}
         plugins: list[PluginEntry] = []
@@ -337,14 +314,12 @@ class _Reader:
     # Mistakes
 
     def _wrong(self, node: yaml.Node, message: str, remedy: str) -> None:
-        self._mistakes.append(
-            ConfigurationMistake(source=self._source, line=_line(node), message=message, remedy=remedy)
-        )
+        self._mistakes.append(Problem(file=self._source, line=_line(node), message=message, remedy=remedy))
 
-    def _unreadable(self, error: yaml.YAMLError) -> ConfigurationMistake:
+    def _unreadable(self, error: yaml.YAMLError) -> Problem:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        return ConfigurationMistake(
-            source=self._source,
+        return Problem(
+            file=self._source,
             line=None if mark is None else mark.line + 1,
             message=f"this is not one YAML document: {_problem(error)}",
             remedy="mind the indentation, and quote what holds special characters",

@@ -13,16 +13,17 @@ from typing import Final
 
 import yaml
 
+from closeby.errors import YamlError
+from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import ManifestError
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.sources import STDIN, find_files, not_utf8, read_file
 from closeby.reading.decoding.splitting import Found, json_documents, value_documents
 from closeby.reading.decoding.yaml_remedies import yaml_remedy
-from closeby.reading.decoding.yaml_values import ValueBuilder, YamlError
+from closeby.reading.decoding.yaml_values import ValueBuilder
 
-__all__ = ["ManifestError", "Manifests", "read_manifests"]
+__all__ = ["Manifests", "Problem", "read_manifests"]
 
 _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 #: A line that begins so always begins a document (YAML 1.2, section 9.1.2), even inside of text.
@@ -34,19 +35,19 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 STDIN_NAME: Final = "standard input"
 
 #: Gives what came through the pipe.
-ReadStdin = Callable[[], bytes | str | ManifestError]
+ReadStdin = Callable[[], bytes | str | Problem]
 
 
-def _read_stdin() -> bytes | ManifestError:
+def _read_stdin() -> bytes | Problem:
     remedy = "pipe manifests into it"
     if sys.stdin is None:
         # The shell closed it (`<&-`).
-        return ManifestError(file=STDIN_NAME, message="can't be read: it is closed", remedy=remedy)
+        return Problem(file=STDIN_NAME, message="can't be read: it is closed", remedy=remedy)
     try:
         return sys.stdin.buffer.read()
     except OSError as error:
         message = f"can't be read: {error.strerror or error}"
-        return ManifestError(file=STDIN_NAME, message=message, remedy=remedy)
+        return Problem(file=STDIN_NAME, message=message, remedy=remedy)
 
 
 def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Manifests:
@@ -65,7 +66,7 @@ def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Mani
     try:
         for file in files:
             for found in _documents(file, stdin):
-                if isinstance(found, ManifestError):
+                if isinstance(found, Problem):
                     collection.fail(found)
                 else:
                     collection.add(found)
@@ -77,7 +78,7 @@ def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Mani
 
 def _documents(file: str, stdin: ReadStdin) -> Found:
     content = stdin() if file == STDIN else read_file(file)
-    if isinstance(content, ManifestError):
+    if isinstance(content, Problem):
         yield content
         return
     name = STDIN_NAME if file == STDIN else file
@@ -86,7 +87,7 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
     position = not_utf8(data)
     if position is not None:
         message = f"is not UTF-8 (byte {position})"
-        yield ManifestError(file=name, message=message, remedy="save it as UTF-8")
+        yield Problem(file=name, message=message, remedy="save it as UTF-8")
         return
     if file.endswith(".json"):
         yield from json_documents(name, data)
@@ -94,7 +95,7 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
     if _JSON_START.match(data):
         # JSON is YAML too, but as JSON it is read thirty times as fast.
         found = list(json_documents(name, data))
-        if any(isinstance(one, ManifestError) and one.line is not None for one in found):
+        if any(isinstance(one, Problem) and one.line is not None for one in found):
             as_yaml = list(_yaml_documents(name, data))
             # What was meant is what more of it can be read as.
             found = found if _readable(found) > _readable(as_yaml) else as_yaml
@@ -103,7 +104,7 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
     yield from _yaml_documents(name, data)
 
 
-def _readable(found: Iterable[Document | ManifestError]) -> int:
+def _readable(found: Iterable[Document | Problem]) -> int:
     return sum(isinstance(one, Document) for one in found)
 
 
@@ -111,7 +112,7 @@ def _yaml_documents(file: str, data: bytes) -> Found:
     number = 0
     for line, piece in _pieces(data.decode()):
         for value in _values(file, number + 1, line, piece):
-            if isinstance(value, ManifestError):
+            if isinstance(value, Problem):
                 number += 1
                 yield value
             elif value.value is not None:
@@ -133,7 +134,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
         line += piece.count("\n")
 
 
-def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuilder | ManifestError]:
+def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuilder | Problem]:
     """The values of one piece, which begins on ``line``; several only where ``...`` ends a document."""
     builder = ValueBuilder(line)
     try:
@@ -145,14 +146,14 @@ def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuil
             else:
                 feed(builder, event)
     except YamlError as error:
-        yield ManifestError(
+        yield Problem(
             file=file, document=number, line=line + error.line, message=error.message, remedy=error.remedy
         )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         tab = mark is not None and _at_tab(piece, mark)
         remedy = yaml_remedy(error.problem, piece, mark.line, mark.column, line) if mark else ""
-        yield ManifestError(
+        yield Problem(
             file=file,
             document=number,
             line=line + mark.line if mark else line,
@@ -161,7 +162,7 @@ def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuil
         )
     except yaml.YAMLError as error:
         message = f"is not YAML: {' '.join(str(error).split())}"
-        yield ManifestError(file=file, document=number, line=line, message=message)
+        yield Problem(file=file, document=number, line=line, message=message)
 
 
 def _at_tab(piece: str, mark: yaml.Mark) -> bool:

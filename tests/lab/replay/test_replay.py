@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import GivenCluster
-from closeby.lab.replay.driver import UnrunnableError, replay
+from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
 from closeby.lab.replay.settings import Policy, Settings
 from closeby.lab.replay.submitting import Wishes

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from closeby.errors import UnknownWorkloadError
 from closeby.lab.workloads import published
-from closeby.lab.workloads.generating import (
-    AS_PUBLISHED,
-    WORKLOADS,
-    Options,
-    UnknownWorkloadError,
-    generate,
-)
+from closeby.lab.workloads.generating import AS_PUBLISHED, WORKLOADS, Options, generate
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.leaving_out import LeftOut, left_out
 from closeby.lab.workloads.published import HELIOS_CLUSTERS, SIZES, Mix

@@ -15,13 +15,13 @@ HEADER = "name,submitted,duration,pods,gpus,priority,kind\n"
 def read(tmp_path: Path, text: str) -> Trace:
     path = tmp_path / "trace.csv"
     path.write_text(text, encoding="utf-8")
-    return read_trace(path)
+    return read_trace(path, "trace.csv")
 
 
 def faults(tmp_path: Path, text: str) -> list[str]:
     trace = read(tmp_path, text)
     assert trace.jobs is None
-    return [fault.sentence("trace.csv") for fault in trace.faults]
+    return [str(fault) for fault in trace.faults]
 
 
 def test_a_written_trace_is_read_as_it_was(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     rows = "".join(f"j{number},0,1,1,1,0,\n" for number in range(5_000))
     path.write_bytes(f"{HEADER}{rows}".encode() + b"caf\xe9,0,1,1,1,0,\n")
-    (fault,) = read_trace(path).faults
-    assert fault.sentence("trace.csv") == "trace.csv:5002: is not UTF-8; save it as UTF-8"
+    (fault,) = read_trace(path, "trace.csv").faults
+    assert str(fault) == "trace.csv:5002: is not UTF-8; save it as UTF-8"
     path.write_bytes(HEADER.encode("utf-16"))
     assert read_trace(path).faults[0].line == 1
 
@@ -195,6 +195,6 @@ def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path) -> None:
 def test_a_compressed_trace_is_to_come_through_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv.gz"
     path.write_bytes(gzip.compress(f"{HEADER}a,0,1,1,1,0,\n".encode()))
-    (fault,) = read_trace(path).faults
+    (fault,) = read_trace(path, "trace.csv").faults
     assert fault.message == "is compressed"
     assert "gzip -dc FILE | closeby simulate --trace -" in fault.remedy

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import Speed
 from closeby.agents.troubles import Trouble
-from closeby.objects.quantities import QuantityError
+from closeby.errors import QuantityError
 from closeby.objects.saying import Say
 from closeby.reading.decoding.bandwidth import BANDWIDTH, bits_per_second
 

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.agents.troubles import Trouble
-from closeby.objects.quantities import QuantityError
+from closeby.errors import QuantityError
 from closeby.reading.decoding.bandwidth import bits_per_second
 
 _MEGABIT: Final = 10**6

@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from closeby.agents.troubles import Trouble
-from closeby.discovery.unreadable import MOST_YAML_BYTES, UnreadableError, read_text, read_yaml
+from closeby.discovery.unreadable import MOST_YAML_BYTES, read_text, read_yaml
+from closeby.errors import UnreadableError
 from closeby.objects.saying import Say
 
 _REMEDY: Final = "give ZONE=MILLISECONDS, from 0 to 10000"

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from closeby.agents.troubles import Trouble
-from closeby.discovery.unreadable import UnreadableError, read_yaml
+from closeby.discovery.unreadable import read_yaml
+from closeby.errors import UnreadableError
 
 #: A region and a zone in it; either is empty where nothing is known.
 Area = tuple[str, str]

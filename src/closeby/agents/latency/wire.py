@@ -30,6 +30,7 @@ from typing import Final
 
 from closeby.agents.latency.peers import LONGEST_NAME
 from closeby.agents.troubles import Trouble
+from closeby.errors import ClosebyError
 
 MAGIC: Final = b"closeby1"
 NONCE: Final = 32
@@ -52,7 +53,7 @@ class Kind(IntEnum):
     ANSWER = 6
 
 
-class WireError(Exception):
+class WireError(ClosebyError):
     """A conversation came to nothing; ``trouble`` says why."""
 
     def __init__(self, reason: str, message: str) -> None:

@@ -12,7 +12,8 @@ import click
 from closeby.cli.discovering.options import Chosen, discovers
 from closeby.discovery.device_names import NameMap, read_names
 from closeby.discovery.findings import Findings
-from closeby.discovery.unreadable import STDIN_NAME, UnreadableError, read_text
+from closeby.discovery.unreadable import STDIN_NAME, read_text
+from closeby.errors import UnreadableError
 
 _STDIN = "-"
 _PORT = re.compile(r"([A-Za-z0-9][\w.-]*)(?::([0-9]{1,3}))?", re.ASCII)

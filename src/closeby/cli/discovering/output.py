@@ -10,7 +10,7 @@ from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.assembling import level_keys, topology_manifests
 from closeby.discovery.findings import Findings
 from closeby.discovery.labelling import nameless, node_manifests
-from closeby.discovery.unreadable import UnreadableError
+from closeby.errors import UnreadableError
 from closeby.topology.node_groups import listed
 
 if TYPE_CHECKING:

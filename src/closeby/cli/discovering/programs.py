@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from closeby.discovery.unreadable import UnreadableError, shown
+from closeby.discovery.unreadable import shown
+from closeby.errors import UnreadableError
 
 #: Of what the program complains about, for messages.
 _SHOWN: Final = 300

@@ -16,8 +16,8 @@ from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
 from closeby.agents.troubles import Trouble
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
-from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.serving import Address, read_address
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def checked(options: Options, say: Say) -> Checked:
         if isinstance(amount, float) and not math.isfinite(amount):
             raise Unusable(f"{field} is {amount}; give a number")
     listen = read_address(options.listen)
-    if isinstance(listen, Fault):
+    if isinstance(listen, Problem):
         raise Unusable(f"--listen: {listen}")
     peers = None if options.peers_path is None else PeerFile(options.peers_path)
     if peers is not None:

@@ -10,10 +10,10 @@ from closeby.cli.options import Election
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.leading import LEASE_LOST
 from closeby.kube.writing.lease import LeaseSettings
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ def reach(kubeconfig: str | None, context: str | None) -> Connection:
         Unusable: there is none.
     """
     connection = connect(kubeconfig, context)
-    if isinstance(connection, Fault):
+    if isinstance(connection, Problem):
         raise Unusable(str(connection))
     return connection
 

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.access import ApiReviewer, Gate
 from closeby.kube.metrics.certificate import CertificateFiles, FileCertificate, self_signed
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import LOCAL, Server, read_address
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 OFF = "off"
@@ -34,7 +34,7 @@ async def serving(
         yield None
         return
     address = LOCAL if asked.address is None else read_address(asked.address)
-    if isinstance(address, Fault):
+    if isinstance(address, Problem):
         raise Unusable(f"--metrics-address: {address}")
     server = Server(address, health, meters, tls=tls, gate=gate)
     fault = await server.open()
@@ -66,9 +66,9 @@ def _security(
     if transport is None:
         raise Unusable("--metrics-secure asks the API server who may read metrics, and there is no cluster")
     if asked.tls_cert is None or asked.tls_key is None:
-        tls: ssl.SSLContext | Fault = self_signed()
+        tls: ssl.SSLContext | Problem = self_signed()
     else:
         tls = FileCertificate(CertificateFiles(asked.tls_cert, asked.tls_key), say).context()
-    if isinstance(tls, Fault):
+    if isinstance(tls, Problem):
         raise Unusable(f"--metrics-tls-cert: {tls}")
     return tls, Gate(ApiReviewer(transport, say))

@@ -14,7 +14,6 @@ from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
 from closeby.kube.client.connection import Connection, connect, own_namespace
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.records import MIRRORS
 from closeby.kube.scheduler.live import DEFAULT_NAME
@@ -22,6 +21,7 @@ from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
 from closeby.kube.state.recorded import read_recorded
 from closeby.kube.watch.collector import settle
 from closeby.kube.watch.resources import PODS
+from closeby.objects.problems import Problem
 from closeby.objects.recorded import SchedulerStatus
 from closeby.objects.words import harmless
 from closeby.reading.manifests import Manifests
@@ -81,11 +81,11 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
     """
     configuration = read_configuration_file(sources.config_path)
     connection = connect(sources.kubeconfig, sources.context)
-    if isinstance(connection, Fault):
+    if isinstance(connection, Problem):
         raise Unusable(str(connection), "or read manifests: -f PATH")
     progress = Progress(sys.stderr)
 
-    async def read(transport: Transport) -> WholeCluster | Fault:
+    async def read(transport: Transport) -> WholeCluster | Problem:
         return await read_cluster(
             transport,
             keep_going=sources.keep_going,
@@ -98,7 +98,7 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
     finally:
         progress.clear()
     settle()
-    if isinstance(whole, Fault):
+    if isinstance(whole, Problem):
         raise Unusable(str(whole))
     for line in whole.skipped:
         click.echo(f"skipped: {harmless(line)}", err=True)
@@ -123,14 +123,14 @@ def read_live_nodes(kubeconfig: str | None, context: str | None) -> Manifests:
         Unusable: there is none, or it can't be read.
     """
     connection = connect(kubeconfig, context)
-    if isinstance(connection, Fault):
+    if isinstance(connection, Problem):
         raise Unusable(str(connection), "or read manifests: -f PATH")
     progress = Progress(sys.stderr)
     try:
         nodes = _with_transport(connection, lambda transport: read_nodes(transport, progress.tell))
     finally:
         progress.clear()
-    if isinstance(nodes, Fault):
+    if isinstance(nodes, Problem):
         raise Unusable(str(nodes))
     return nodes
 

@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.cli.options import Sources
+from closeby.errors import ClosebyError, ConfigurationError
 from closeby.objects.words import harmless
 from closeby.plugins.configurations import NAMED
-from closeby.reading.configuration import Configuration, ConfigurationError, read_configuration
+from closeby.reading.configuration import Configuration, read_configuration
 from closeby.reading.manifests import Manifests, read_manifests
 
 
-class Unusable(click.ClickException):
+class Unusable(ClosebyError, click.ClickException):  # noqa: N818 - it is how a command ends
     """Arguments or input that nothing can be done with."""
 
     exit_code = 2
@@ -70,7 +71,7 @@ def usable_configuration() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise Unusable(*(mistake.sentence() for mistake in error.mistakes)) from error
+        raise Unusable(*map(str, error.problems)) from error
 
 
 def read_configuration_file(path: str | None) -> Configuration:

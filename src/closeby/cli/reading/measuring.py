@@ -1,8 +1,10 @@
 """Reads once what plugins decide by, for commands that make one run."""
 
+from closeby.errors import ConfigurationError
 from closeby.measurements.ageing import Known
+from closeby.objects.problems import Problem
 from closeby.plugins.registry import BUILT_IN, profile_for
-from closeby.reading.configuration import Configuration, ConfigurationError, ConfigurationMistake
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.measuring import Measured, Measurements, Source
@@ -38,10 +40,8 @@ def measure_once(configuration: Configuration, *, live: bool) -> tuple[Measureme
     return tuple(found)
 
 
-def _mistake(
-    configuration: Configuration, plugin: Measured, source: Source, why: str
-) -> ConfigurationMistake:
+def _mistake(configuration: Configuration, plugin: Measured, source: Source, why: str) -> Problem:
     entry = next(one for one in configuration.plugins if plugin_named(one.name, BUILT_IN) is type(plugin))
     message = f"arguments of {entry.name}: {source.argument}: {why}"
     line = line_about(source.argument, entry)
-    return ConfigurationMistake(source=configuration.source, line=line, message=message)
+    return Problem(file=configuration.source, line=line, message=message)

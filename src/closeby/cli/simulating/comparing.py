@@ -10,6 +10,7 @@ from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable
 from closeby.cli.simulating.given import of_applications, policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import COMPARED_APPLICATIONS, COMPARED_JOBS, OverTime
+from closeby.errors import UnrunnableError
 from closeby.lab.comparing.running import Experiment, run_all
 from closeby.lab.documents.comparison import (
     ComparedCluster,
@@ -17,7 +18,6 @@ from closeby.lab.documents.comparison import (
     ComparisonReport,
     comparison_report,
 )
-from closeby.lab.replay.driver import UnrunnableError
 from closeby.lab.replay.history import History
 from closeby.lab.replay.settings import Policy
 from closeby.lab.workloads.jobs import Jobs

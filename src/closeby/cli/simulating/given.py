@@ -10,7 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.cli.options import Sources
-from closeby.cli.reading.inputs import Unusable, read_configuration_file, read_inputs, usable_configuration
+from closeby.cli.reading.inputs import (
+    Unusable,
+    read_configuration_file,
+    read_inputs,
+    usable_configuration,
+)
 from closeby.cli.reading.measuring import measure_once
 from closeby.cli.simulating.over_time import (
     APPLICATIONS_CLUSTER,
@@ -19,9 +24,10 @@ from closeby.cli.simulating.over_time import (
     STANDARD_INPUT,
     OverTime,
 )
+from closeby.errors import UnrunnableError
 from closeby.lab.comparing.running import Load
 from closeby.lab.replay.clusters import SHAPES, GivenCluster, Room, cluster_of, made_up, room_of
-from closeby.lab.replay.driver import UnrunnableError, tree_of
+from closeby.lab.replay.driver import tree_of
 from closeby.lab.replay.limits import largest_job
 from closeby.lab.replay.settings import Policy, engine_of
 from closeby.lab.replay.submitting import Wishes
@@ -253,9 +259,9 @@ def _read_jobs(path: str) -> tuple[Jobs, tuple[str, ...]]:
     here = path == STANDARD_INPUT
     if here and sys.stdin is None:
         raise Unusable("standard input: can't be read: it is closed; pipe jobs into it")
-    trace = read_trace("/dev/stdin" if here else path)
+    trace = read_trace("/dev/stdin", "standard input") if here else read_trace(path)
     if trace.jobs is None:
-        raise Unusable(*(fault.sentence("standard input" if here else path) for fault in trace.faults))
+        raise Unusable(*map(str, trace.faults))
     return trace.jobs, trace.notices
 
 

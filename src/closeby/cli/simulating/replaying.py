@@ -8,7 +8,8 @@ from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable, usable_configuration
 from closeby.cli.simulating.given import policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import JOBS, SEED, OverTime
-from closeby.lab.replay.driver import UnrunnableError, replay
+from closeby.errors import UnrunnableError
+from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
 from closeby.lab.replay.measuring import measure
 from closeby.lab.replay.settings import Policy, Settings

@@ -21,7 +21,6 @@ from closeby.kube.client.credentials import (
     exec_plugin,
     load_certificate,
 )
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.kubeconfig import (
     VARIABLE,
     Access,
@@ -30,6 +29,7 @@ from closeby.kube.client.kubeconfig import (
     chosen_files,
     read_access,
 )
+from closeby.objects.problems import Problem
 
 #: Where the kubelet puts the token, the certificate authority and the namespace of a pod.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -81,7 +81,7 @@ def connect(
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
-) -> Connection | Fault:
+) -> Connection | Problem:
     """The cluster of the named file and context, of KUBECONFIG, of ``~/.kube/config``, or around this pod.
 
     Nothing is sent yet.
@@ -89,12 +89,12 @@ def connect(
     files = chosen_files(kubeconfig, environment)
     if files:
         access = read_access(files, context)
-        return access if isinstance(access, Fault) else _of_access(access, files, environment)
+        return access if isinstance(access, Problem) else _of_access(access, files, environment)
     if context is not None:
-        return Fault(f"there is no kubeconfig file with the context {context!r}", _hint(environment))
+        return Problem(f"there is no kubeconfig file with the context {context!r}", _hint(environment))
     if environment.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster(environment, service_account)
-    return Fault("no cluster is known: there is no kubeconfig file, and this is no pod", _hint(environment))
+    return Problem("no cluster is known: there is no kubeconfig file, and this is no pod", _hint(environment))
 
 
 def _hint(environment: Mapping[str, str]) -> str:
@@ -104,17 +104,17 @@ def _hint(environment: Mapping[str, str]) -> str:
     return f"name a kubeconfig file, or set {VARIABLE}"
 
 
-def _in_cluster(environment: Mapping[str, str], folder: Path) -> Connection | Fault:
+def _in_cluster(environment: Mapping[str, str], folder: Path) -> Connection | Problem:
     host = environment["KUBERNETES_SERVICE_HOST"]
     port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
     authority, token, namespace = folder / "ca.crt", folder / "token", folder / "namespace"
     if not token.exists():
         remedy = "let the pod have its service account's token (automountServiceAccountToken: true)"
-        return Fault(f"this pod has no token at {token}", remedy)
+        return Problem(f"this pod has no token at {token}", remedy)
     try:
         tls = _server_context(authority.read_bytes())
     except (OSError, ValueError) as error:
-        return Fault(
+        return Problem(
             f"the certificate authority {authority} can't be used: {error}", "mount the cluster's own"
         )
     return Connection(
@@ -126,20 +126,22 @@ def _in_cluster(environment: Mapping[str, str], folder: Path) -> Connection | Fa
     )
 
 
-def _of_access(access: Access, files: tuple[Path, ...], environment: Mapping[str, str]) -> Connection | Fault:
+def _of_access(
+    access: Access, files: tuple[Path, ...], environment: Mapping[str, str]
+) -> Connection | Problem:
     cluster = access.cluster
     parts = urlsplit(cluster.server if "://" in cluster.server else f"http://{cluster.server}")
     source = f"context {access.context!r} of {', '.join(str(file) for file in files)}"
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        return Fault(f"{cluster.server!r} in {source} is no address of a server", "give https://HOST:PORT")
+        return Problem(f"{cluster.server!r} in {source} is no address of a server", "give https://HOST:PORT")
     proxy = cluster.proxy_url or _proxy_of(parts.scheme, parts.hostname, environment)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        return Fault(f"the proxy {proxy} in {source} is not supported", "give an HTTP proxy")
+        return Problem(f"the proxy {proxy} in {source} is not supported", "give an HTTP proxy")
     tls = _tls(access, source) if parts.scheme == "https" else None
-    if isinstance(tls, Fault):
+    if isinstance(tls, Problem):
         return tls
     credentials = _credentials(access, tls, source)
-    if isinstance(credentials, Fault):
+    if isinstance(credentials, Problem):
         return credentials
     return Connection(
         url=parts.geturl().rstrip("/"),
@@ -153,7 +155,7 @@ def _of_access(access: Access, files: tuple[Path, ...], environment: Mapping[str
     )
 
 
-def _credentials(access: Access, tls: ssl.SSLContext | None, source: str) -> Credentials | Fault:
+def _credentials(access: Access, tls: ssl.SSLContext | None, source: str) -> Credentials | Problem:
     """In client-go's order: a token before a plugin, a password last."""
     user = access.user
     if user.token_file:
@@ -167,7 +169,7 @@ def _credentials(access: Access, tls: ssl.SSLContext | None, source: str) -> Cre
     if user.username:
         return basic(user.username, user.password)
     if user.password:
-        return Fault(f"{source} has a password without a user name", "give both")
+        return Problem(f"{source} has a password without a user name", "give both")
     return Fixed()
 
 
@@ -187,7 +189,7 @@ def _impersonation(user: UserEntry) -> tuple[tuple[str, str], ...]:
     return (*((key, value) for key, value in named if value), *groups)
 
 
-def _tls(access: Access, source: str) -> ssl.SSLContext | Fault:
+def _tls(access: Access, source: str) -> ssl.SSLContext | Problem:
     """Whom to trust, and the client certificate if the file has one."""
     cluster, user = access.cluster, access.user
     try:
@@ -197,14 +199,16 @@ def _tls(access: Access, source: str) -> ssl.SSLContext | Fault:
         tls = _server_context(authority, cluster)
     except (OSError, ValueError) as error:
         remedy = "give certificate-authority a PEM file, or certificate-authority-data its base64"
-        return Fault(f"the certificate authority of {source} can't be used: {error}", remedy)
+        return Problem(f"the certificate authority of {source} can't be used: {error}", remedy)
     try:
         certificate = _bytes_of(user.client_certificate_data, user.client_certificate, access.user_folder)
         key = _bytes_of(user.client_key_data, user.client_key, access.user_folder)
     except (OSError, ValueError) as error:
-        return Fault(f"the client certificate of {source} can't be read: {error}", "mend the kubeconfig file")
+        return Problem(
+            f"the client certificate of {source} can't be read: {error}", "mend the kubeconfig file"
+        )
     if (certificate is None) != (key is None):
-        return Fault(f"{source} has only one of client-certificate and client-key", "give both")
+        return Problem(f"{source} has only one of client-certificate and client-key", "give both")
     fault = load_certificate(tls, certificate, key, f"of {source}") if certificate and key else None
     return fault or tls
 

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from closeby.kube.client.faults import INSTALL_EXTRA, Fault
 from closeby.kube.client.pem import as_file
+from closeby.objects.problems import Problem
 
 #: A token's file is read again after so many seconds, as client-go does.
 REREAD_AFTER: Final = 60.0
@@ -28,10 +28,14 @@ RENEW_BEFORE: Final = 60.0
 PLUGIN_PATIENCE: Final = 120.0
 
 
+#: What to do when a part of closeby is missing that only some clusters need.
+_INSTALL_EXTRA: Final = "install it: pip install 'closeby[kube]'"
+
+
 class Credentials(Protocol):
     """Where the Authorization header comes from."""
 
-    async def authorization(self) -> str | Fault | None:
+    async def authorization(self) -> str | Problem | None:
         """The header's value; None when a client certificate, or nobody, says who asks."""
 
     def refused(self) -> None:
@@ -65,7 +69,7 @@ class TokenFile:
         self._header: str | None = None
         self._until = 0.0
 
-    async def authorization(self) -> str | Fault:
+    async def authorization(self) -> str | Problem:
         """The header, at most a minute old."""
         if self._header is None or self._clock() >= self._until:
             return self._read()
@@ -75,13 +79,13 @@ class TokenFile:
         """Reads the file again for the next request."""
         self._header = None
 
-    def _read(self) -> str | Fault:
+    def _read(self) -> str | Problem:
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            return Fault(f"the token file {self._path} can't be read: {error}", "mount a token there")
+            return Problem(f"the token file {self._path} can't be read: {error}", "mount a token there")
         if not token:
-            return Fault(f"the token file {self._path} is empty", "mount a token there")
+            return Problem(f"the token file {self._path} is empty", "mount a token there")
         self._header = f"Bearer {token}"
         self._until = self._clock() + REREAD_AFTER
         return self._header
@@ -98,7 +102,7 @@ class Renewed:
     """A credential that is asked for again before it ends; requests that come together ask once."""
 
     def __init__(
-        self, ask: Callable[[], Awaitable[Credential | Fault]], clock: Callable[[], float] = time.time
+        self, ask: Callable[[], Awaitable[Credential | Problem]], clock: Callable[[], float] = time.time
     ) -> None:
         self._ask = ask
         self._clock = clock
@@ -107,7 +111,7 @@ class Renewed:
         self._known: Credential | None = None
         self._until: float | None = None
 
-    async def authorization(self) -> str | Fault | None:
+    async def authorization(self) -> str | Problem | None:
         """The header, of a credential that still holds."""
         if self._known is None or self._stale():
             async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
@@ -124,9 +128,9 @@ class Renewed:
     def _stale(self) -> bool:
         return self._until is not None and self._clock() >= self._until
 
-    async def _renew(self) -> Fault | None:
+    async def _renew(self) -> Problem | None:
         given = await self._ask()
-        if isinstance(given, Fault):
+        if isinstance(given, Problem):
             return given
         now = self._clock()
         self._known = given
@@ -137,52 +141,54 @@ class Renewed:
         return None
 
 
-def exec_plugin(given: Mapping[str, object], folder: Path, context: ssl.SSLContext | None) -> Renewed | Fault:
+def exec_plugin(
+    given: Mapping[str, object], folder: Path, context: ssl.SSLContext | None
+) -> Renewed | Problem:
     """The program that ``users[].user.exec`` names; certificates that it gives are put into ``context``."""
     command = given.get("command")
     if not isinstance(command, str) or not command:
-        return Fault("the exec plugin of the kubeconfig file names no command", "name one")
+        return Problem("the exec plugin of the kubeconfig file names no command", "name one")
     # A path counts from the file that names it; a bare name is looked up in PATH.
     program = str(folder / command) if "/" in command else command
     settings = {**{key: value for key, value in given.items() if value is not None}, "command": program}
 
-    async def ask() -> Credential | Fault:
+    async def ask() -> Credential | Problem:
         status = await _run_plugin(settings)
-        return status if isinstance(status, Fault) else _credential(status, program, context)
+        return status if isinstance(status, Problem) else _credential(status, program, context)
 
     return Renewed(ask)
 
 
-async def _run_plugin(settings: dict[str, object]) -> Mapping[str, object] | Fault:
+async def _run_plugin(settings: dict[str, object]) -> Mapping[str, object] | Problem:
     program = settings["command"]
     try:
         from kubernetes.aio.config import ConfigException
         from kubernetes.aio.config.exec_provider import ExecProvider
         from kubernetes.aio.config.kube_config import ConfigNode
     except ImportError:
-        return Fault("exec plugins need the official Kubernetes client, which is not here", INSTALL_EXTRA)
+        return Problem("exec plugins need the official Kubernetes client, which is not here", _INSTALL_EXTRA)
     try:
         async with asyncio.timeout(PLUGIN_PATIENCE):
             status: Mapping[str, object] = await ExecProvider(ConfigNode("exec", settings)).run()
     except FileNotFoundError:
         hint = settings.get("installHint")
         remedy = hint if isinstance(hint, str) else "install it, or name its full path"
-        return Fault(f"the exec plugin {program} is not here", remedy)
+        return Problem(f"the exec plugin {program} is not here", remedy)
     except (ConfigException, OSError, TypeError, KeyError) as error:
-        return Fault(f"the exec plugin {program} failed: {error}", "run it by hand to see what it lacks")
+        return Problem(f"the exec plugin {program} failed: {error}", "run it by hand to see what it lacks")
     except TimeoutError:
-        return Fault(f"the exec plugin {program} did not end", "run it by hand to see what it waits for")
+        return Problem(f"the exec plugin {program} did not end", "run it by hand to see what it waits for")
     return status
 
 
 def _credential(
     status: Mapping[str, object], program: str, context: ssl.SSLContext | None
-) -> Credential | Fault:
+) -> Credential | Problem:
     ends = _moment(status.get("expirationTimestamp"))
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if isinstance(certificate, str) and isinstance(key, str):
         if context is None:
-            return Fault(f"the exec plugin {program} gave a certificate for a server without TLS")
+            return Problem(f"the exec plugin {program} gave a certificate for a server without TLS")
         fault = load_certificate(context, certificate.encode(), key.encode(), f"of the exec plugin {program}")
         if fault is not None:
             return fault
@@ -191,7 +197,7 @@ def _credential(
         return Credential(f"Bearer {token}", ends)
     if certificate is None:
         remedy = "run it by hand: its status must hold token, or clientCertificateData and clientKeyData"
-        return Fault(f"the exec plugin {program} gave no credential", remedy)
+        return Problem(f"the exec plugin {program} gave no credential", remedy)
     return Credential(None, ends)
 
 
@@ -201,37 +207,37 @@ def auth_provider(kubeconfig: Mapping[str, object]) -> Renewed:
     ``kubeconfig`` is a file's content with this user, its cluster and context alone.
     """
 
-    async def ask() -> Credential | Fault:
+    async def ask() -> Credential | Problem:
         try:
             from kubernetes.aio.client import Configuration
             from kubernetes.aio.config import ConfigException
             from kubernetes.aio.config.kube_config import KubeConfigLoader
         except ImportError:
-            return Fault(
-                "auth-provider needs the official Kubernetes client, which is not here", INSTALL_EXTRA
+            return Problem(
+                "auth-provider needs the official Kubernetes client, which is not here", _INSTALL_EXTRA
             )
         configuration = Configuration()
         try:
             await KubeConfigLoader(kubeconfig).load_and_set(configuration)
         except (ConfigException, OSError, ValueError, KeyError) as error:
-            return Fault(f"the auth-provider of the kubeconfig file failed: {error}", "log in again")
+            return Problem(f"the auth-provider of the kubeconfig file failed: {error}", "log in again")
         header = configuration.api_key.get("BearerToken")
         if not header:
-            return Fault("the auth-provider of the kubeconfig file gave no token", "log in again")
+            return Problem("the auth-provider of the kubeconfig file gave no token", "log in again")
         # The loader looks itself whether the token still holds.
         return Credential(header, time.time() + REREAD_AFTER)
 
     return Renewed(ask)
 
 
-def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, whose: str) -> Fault | None:
+def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, whose: str) -> Problem | None:
     """Has new connections of ``context`` show this client certificate (both in PEM)."""
     with as_file(certificate) as certificate_file, as_file(key) as key_file:
         try:
             context.load_cert_chain(certificate_file, key_file, password="")
         except (ssl.SSLError, OSError, ValueError) as error:
             remedy = "give a certificate and its unencrypted key, both in PEM"
-            return Fault(f"the client certificate {whose} can't be used: {error}", remedy)
+            return Problem(f"the client certificate {whose} can't be used: {error}", remedy)
     return None
 
 

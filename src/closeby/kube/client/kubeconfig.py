@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from closeby.kube.client.faults import Fault
+from closeby.objects.problems import Problem
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ def chosen_files(named: str | None, environment: Mapping[str, str]) -> tuple[Pat
     return tuple(path for path in candidates if path.exists())
 
 
-def read_access(files: Sequence[Path], context: str | None = None) -> Access | Fault:
+def read_access(files: Sequence[Path], context: str | None = None) -> Access | Problem:
     """The context with this name, or the current one."""
     merged = _Merged({}, {}, {}, "")
     for file in files:
@@ -100,30 +100,30 @@ def read_access(files: Sequence[Path], context: str | None = None) -> Access | F
     places = ", ".join(str(file) for file in files)
     if not name:
         remedy = f"name one of {_listed(merged.contexts)}, or run: kubectl config use-context NAME"
-        return Fault(f"{places} has no current context", remedy)
+        return Problem(f"{places} has no current context", remedy)
     found = merged.contexts.get(name)
     if found is None:
-        return Fault(f"{places} has no context {name!r}", f"it has {_listed(merged.contexts)}")
+        return Problem(f"{places} has no context {name!r}", f"it has {_listed(merged.contexts)}")
     return _resolve(name, found, merged)
 
 
-def _resolve(name: str, found: _Named, merged: _Merged) -> Access | Fault:
+def _resolve(name: str, found: _Named, merged: _Merged) -> Access | Problem:
     entry = _as(found, _ContextEntry, f"context {name!r}")
-    if isinstance(entry, Fault):
+    if isinstance(entry, Problem):
         return entry
     named_cluster = merged.clusters.get(entry.cluster)
     if named_cluster is None:
         message = f"context {name!r} in {found.file} names the cluster {entry.cluster!r}, which is not there"
-        return Fault(message, f"the clusters are {_listed(merged.clusters)}")
+        return Problem(message, f"the clusters are {_listed(merged.clusters)}")
     cluster = _as(named_cluster, ClusterEntry, f"cluster {entry.cluster!r}")
-    if isinstance(cluster, Fault):
+    if isinstance(cluster, Problem):
         return cluster
     named_user = merged.users.get(entry.user) if entry.user else _Named({}, found.file)
     if named_user is None:
         message = f"context {name!r} in {found.file} names the user {entry.user!r}, who is not there"
-        return Fault(message, f"the users are {_listed(merged.users)}")
+        return Problem(message, f"the users are {_listed(merged.users)}")
     user = _as(named_user, UserEntry, f"user {entry.user!r}")
-    if isinstance(user, Fault):
+    if isinstance(user, Problem):
         return user
     return Access(
         context=name,
@@ -135,18 +135,18 @@ def _resolve(name: str, found: _Named, merged: _Merged) -> Access | Fault:
     )
 
 
-def _merge(file: Path, into: _Merged) -> Fault | None:
+def _merge(file: Path, into: _Merged) -> Problem | None:
     """Adds what ``into`` has not got yet: the first file that says something counts."""
     try:
         content = yaml.safe_load(file.read_bytes())
     except OSError as error:
-        return Fault(f"{file} can't be read: {error.strerror or error}", "name another kubeconfig file")
+        return Problem(f"{file} can't be read: {error.strerror or error}", "name another kubeconfig file")
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        return Fault(f"{file} is no YAML: {' '.join(str(error).split())}", "mend the kubeconfig file")
+        return Problem(f"{file} is no YAML: {' '.join(str(error).split())}", "mend the kubeconfig file")
     if content is None:
         return None
     if not isinstance(content, dict):
-        return Fault(f"{file} is no kubeconfig file", "name another kubeconfig file")
+        return Problem(f"{file} is no kubeconfig file", "name another kubeconfig file")
     for key, entry_key, target in (
         ("contexts", "context", into.contexts),
         ("clusters", "cluster", into.clusters),
@@ -154,21 +154,21 @@ def _merge(file: Path, into: _Merged) -> Fault | None:
     ):
         entries = content.get(key) or []
         if not isinstance(entries, list):
-            return Fault(f"{key} in {file} is no list", "mend the kubeconfig file")
+            return Problem(f"{key} in {file} is no list", "mend the kubeconfig file")
         for entry in entries:
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                return Fault(f"an entry of {key} in {file} has no name", "mend the kubeconfig file")
+                return Problem(f"an entry of {key} in {file} has no name", "mend the kubeconfig file")
             target.setdefault(entry["name"], _Named(entry.get(entry_key) or {}, file))
     into.current = into.current or str(content.get("current-context") or "")
     return None
 
 
-def _as(named: _Named, shape: type[T], what: str) -> T | Fault:
+def _as(named: _Named, shape: type[T], what: str) -> T | Problem:
     given = {key: value for key, value in named.content.items() if value is not None}
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
-        return Fault(f"{what} in {named.file} can't be read: {error}", "mend the kubeconfig file")
+        return Problem(f"{what} in {named.file} can't be read: {error}", "mend the kubeconfig file")
 
 
 def _listed(entries: Mapping[str, object]) -> str:

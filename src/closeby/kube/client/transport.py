@@ -32,9 +32,9 @@ from closeby.kube.client.errors import (
     ApiError,
     read_error,
 )
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.sockets import Sockets
 from closeby.kube.client.withholding import Withholding
+from closeby.objects.problems import Problem
 
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -252,7 +252,7 @@ class Transport:
     async def _identified(self, request: Request) -> CIMultiDict[str] | ApiError:
         """The headers, with who asks."""
         who = await self._connection.credentials.authorization()
-        if isinstance(who, Fault):
+        if isinstance(who, Problem):
             return ApiError(None, NO_CREDENTIALS, str(who), unsent=True)
         headers = self._headers.copy()
         if who is not None:

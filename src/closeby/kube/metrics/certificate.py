@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.pem import as_file
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 #: Of a certificate that is made here; the process rarely lives as long.
@@ -42,15 +42,15 @@ class FileCertificate:
         self._stamp: Stamp = ()
         self._current: ssl.SSLContext | None = None
 
-    def context(self) -> ssl.SSLContext | Fault:
+    def context(self) -> ssl.SSLContext | Problem:
         """What to listen with; a fault if the files can't be used."""
         self._stamp = self._stamp_now()
         made = _context(self._files.certificate, self._files.key)
-        if isinstance(made, Fault):
+        if isinstance(made, Problem):
             return made
         self._current = made
         listening = _context(self._files.certificate, self._files.key)
-        if isinstance(listening, Fault):
+        if isinstance(listening, Problem):
             return listening
         listening.sni_callback = self._choose
         return listening
@@ -61,7 +61,7 @@ class FileCertificate:
         if stamp != self._stamp:
             self._stamp = stamp
             made = _context(self._files.certificate, self._files.key)
-            if isinstance(made, Fault):
+            if isinstance(made, Problem):
                 self._say("the new certificate is unusable, so the old one stays", warning=True, error=made)
             else:
                 self._current = made
@@ -102,18 +102,18 @@ def self_signed() -> ssl.SSLContext:
     )
     with as_file(pem) as path:
         made = _context(path, path)
-    assert not isinstance(made, Fault), made
+    assert not isinstance(made, Problem), made
     return made
 
 
-def _context(certificate: str, key: str) -> ssl.SSLContext | Fault:
+def _context(certificate: str, key: str) -> ssl.SSLContext | Problem:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         # A password would be asked for on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
-        return Fault(f"{certificate} and {key} can't be used: {error}", _REMEDY)
+        return Problem(f"{certificate} and {key} can't be used: {error}", _REMEDY)
     return context
 
 

@@ -12,10 +12,10 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from closeby.kube.client.faults import Fault
 from closeby.kube.metrics.access import Gate, Ruling
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
+from closeby.objects.problems import Problem
 
 #: kube-scheduler's port for plain HTTP, when it had one.
 DEFAULT_PORT: Final = 10251
@@ -42,13 +42,13 @@ class Address(Struct, frozen=True):
 LOCAL: Final = Address()
 
 
-def read_address(text: str) -> Address | Fault:
+def read_address(text: str) -> Address | Problem:
     """``HOST:PORT``, ``:PORT`` (all addresses), ``[::1]:PORT``."""
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     bracketed = host == f"[{bare}]"
     if not colon or not port.isdecimal() or int(port) not in _PORTS or (":" in bare and not bracketed):
-        return Fault(
+        return Problem(
             f"{text!r} is no address to listen on", "give HOST:PORT, such as 127.0.0.1:10251 or :10251"
         )
     return Address(bare, int(port))
@@ -87,7 +87,7 @@ class Server:
         """The port it listens on; only while it is open."""
         return int(self._runner.addresses[0][1])
 
-    async def open(self) -> Fault | None:
+    async def open(self) -> Problem | None:
         """Begins to listen; a fault if that can't be."""
         await self._runner.setup()
         site = web.TCPSite(
@@ -102,7 +102,7 @@ class Server:
         except OSError as error:
             await self._runner.cleanup()
             where = f"{self._address.host}:{self._address.port}"
-            return Fault(
+            return Problem(
                 f"{where} can't be listened on: {error.strerror or error}",
                 "give another one with --metrics-address",
             )

@@ -7,12 +7,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.errors import FieldError
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import FieldError, field_path
+from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.reading import Reading
 from closeby.reading.registry import READERS, Record
 

@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.faults import Fault
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.state.following import FOLLOWED
@@ -24,6 +23,7 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
+from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology
 from closeby.reading.decoding.keys import POD_GROUPER
@@ -59,7 +59,7 @@ async def read_cluster(
     keep_going: bool = False,
     pod_grouper: bool | None = None,
     progress: Callable[[int], None] = lambda objects: None,
-) -> WholeCluster | Fault:
+) -> WholeCluster | Problem:
     """All objects of the kinds that the scheduler follows, read as it reads them.
 
     A kind that this user may not list is left out and told, unless it is nodes or pods; with ``keep_going``
@@ -86,14 +86,14 @@ async def read_cluster(
 
 async def read_nodes(
     transport: Transport, progress: Callable[[int], None] = lambda objects: None
-) -> Manifests | Fault:
+) -> Manifests | Problem:
     """All nodes and nothing else."""
     reader = _Reader(transport, progress)
     error = await reader.read(NODES)
     if error is None:
         return reader.whole((NODES,), (), False).manifests
     if error.code == _FORBIDDEN:
-        return Fault(f"{NODES.plural} can't be listed: {error}", "let this user list nodes")
+        return Problem(f"{NODES.plural} can't be listed: {error}", "let this user list nodes")
     return _unreachable(transport, error)
 
 
@@ -195,14 +195,14 @@ def _all(records: Iterable[Record], kind: type[R]) -> tuple[R, ...]:
     return tuple(one for one in records if isinstance(one, kind))
 
 
-def _unreachable(transport: Transport, error: ApiError) -> Fault:
-    return Fault(
+def _unreachable(transport: Transport, error: ApiError) -> Problem:
+    return Problem(
         f"{transport.source} can't be talked to: {error}",
         "check the address, the credentials and whether the server runs",
     )
 
 
-def _unreadable(transport: Transport, kind: Resource, error: ApiError) -> Fault:
+def _unreadable(transport: Transport, kind: Resource, error: ApiError) -> Problem:
     if error.code is None or error.code == _UNAUTHORIZED:
         return _unreachable(transport, error)
     if error.code == _FORBIDDEN:
@@ -211,9 +211,9 @@ def _unreadable(transport: Transport, kind: Resource, error: ApiError) -> Fault:
             "let this user list them in all namespaces, as with: kubectl create clusterrole closeby-reader "
             f"--verb=list --resource={needed}"
         )
-        return Fault(f"{kind.plural} can't be listed: {error}", remedy)
+        return Problem(f"{kind.plural} can't be listed: {error}", remedy)
     remedy = "" if kind in _NEEDED else "leave this kind out with --keep-going"
-    return Fault(f"{kind.plural}.{kind.api_version} can't be read: {error}", remedy)
+    return Problem(f"{kind.plural}.{kind.api_version} can't be read: {error}", remedy)
 
 
 def _remedy(kind: Resource, error: ApiError) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 
+from closeby.errors import UnrunnableError
 from closeby.lab.replay.agenda import Agenda
 from closeby.lab.replay.applications import talk_of
 from closeby.lab.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
@@ -39,10 +40,6 @@ _STRIDE = 256
 
 #: Is told how many jobs have ended or will never start.
 Progress = Callable[[int], None]
-
-
-class UnrunnableError(ValueError):
-    """The cluster, the topology and the jobs' wishes make no sense together; the text says what to do."""
 
 
 def replay(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
+from closeby.errors import UnknownWorkloadError
 from closeby.lab.workloads.applications import draw_applications
 from closeby.lab.workloads.arrivals import arrivals
 from closeby.lab.workloads.jobs import CallGraph, Jobs
@@ -33,10 +34,6 @@ GPU: Final = "nvidia.com/gpu"
 CPU: Final = "cpu"
 #: Jobs of which those that already run are chosen.
 _POOL: Final = 20_000
-
-
-class UnknownWorkloadError(ValueError):
-    """No workload has that name."""
 
 
 class Drawn(Struct, frozen=True, kw_only=True, eq=False):

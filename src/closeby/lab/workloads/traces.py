@@ -18,9 +18,12 @@ from typing import BinaryIO, Final, Protocol
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from closeby.errors import RemediedError
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.sampling import GPUS_PER_HOST
+from closeby.objects.problems import Problem
 
 COLUMNS: Final = ("name", "submitted", "duration", "pods", "gpus", "priority", "kind")
 _OPTIONAL: Final = ("priority", "kind")
@@ -38,28 +41,11 @@ _GZIP: Final = b"\x1f\x8b"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
-class Fault(Struct, frozen=True, kw_only=True):
-    """What is wrong with one line of a trace."""
-
-    #: Line of the file, counted from 1; 0 when the whole file is meant.
-    line: int
-    #: Name of the column, empty when the line is meant.
-    field: str = ""
-    message: str
-    remedy: str = ""
-
-    def sentence(self, path: str) -> str:
-        """``trace.csv:3: duration: must be …; write …``."""
-        place = f"{path}:{self.line}" if self.line else path
-        said = f"{self.message}; {self.remedy}" if self.remedy else self.message
-        return f"{place}: {self.field}: {said}" if self.field else f"{place}: {said}"
-
-
 class Trace(Struct, frozen=True, kw_only=True, eq=False):
     """What a trace file holds. ``jobs`` is None when it has faults."""
 
     jobs: Jobs | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Problem, ...] = ()
     #: What was left aside, for people.
     notices: tuple[str, ...] = ()
 
@@ -84,22 +70,26 @@ class _Rows(Iterator[list[str]], Protocol):
         """Lines read so far; a row may have several."""
 
 
-class _FieldError(Exception):
+class _FieldError(RemediedError):
     """A field can't be read."""
 
     def __init__(self, field: str, message: str, remedy: str) -> None:
-        super().__init__(message)
+        super().__init__(message, remedy)
         self.field = field
-        self.message = message
-        self.remedy = remedy
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path, name: str = "") -> Trace:
     """The jobs of a CSV file, in the order in which they were submitted.
 
     Times are seconds since the workload's beginning. Where they are dates, or seconds since 1970, it begins
-    with the first job. Dates without a time zone are UTC.
+    with the first job. Dates without a time zone are UTC. ``name`` is what faults call the file, its path
+    unless given.
     """
+    found = _read_file(path)
+    return replace(found, faults=tuple(replace(one, file=name or str(path)) for one in found.faults))
+
+
+def _read_file(path: str | Path) -> Trace:
     try:
         with Path(path).open("rb") as file:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
@@ -190,10 +180,10 @@ def _rounded_up(jobs: Sequence[_Job]) -> Iterator[str]:
 
 def _all(
     rows: _Rows, names: Sequence[str], read: Callable[[Mapping[str, str]], _Job | None]
-) -> tuple[list[_Job], list[Fault], int]:
+) -> tuple[list[_Job], list[Problem], int]:
     """Jobs, faults, and how many jobs have no GPUs to ask for."""
     jobs: list[_Job] = []
-    faults: list[Fault] = []
+    faults: list[Problem] = []
     skipped = 0
     seen: dict[str, int] = {}
     while len(faults) < _MOST_FAULTS:
@@ -213,14 +203,14 @@ def _all(
             if seen.setdefault(job.name, line) != line:
                 raise _FieldError("name", f"{job.name} is the job of line {seen[job.name]} too", "rename one")
         except _FieldError as wrong:
-            faults.append(Fault(line=line, field=wrong.field, message=wrong.message, remedy=wrong.remedy))
+            faults.append(Problem(line=line, field=wrong.field, message=wrong.message, remedy=wrong.remedy))
         except csv.Error as error:
-            faults.append(Fault(line=line, message=f"is not CSV: {error}", remedy="check the quotes"))
+            faults.append(Problem(line=line, message=f"is not CSV: {error}", remedy="check the quotes"))
             break
         else:
             jobs.append(job)
     else:
-        faults.append(Fault(line=0, message="may have more faults; only the first are listed"))
+        faults.append(Problem("may have more faults; only the first are listed"))
     return jobs, faults, skipped
 
 
@@ -333,5 +323,5 @@ def _not_utf8(file: BinaryIO, error: UnicodeDecodeError) -> Trace:
     return _unusable("is not UTF-8", "save it as UTF-8", line)
 
 
-def _unusable(message: str, remedy: str, line: int = 0) -> Trace:
-    return Trace(jobs=None, faults=(Fault(line=line, message=message, remedy=remedy),))
+def _unusable(message: str, remedy: str, line: int | None = None) -> Trace:
+    return Trace(jobs=None, faults=(Problem(line=line, message=message, remedy=remedy),))

@@ -4,9 +4,10 @@ import re
 
 from msgspec import field
 
+from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import NodeSelectorTerm, PreferredTerm, Requirement, Toleration
-from closeby.reading.decoding.errors import FieldError, Path
+from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.wire import Wire
 
 

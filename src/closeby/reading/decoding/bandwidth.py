@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from closeby.errors import QuantityError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import BandwidthLimits
-from closeby.objects.quantities import QuantityError, QuantityText, Rounding, amount
+from closeby.objects.quantities import QuantityText, Rounding, amount
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.reading import Reading

@@ -7,7 +7,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from closeby.reading.decoding.errors import FieldError, ManifestError, Path, explain, field_path
+from closeby.errors import FieldError
+from closeby.objects.problems import Problem
+from closeby.reading.decoding.errors import Path, explain, field_path
 
 T = TypeVar("T")
 
@@ -71,10 +73,10 @@ class Document(Struct, frozen=True, kw_only=True):
             # A number beyond all floats, which msgspec refuses and Python takes for infinite.
             return json.loads(bytes(self.raw), parse_int=whole_number)
 
-    def error(self, problem: FieldError, name: str = "") -> ManifestError:
+    def error(self, problem: FieldError, name: str = "") -> Problem:
         """``problem`` placed in its file."""
         path = (*self.position, *problem.path)
-        return ManifestError(
+        return Problem(
             file=self.file,
             document=self.number,
             line=self.find_line(path),

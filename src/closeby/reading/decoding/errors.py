@@ -5,55 +5,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import force_setattr
 
-from closeby.objects.bounds import line
+from closeby.errors import FieldError
 
 #: Keys and list positions from the document's top to a value.
 Path = tuple[str | int, ...]
-
-
-class ManifestError(Struct, frozen=True, kw_only=True):
-    """A document (or a whole file) that can't be read."""
-
-    file: str
-    #: Counted from 1; None when the file itself can't be read.
-    document: int | None = None
-    #: Counted from 1; None when unknown.
-    line: int | None = None
-    #: ``Kind/namespace/name`` as far as it could be read; empty otherwise.
-    object: str = ""
-    #: Path of the field, such as ``spec.containers[0].image``; empty when none is to blame.
-    field: str = ""
-    message: str
-    remedy: str = ""
-
-    def __post_init__(self) -> None:
-        """Cuts what the document's author wrote."""
-        for name in ("object", "field", "message", "remedy"):
-            force_setattr(self, name, line(getattr(self, name)))
-
-    def __str__(self) -> str:
-        """One line: where, what, and what to do."""
-        place = self.file
-        if self.document is not None:
-            place += f", document {self.document}"
-        if self.line is not None:
-            place += f", line {self.line}"
-        parts = [place, *(part for part in (self.object, self.field) if part), self.message]
-        sentence = ": ".join(parts)
-        return f"{sentence}; {self.remedy}" if self.remedy else sentence
-
-
-class FieldError(Exception):
-    """Raised inside a reader for a value that can't be read; becomes a ``ManifestError``."""
-
-    def __init__(self, path: Path, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.path = path
-        self.message = message
-        self.remedy = remedy
 
 
 def field_path(path: Iterable[str | int]) -> str:

@@ -1,10 +1,10 @@
 """Reads ``Node``."""
 
+from closeby.errors import FieldError, QuantityError
 from closeby.objects.bounds import quoted
 from closeby.objects.nodes import Node, Taint
-from closeby.objects.quantities import LARGEST_AMOUNT, QuantityError, amount
+from closeby.objects.quantities import LARGEST_AMOUNT, amount
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import FieldError
 from closeby.reading.decoding.reading import Reading
 from closeby.reading.decoding.wire import ObjectWire, Quantities, Wire
 

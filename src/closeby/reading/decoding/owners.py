@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
+from closeby.errors import FieldError
 from closeby.objects.groups import PodGroup
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import FieldError, Path, field_path
+from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.keys import unread_wishes, wish_path
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template

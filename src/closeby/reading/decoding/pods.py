@@ -7,12 +7,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import FieldError, Path, field_path
+from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.identity import namespace_of
 from closeby.reading.decoding.keys import (
     EXPECTED_END,

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import FieldError
 from closeby.reading.decoding.keys import Wish, wish_condition
 from closeby.reading.decoding.podspecs import SpecPool
 from closeby.reading.decoding.wire import Meta

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import field
 
+from closeby.errors import FieldError, QuantityError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import HostPort
-from closeby.objects.quantities import QuantityError, amount_of_nanos, nanos
-from closeby.reading.decoding.errors import FieldError, Path
+from closeby.objects.quantities import amount_of_nanos, nanos
+from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.wire import Quantities, Wire
 
 Amounts = dict[str, int]

@@ -11,10 +11,10 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
+from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology
 from closeby.objects.workloads import Workload
-from closeby.reading.decoding.errors import ManifestError
 
 
 class Manifests(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Manifests(Struct, frozen=True, kw_only=True):
     others: Mapping[str, int] = {}
     #: What was left out or read in part, and why.
     notices: tuple[Condition, ...] = ()
-    errors: tuple[ManifestError, ...] = ()
+    errors: tuple[Problem, ...] = ()
     #: Whether they are a whole cluster with its controllers at work: then no pods and gangs are to be made of
     #: what workloads and annotations ask for.
     whole: bool = False

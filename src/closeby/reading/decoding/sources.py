@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from closeby.reading.decoding.errors import ManifestError
+from closeby.objects.problems import Problem
 
 STDIN: Final = "-"
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _CHUNK: Final = 1 << 20
 
 
-def find_files(paths: Sequence[str]) -> tuple[list[str], list[ManifestError]]:
+def find_files(paths: Sequence[str]) -> tuple[list[str], list[Problem]]:
     """The files behind ``paths``, each once, and what is wrong with the paths.
 
     A folder stands for all files below it that end in .yaml, .yml or .json, in the order of their names;
@@ -28,26 +28,24 @@ def find_files(paths: Sequence[str]) -> tuple[list[str], list[ManifestError]]:
             found = list(_below(path))
             if not found:
                 message = f"no file in it ends in {', '.join(_ENDINGS)}"
-                errors.append(
-                    ManifestError(file=path, message=message, remedy="name a folder with manifests")
-                )
+                errors.append(Problem(file=path, message=message, remedy="name a folder with manifests"))
             for file in found:
                 files.setdefault(os.path.realpath(file), file)
         elif os.path.exists(path):
             files.setdefault(os.path.realpath(path), path)
         else:
             message, remedy = "no such file or folder", "check the path"
-            errors.append(ManifestError(file=path, message=message, remedy=remedy))
+            errors.append(Problem(file=path, message=message, remedy=remedy))
     return list(files.values()), errors
 
 
-def read_file(path: str) -> bytes | ManifestError:
+def read_file(path: str) -> bytes | Problem:
     """The content of a file."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        return ManifestError(file=path, message=f"can't be read: {reason}", remedy="check the path")
+        return Problem(file=path, message=f"can't be read: {reason}", remedy="check the path")
 
 
 def not_utf8(data: bytes) -> int | None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw, Struct
 
+from closeby.errors import FieldError
+from closeby.objects.problems import Problem
 from closeby.reading.decoding.documents import Document, LineFinder, no_line, whole_number
-from closeby.reading.decoding.errors import FieldError, ManifestError, Path
+from closeby.reading.decoding.errors import Path
 
-Found = Iterator[Document | ManifestError]
+Found = Iterator[Document | Problem]
 
 #: A pair of escapes for one character beyond 16 bits, one half of such a pair, or any other escape.
 _ESCAPE = re.compile(
@@ -78,12 +80,12 @@ def _one_by_one(file: str, data: bytes) -> Found:
             value, end = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
             message = f"is not JSON: {error.msg} (column {error.colno})"
-            yield ManifestError(file=file, document=number, line=error.lineno, message=message)
+            yield Problem(file=file, document=number, line=error.lineno, message=message)
             start = _next_object(text, max(start + 1, error.pos))
             continue
         except RecursionError:
             message = "is nested too deeply"
-            yield ManifestError(file=file, document=number, message=message, remedy="flatten it")
+            yield Problem(file=file, document=number, message=message, remedy="flatten it")
             start = _next_object(text, start + 1)
             continue
         yield from value_documents(file, number, value, no_line)
@@ -129,14 +131,14 @@ def _from_json(file: str, number: int, data: bytes, head: _Head) -> Found:
             yield _item(typed, entry, inner.api_version, inner.kind)
 
 
-def _item(parent: Document, entry: Document, api_version: object, kind: object) -> Document | ManifestError:
+def _item(parent: Document, entry: Document, api_version: object, kind: object) -> Document | Problem:
     """An entry of a List; in a list of one kind (PodList) the entries need not say what they are."""
     if kind is None and api_version is None and parent.kind != "List":
         return _typed(entry, parent.api_version, parent.kind.removesuffix("List"))
     return _typed(entry, api_version, kind)
 
 
-def _typed(document: Document, api_version: object, kind: object) -> Document | ManifestError:
+def _typed(document: Document, api_version: object, kind: object) -> Document | Problem:
     """The document with its type, or what is wrong with that."""
     for name, text in (("apiVersion", api_version), ("kind", kind)):
         path: Path = (name,)
@@ -153,5 +155,5 @@ def _is_list(document: Document, has_items: bool) -> bool:
     return document.kind == "List" or (document.kind.endswith("List") and has_items)
 
 
-def _not_an_object(document: Document) -> ManifestError:
+def _not_an_object(document: Document) -> Problem:
     return document.error(FieldError((), "is not a mapping, so it is no Kubernetes object", _HEAD_REMEDY))

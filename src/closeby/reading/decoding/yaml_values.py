@@ -7,6 +7,7 @@ makes no times of text and no numbers of ``1:30``; and it remembers the line of 
 import re
 from typing import Final
 
+from closeby.errors import YamlError
 from closeby.reading.decoding.documents import LONGEST_NUMBER
 from closeby.reading.decoding.errors import Path
 
@@ -26,16 +27,6 @@ _DECIMAL: Final = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
 _BASED: Final = re.compile(r"([-+]?)0(b[01_]+|o?[0-7_]+|x[0-9a-fA-F_]+)", re.ASCII)
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)", re.ASCII)
 _BASES: Final = {"b": 2, "x": 16, "o": 8}
-
-
-class YamlError(Exception):
-    """Something that YAML allows and a manifest may not have; ``line`` counts from 0."""
-
-    def __init__(self, line: int, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.line = line
-        self.message = message
-        self.remedy = remedy
 
 
 class Lines:

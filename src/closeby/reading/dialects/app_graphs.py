@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.errors import QuantityError
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.bounds import quoted
-from closeby.objects.quantities import QuantityError, QuantityText
+from closeby.objects.quantities import QuantityText
 from closeby.reading.decoding.bandwidth import bits_per_second
 from closeby.reading.decoding.wire import Wire
 from closeby.reading.dialects.findings import Findings

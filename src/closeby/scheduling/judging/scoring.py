@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.errors import ScoreError
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import NormalizeScore, PreScore, Scope, Score
 from closeby.scheduling.nodes_view import Nodes
@@ -24,14 +25,6 @@ Weighted = tuple[Score, float]
 ROUNDING: Final = 1e-9
 #: Two such scores may lie outside, one above and one below.
 _SLACK: Final = 4 * ROUNDING
-
-
-class ScoreError(ValueError):
-    """A plugin gave scores that it must not give: its own fault, not the input's."""
-
-    def __init__(self, plugin: Score, what: str) -> None:
-        super().__init__(what)
-        self.plugin = plugin
 
 
 def active_scorers(scorers: Sequence[Weighted], state: CycleState, pod: Pod) -> list[Weighted]:

@@ -5,12 +5,9 @@ import re
 import msgspec
 from msgspec import Struct
 
-from closeby.reading.configuration import (
-    ConfigurationError,
-    ConfigurationMistake,
-    PluginEntry,
-    did_you_mean,
-)
+from closeby.errors import ConfigurationError
+from closeby.objects.problems import Problem
+from closeby.reading.configuration import PluginEntry, did_you_mean
 
 #: How msgspec ends a message: the path of the value it is about.
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -29,8 +26,8 @@ def decode_arguments(schema: type[Struct], entry: PluginEntry, source: str) -> S
     unknown = [name for name in entry.arguments if name not in known]
     if unknown:
         raise ConfigurationError(
-            ConfigurationMistake(
-                source=source,
+            Problem(
+                file=source,
                 line=entry.argument_lines.get(name, entry.line),
                 message=f"unknown argument {name} of {entry.name}",
                 remedy=did_you_mean(name, known) if known else f"{entry.name} takes no arguments",
@@ -49,7 +46,7 @@ def line_about(message: str, entry: PluginEntry) -> int | None:
     return entry.argument_lines[max(named, key=len)] if named else entry.line
 
 
-def _mistake(text: str, entry: PluginEntry, source: str) -> ConfigurationMistake:
+def _mistake(text: str, entry: PluginEntry, source: str) -> Problem:
     place = _PLACE.search(text)
     path, what = (place["path"], text[: place.start()]) if place else ("", text)
     unknown, missing = _UNKNOWN.fullmatch(what), _MISSING.fullmatch(what)
@@ -61,7 +58,7 @@ def _mistake(text: str, entry: PluginEntry, source: str) -> ConfigurationMistake
         what = what[0].lower() + what[1:].replace("`", "")
     where = f"argument {path} of {entry.name}" if path else f"arguments of {entry.name}"
     line = _line(path, entry) if path else line_about(what, entry)
-    return ConfigurationMistake(source=source, line=line, message=f"{where}: {what}")
+    return Problem(file=source, line=line, message=f"{where}: {what}")
 
 
 def _line(path: str, entry: PluginEntry) -> int | None:

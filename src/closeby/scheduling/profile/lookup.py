@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
 
+from closeby.errors import PluginLookupError
 from closeby.reading.configuration import did_you_mean
 from closeby.scheduling.extension import Plugin
 
@@ -18,15 +19,6 @@ LABORATORY = "closeby.lab"
 INSTALL_LABORATORY = "the laboratory is not installed; pip install 'closeby[lab]'"
 
 _PATH = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<class>\w+)")
-
-
-class PluginLookupError(ValueError):
-    """There is no such plugin, or it can't be loaded."""
-
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
 
 
 def plugin_named(name: str, available: Mapping[str, type[Plugin]]) -> type[Plugin]:

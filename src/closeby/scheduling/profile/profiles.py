@@ -7,13 +7,10 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.errors import ConfigurationError, PluginLookupError
+from closeby.objects.problems import Problem
 from closeby.objects.reasons import check_token
-from closeby.reading.configuration import (
-    Configuration,
-    ConfigurationError,
-    ConfigurationMistake,
-    PluginEntry,
-)
+from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.extension import (
     Bind,
     Filter,
@@ -35,7 +32,7 @@ from closeby.scheduling.extension import (
 )
 from closeby.scheduling.measuring import Measured
 from closeby.scheduling.profile.arguments import decode_arguments, line_about
-from closeby.scheduling.profile.lookup import PluginLookupError, plugin_named
+from closeby.scheduling.profile.lookup import plugin_named
 from closeby.scheduling.traffic import DependencyCost, TrafficCost
 
 #: All that a plugin can take part in.
@@ -117,7 +114,7 @@ def build_profile(
         ConfigurationError: with every mistake found.
     """
     source = configuration.source
-    mistakes: list[ConfigurationMistake] = []
+    mistakes: list[Problem] = []
     listed = _listed(configuration, available, mistakes)
     disabled = {one.kind for one, enabled in listed if not enabled}
     standing = [available[name] for name in (available if defaults is None else defaults)]
@@ -133,7 +130,7 @@ def build_profile(
 
 
 def _listed(
-    configuration: Configuration, available: Mapping[str, type[Plugin]], mistakes: list[ConfigurationMistake]
+    configuration: Configuration, available: Mapping[str, type[Plugin]], mistakes: list[Problem]
 ) -> list[tuple[_Chosen, bool]]:
     """The plugins that the configuration names, and whether each is to take part."""
     found: list[tuple[_Chosen, bool]] = []
@@ -171,9 +168,7 @@ def _in_order(listed: Sequence[_Chosen], standing: Sequence[type[Plugin]]) -> li
     return [*result, *waiting]
 
 
-def _with_one_queue_sort(
-    chosen: list[_Chosen], source: str, mistakes: list[ConfigurationMistake]
-) -> list[_Chosen]:
+def _with_one_queue_sort(chosen: list[_Chosen], source: str, mistakes: list[Problem]) -> list[_Chosen]:
     sorts = [one for one in chosen if issubclass(one.kind, QueueSort)]
     named = [one.entry for one in sorts if one.entry is not None]
     for entry in named[1:]:
@@ -188,7 +183,7 @@ def _with_one_queue_sort(
     return [one for one in chosen if one.entry is not None or not issubclass(one.kind, QueueSort)]
 
 
-def _clashes(chosen: Sequence[_Chosen], source: str) -> Iterator[ConfigurationMistake]:
+def _clashes(chosen: Sequence[_Chosen], source: str) -> Iterator[Problem]:
     """Different plugins that answer to one name."""
     by_name: dict[str, _Chosen] = {}
     for one in chosen:
@@ -200,7 +195,7 @@ def _clashes(chosen: Sequence[_Chosen], source: str) -> Iterator[ConfigurationMi
             )
 
 
-def _made(one: _Chosen, source: str, handle: Handle, mistakes: list[ConfigurationMistake]) -> Plugin | None:
+def _made(one: _Chosen, source: str, handle: Handle, mistakes: list[Problem]) -> Plugin | None:
     entry = one.entry or PluginEntry(name=one.kind.name)
     if entry.weight is not None and not issubclass(one.kind, Score):
         mistakes.append(_mistake(source, entry, f"{entry.name} has no score to weigh", "remove its weight"))
@@ -214,11 +209,11 @@ def _made(one: _Chosen, source: str, handle: Handle, mistakes: list[Configuratio
     try:
         return one.kind(decode_arguments(one.kind.Arguments, entry, source), handle)
     except ConfigurationError as error:
-        mistakes += error.mistakes
+        mistakes += error.problems
     except ValueError as error:
         line = line_about(str(error), entry)
         message = f"arguments of {entry.name}: {error}"
-        mistakes.append(ConfigurationMistake(source=source, line=line, message=message))
+        mistakes.append(Problem(file=source, line=line, message=message))
     return None
 
 
@@ -254,7 +249,5 @@ def _weight(plugin: Score, entry: PluginEntry | None) -> float:
     return plugin.default_weight if entry is None or entry.weight is None else entry.weight
 
 
-def _mistake(source: str, entry: PluginEntry | None, message: str, remedy: str) -> ConfigurationMistake:
-    return ConfigurationMistake(
-        source=source, line=None if entry is None else entry.line, message=message, remedy=remedy
-    )
+def _mistake(source: str, entry: PluginEntry | None, message: str, remedy: str) -> Problem:
+    return Problem(file=source, line=None if entry is None else entry.line, message=message, remedy=remedy)

@@ -1,0 +1,101 @@
+"""All exceptions that closeby raises on purpose: one tree.
+
+``ClosebyError`` is the root, so that a program that uses closeby can tell its errors from others. What a live
+part is told by a server or a file is data, not an exception (``Problem``, ``ApiError``); ``RequestError``
+carries such data where somebody raises it. Two classes stand where what they need stands, and are children
+too: ``WireError`` of the agents, and ``Unusable``, by which a command ends.
+"""
+
+from collections.abc import Iterable
+
+from closeby.objects.problems import Problem
+
+
+class ClosebyError(Exception):
+    """The root."""
+
+
+class RequestError(ClosebyError):
+    """A request to a server was not carried out; ``error`` says why, such as an ``ApiError``."""
+
+    def __init__(self, error: object) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+# What a user wrote
+
+
+class ConfigurationError(ClosebyError, ValueError):
+    """The configuration can't be used; ``problems`` holds all that was found, in the file's order."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class UnreadableError(ClosebyError):
+    """A source that can't be used: where, why, and what to do."""
+
+    def __init__(
+        self, file: str, message: str, remedy: str = "", *, line: int | None = None, field: str = ""
+    ) -> None:
+        self.problem = Problem(file=file, line=line, field=field, message=message, remedy=remedy)
+        super().__init__(str(self.problem))
+
+
+class RemediedError(ClosebyError):
+    """Says what is wrong and what to write instead."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class FieldError(RemediedError):
+    """A value of a document that can't be read; its reader makes a ``Problem`` of it."""
+
+    def __init__(self, path: tuple[str | int, ...], message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        #: Keys and list positions from the document's top to the value.
+        self.path = path
+
+
+class YamlError(RemediedError):
+    """Something that YAML allows and a manifest may not have; ``line`` counts from 0."""
+
+    def __init__(self, line: int, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.line = line
+
+
+class QuantityError(RemediedError, ValueError):
+    """A text that is no quantity, or one that does not fit."""
+
+
+class HostlistError(ClosebyError, ValueError):
+    """A list that is no host list, or stands for too many names."""
+
+
+class UnknownWorkloadError(ClosebyError, ValueError):
+    """No workload has that name."""
+
+
+class UnrunnableError(ClosebyError, ValueError):
+    """The cluster, the topology and the jobs' wishes make no sense together; the text says what to do."""
+
+
+# What a plugin does
+
+
+class PluginLookupError(RemediedError, ValueError):
+    """There is no such plugin, or it can't be loaded."""
+
+
+class ScoreError(ClosebyError, ValueError):
+    """A plugin gave scores that it must not give: its own fault, not the input's."""
+
+    def __init__(self, plugin: object, what: str) -> None:
+        super().__init__(what)
+        self.plugin = plugin
