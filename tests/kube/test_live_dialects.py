@@ -1,9 +1,11 @@
 """PodGroups of other schedulers on a real API server: placed as gangs, and told as their kinds allow."""
 
 import asyncio
+import json
 
 import pytest
 
+from tests.cli.calling import closeby
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
@@ -15,6 +17,7 @@ from tests.kube.live_dialects import (
     VOLCANO,
     Dialect,
     gang,
+    mirror_of,
     nodes_by_uid,
     planned,
     served,
@@ -71,6 +74,7 @@ def test_a_gang_is_placed_and_its_plan_stands_only_meanwhile(
                     # Nobody else's status is written, and what can't have a condition gets an Event.
                     assert "status" not in group
                     await until(lambda: _told_by_event(it, "Scheduled"))
+                await _explained(it, control_plane, dialect)
 
     asyncio.run(run())
 
@@ -123,6 +127,17 @@ def test_a_start_that_stopped_is_carried_on_along_the_mirror(
                 await until(plan_gone)
 
     asyncio.run(run())
+
+
+async def _explained(it: World, control_plane: ControlPlane, dialect: Dialect) -> None:
+    """`closeby explain` reads the scheduler's decision from the mirror."""
+    decided = (await mirror_of(it, dialect))["status"]["lastDecision"]
+    assert "reason" not in decided
+    asked = ("explain", "podgroup/g", "-n", it.namespace, "--scheduler-name", it.name, "-o", "json")
+    done = await asyncio.to_thread(closeby, *asked, "--kubeconfig", control_plane.kubeconfig)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["lastDecision"], found["reason"]) == (decided, None)
 
 
 async def _told(it: World, dialect: Dialect, status: str) -> bool:
