@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from closeby.agents.latency.asking import TcpProbe
-from closeby.agents.latency.credentials import PEER_NAME, Credentials, TlsFiles
+from closeby.agents.latency.credentials import PEER_NAME, PeerCredentials, TlsFiles
 from closeby.agents.latency.delays import Delays
-from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.responder import Responder
 from tests.certificates import Authority
@@ -16,7 +16,7 @@ from tests.certificates import Authority
 TOKEN = "correct horse battery staple"
 
 #: For what is not about limits: a machine that stands still for seconds breaks no conversation off.
-PATIENT = Limits(
+PATIENT = ResponderLimits(
     within=60.0,
     proof_within=60.0,
     served_within=120.0,
@@ -43,8 +43,8 @@ class Lines:
 LINES = Lines()
 
 
-def shared(token: str | None = TOKEN, tls: TlsFiles | None = None) -> Credentials:
-    return Credentials(token=token, tls=tls, say=LINES.say)
+def shared(token: str | None = TOKEN, tls: TlsFiles | None = None) -> PeerCredentials:
+    return PeerCredentials(token=token, tls=tls, say=LINES.say)
 
 
 def issued(
@@ -57,7 +57,7 @@ def issued(
 
 @contextmanager
 def answering(
-    name: str = "b", credentials: Credentials | None = None, limits: Limits | None = None
+    name: str = "b", credentials: PeerCredentials | None = None, limits: ResponderLimits | None = None
 ) -> Iterator[tuple[Responder, Peer]]:
     """A peer that answers inside the context."""
     responder = Responder(name, credentials or shared(), LINES.say, limits or PATIENT)
@@ -70,7 +70,9 @@ def answering(
 
 
 def asking(
-    credentials: Credentials | None = None, limits: Limits | None = None, delays: Delays | None = None
+    credentials: PeerCredentials | None = None,
+    limits: ResponderLimits | None = None,
+    delays: Delays | None = None,
 ) -> TcpProbe:
     return TcpProbe("a", credentials or shared(), delays or Delays({}, None, LINES.say), limits or PATIENT)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.agents.bandwidth.advertising import Advertiser, NodeNow, Operation, amount, patch_of
+from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Operation, amount, patch_of
 from closeby.agents.bandwidth.interfaces import Speed, default_interface, parse_bandwidth, speed_of
 from closeby.agents.troubles import Trouble
 from closeby.reading.decoding.bandwidth import BANDWIDTH
@@ -156,8 +156,8 @@ def applied(status: dict[str, Any], uid: str, operations: Sequence[Operation]) -
     return status
 
 
-def now(status: dict[str, Any], uid: str = "u") -> NodeNow:
-    return NodeNow(
+def now(status: dict[str, Any], uid: str = "u") -> AdvertisedNode:
+    return AdvertisedNode(
         uid=uid,
         capacity=status.get("capacity", {}).get(BANDWIDTH),
         allocatable=status.get("allocatable", {}).get(BANDWIDTH),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from closeby.agents.latency.credentials import Credentials, TlsFiles, parse_tokens
-from closeby.agents.latency.results import Latency
+from closeby.agents.latency.credentials import PeerCredentials, TlsFiles, parse_tokens
+from closeby.agents.latency.results import PeerLatency
 from closeby.agents.troubles import Trouble
 from tests.agents.talking import LINES, PATIENT, Lines, answering, asking, issued, shared, soon
 from tests.certificates import Authority
@@ -19,7 +19,7 @@ OLD, NEW = "the old token of agents", "the new token of agents"
 FEW = replace(PATIENT, trips=5, warm=1)
 
 
-def reason(found: Latency | Trouble) -> str:
+def reason(found: PeerLatency | Trouble) -> str:
     return found.reason if isinstance(found, Trouble) else "fine"
 
 
@@ -35,7 +35,7 @@ def test_a_token_is_replaced_while_all_agents_run(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for one in (here, there):
         one.write_text(OLD)
-    mine, theirs = (Credentials(token_file=str(one), say=LINES.say) for one in (here, there))
+    mine, theirs = (PeerCredentials(token_file=str(one), say=LINES.say) for one in (here, there))
     with answering(credentials=theirs, limits=FEW) as (_, peer):
         probe = asking(mine, FEW)
         for path, content in (
@@ -55,7 +55,7 @@ def test_a_token_is_replaced_while_all_agents_run(tmp_path: Path) -> None:
 def test_a_token_file_that_gets_unusable_changes_nothing(tmp_path: Path) -> None:
     lines, path = Lines(), tmp_path / "token"
     path.write_text(OLD)
-    credentials = Credentials(token_file=str(path), say=lines.say)
+    credentials = PeerCredentials(token_file=str(path), say=lines.say)
     assert credentials.keys() == (OLD.encode(),)
     for content in ("", "short", "\n".join([NEW] * 5)):
         path.write_text(content)
@@ -84,16 +84,16 @@ def test_tokens_that_are_none(content: str, complaint: str, tmp_path: Path) -> N
     assert complaint in found.message and "openssl rand -hex 32" in found.message
     path = tmp_path / "token"
     path.write_text(content)
-    trouble = Credentials(token_file=str(path), say=LINES.say).trouble()
+    trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
     assert trouble is not None and complaint in trouble.message
 
 
 def test_a_token_file_that_can_not_be_read(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    trouble = Credentials(token_file=str(path), say=LINES.say).trouble()
+    trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
     assert trouble is not None and "No such file" in trouble.message
     path.write_bytes(b"\xff\xfe" * 20)
-    trouble = Credentials(token_file=str(path), say=LINES.say).trouble()
+    trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
     assert trouble is not None and "no text" in trouble.message
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
 from closeby.controllers.networks.settings import Acquaintance
-from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.reading.configuration import Configuration, PluginEntry
 from tests.agents.networks import Ground, in_namespaces, on_loopback
 from tests.agents.programs import Agent, agent, peers_file
@@ -107,7 +107,7 @@ async def scheduling(it: Site, name: str, network: str) -> AsyncIterator[LiveSch
     live = LiveScheduler(
         it.transport,
         Configuration(plugins=plugins, network_topology_namespaces=(it.namespace,)),
-        Settings(scheduler_name=name, discover_every=0.5),
+        SchedulerSettings(scheduler_name=name, discover_every=0.5),
         it.say,
     )
     stop = asyncio.Event()

@@ -14,8 +14,8 @@ import pytest
 
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import asked
-from closeby.agents.latency.results import Latency, Results
-from closeby.controllers.networks.weights import Place, weights_of
+from closeby.agents.latency.results import PeerLatency, Results
+from closeby.controllers.networks.weights import NetworkPlace, weights_of
 from closeby.measurements.links import Latency as Link
 
 INSIDE, NEAR, FAR, AWAY = 500.0, 4_000.0, 12_000.0, 27_000.0
@@ -37,7 +37,7 @@ def latency(origin: str, destination: str, second: int) -> float:
 def costs_by_round(nodes: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Between nodes, from second 0 on."""
     peers = [Peer(name=f"{zone}-{number}", host="h", zone=zone) for zone in "xyz" for number in range(nodes)]
-    places = {peer.name: Place("eu", peer.zone) for peer in peers}
+    places = {peer.name: NetworkPlace("eu", peer.zone) for peer in peers}
     now = 0.0
     results = {peer.name: Results(MAX_AGE, lambda: now) for peer in peers}
     scraped: deque[list[Link]] = deque(maxlen=RANGE // ROUND)
@@ -47,7 +47,7 @@ def costs_by_round(nodes: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         for peer in peers:
             for other in asked(peers, peer.name, number):
                 figure = latency(peer.name, other.name, second)
-                results[peer.name].measured(other.name, Latency(p50=figure, samples=50))
+                results[peer.name].measured(other.name, PeerLatency(p50=figure, samples=50))
         scraped.append(
             [
                 Link(name, other, one.value.p50)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from closeby.agents.bandwidth.advertising import NodeNow, patch_of
-from closeby.kube.state.endpoints import Endpoints, Place
+from closeby.agents.bandwidth.advertising import AdvertisedNode, patch_of
+from closeby.kube.state.endpoints import EndpointPlace, Endpoints
 from closeby.kube.watch.changes import Troubled
 from closeby.kube.writing.node_status import patch_node_status
 from closeby.reading.decoding.bandwidth import BANDWIDTH
@@ -118,7 +118,7 @@ def test_what_the_kubelet_wrote_meanwhile_stays(control_plane: ControlPlane) -> 
             name = unique("n")
             path = f"/api/v1/nodes/{name}"
             made = await api.create("/api/v1/nodes", {"metadata": {"name": name}})
-            empty = NodeNow(uid=made["metadata"]["uid"])
+            empty = AdvertisedNode(uid=made["metadata"]["uid"])
             await api.patch(f"{path}/status", {"status": {"capacity": {"cpu": "8"}}}, kind="merge")
             assert await patch_node_status(transport, name, patch_of(empty, 10**10)) is not None
             assert (await api.get(path))["status"]["capacity"] == {"cpu": "8"}
@@ -257,7 +257,7 @@ def test_kubernetes_itself_tells_where_agents_are(whole_control_plane: ControlPl
             endpoints = Endpoints(transport, namespace, "closeby-agent", "probe")
             changes = await stack.enter_async_context(aclosing(endpoints.changes()))
 
-            async def until(*wanted: Place) -> None:
+            async def until(*wanted: EndpointPlace) -> None:
                 async with asyncio.timeout(60):
                     async for places in changes:
                         assert not isinstance(places, Troubled), places
@@ -266,10 +266,10 @@ def test_kubernetes_itself_tells_where_agents_are(whole_control_plane: ControlPl
 
             await ready(api, "p1", "192.0.2.1", "True")
             await ready(api, "p2", "192.0.2.2", "False")
-            await until(Place(near, "192.0.2.1", 9471, "east"))
+            await until(EndpointPlace(near, "192.0.2.1", 9471, "east"))
             await ready(api, "p2", "192.0.2.2", "True")
-            await until(Place(near, "192.0.2.1", 9471, "east"), Place(far, "192.0.2.2", 9471))
+            await until(EndpointPlace(near, "192.0.2.1", 9471, "east"), EndpointPlace(far, "192.0.2.2", 9471))
             await api.delete(f"/api/v1/namespaces/{namespace}/pods/p1", {"gracePeriodSeconds": 0})
-            await until(Place(far, "192.0.2.2", 9471))
+            await until(EndpointPlace(far, "192.0.2.2", 9471))
 
     asyncio.run(run())

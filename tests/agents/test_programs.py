@@ -16,13 +16,13 @@ from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.programs import (
     Iperf3,
     NetperfProbe,
+    ProgramRunner,
     QperfProbe,
-    Runner,
     parse_iperf3,
     parse_netperf,
     parse_qperf,
 )
-from closeby.agents.latency.results import Latency
+from closeby.agents.latency.results import PeerLatency
 from closeby.agents.troubles import Trouble
 from tests.agents.programs import free_port
 from tests.agents.talking import Lines, answering, asking, soon
@@ -68,15 +68,15 @@ def companion(program: str) -> Iterator[tuple[Companion, Peer]]:
 
 
 def test_qperf_tells_half_of_the_way() -> None:
-    assert parse_qperf(QPERF) == Latency(p50=18.5, samples=53_916)
-    assert parse_qperf(b"tcp_lat:\n    latency  =  21.9 us\n") == Latency(p50=43.8, samples=1)
-    assert parse_qperf(b"    latency = 1.5 ms\n") == Latency(p50=3000.0, samples=1)
+    assert parse_qperf(QPERF) == PeerLatency(p50=18.5, samples=53_916)
+    assert parse_qperf(b"tcp_lat:\n    latency  =  21.9 us\n") == PeerLatency(p50=43.8, samples=1)
+    assert parse_qperf(b"    latency = 1.5 ms\n") == PeerLatency(p50=3000.0, samples=1)
     for wrong in (b"", b"latency = fast ns", b"latency = 3 parsecs", b"latency = -3 us", b"latency = inf us"):
         assert isinstance(parse_qperf(wrong), Trouble)
 
 
 def test_netperf_tells_percentiles() -> None:
-    assert parse_netperf(NETPERF) == Latency(p50=302.0, p90=373.0, p99=413.0, samples=3201)
+    assert parse_netperf(NETPERF) == PeerLatency(p50=302.0, p90=373.0, p99=413.0, samples=3201)
     for wrong in (b"", b"P50_LATENCY=", b"P90_LATENCY=3", b"P50_LATENCY=nan"):
         assert isinstance(parse_netperf(wrong), Trouble)
 
@@ -100,20 +100,20 @@ def test_iperf3_tells_bits() -> None:
 def test_whatever_they_print(output: bytes) -> None:
     for parse in (parse_qperf, parse_netperf, parse_iperf3):
         found = parse(output)
-        assert isinstance(found, (Latency, float, Trouble))
+        assert isinstance(found, (PeerLatency, float, Trouble))
 
 
 def test_the_real_qperf() -> None:
     there("qperf")
     with companion("qperf") as (_, peer), answering() as (_, ours):
-        probe = QperfProbe(Runner(PATIENCE), peer.port)
+        probe = QperfProbe(ProgramRunner(PATIENCE), peer.port)
 
         def alike() -> bool:
             found = probe(peer)
-            assert isinstance(found, Latency), found
+            assert isinstance(found, PeerLatency), found
             assert found.p90 is None
             own = asking()(ours)
-            assert isinstance(own, Latency), own
+            assert isinstance(own, PeerLatency), own
             return found.samples > 10 and found.p50 / 50 < own.p50 < found.p50 * 50
 
         # Both take what a request and its response take on this machine, unless it stands still during one.
@@ -123,8 +123,8 @@ def test_the_real_qperf() -> None:
 def test_the_real_netperf() -> None:
     there("netperf")
     with companion("netperf") as (_, peer):
-        found = NetperfProbe(Runner(PATIENCE), peer.port)(peer)
-        assert isinstance(found, Latency), found
+        found = NetperfProbe(ProgramRunner(PATIENCE), peer.port)(peer)
+        assert isinstance(found, PeerLatency), found
         assert found.p90 is not None and found.p99 is not None
         assert 0 < found.p50 <= found.p90 <= found.p99
 
@@ -132,7 +132,7 @@ def test_the_real_netperf() -> None:
 def test_the_real_iperf3() -> None:
     there("iperf3")
     with companion("iperf3") as (_, peer):
-        probe = Iperf3(Runner(PATIENCE), peer.port)
+        probe = Iperf3(ProgramRunner(PATIENCE), peer.port)
         found: list[float | Trouble] = []
 
         def measured() -> bool:
@@ -150,7 +150,7 @@ def test_nobody_answers_the_real_one(program: str) -> None:
     there(program)
     port = free_port()
     nobody = Peer(name="b", host="127.0.0.1")
-    runner = Runner(patience=3.0)
+    runner = ProgramRunner(patience=3.0)
     probe = {"qperf": QperfProbe, "iperf3": Iperf3, "netperf": NetperfProbe}[program](runner, port)
     began = time.monotonic()
     found = probe(nobody)
@@ -165,7 +165,7 @@ def test_a_server_that_ends_is_started_anew_and_none_is_left_over() -> None:
         assert first is not None
         first.kill()
         soon(lambda: one.process is not first and Path(f"/proc/{one.process and one.process.pid}").exists())
-        soon(lambda: isinstance(Iperf3(Runner(PATIENCE), peer.port)(peer), float))
+        soon(lambda: isinstance(Iperf3(ProgramRunner(PATIENCE), peer.port)(peer), float))
         last = one.process
     assert last is not None
     # It was killed if it did not end by itself, which takes effect in time.
@@ -189,7 +189,7 @@ def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).write_bytes(b"\x7fELF and no more")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = Runner().run("qperf")
+    found = ProgramRunner().run("qperf")
     assert isinstance(found, Trouble) and "can't be started" in found.message
     lines = Lines()
     one = Companion("iperf3", 1, lines.say)
@@ -201,23 +201,23 @@ def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
     began = time.monotonic()
-    found = Runner(patience=0.3).run("sleep", "60")
+    found = ProgramRunner(patience=0.3).run("sleep", "60")
     assert isinstance(found, Trouble) and found.reason == "NoAnswerInTime"
     assert time.monotonic() - began < 30
 
 
 def test_a_program_that_is_not_there_or_fails() -> None:
-    missing = Runner().run("no-such-program")
+    missing = ProgramRunner().run("no-such-program")
     assert isinstance(missing, Trouble) and "install it" in missing.message
-    failing = Runner(PATIENCE).run("sh", "-c", "echo it is so; exit 3")
+    failing = ProgramRunner(PATIENCE).run("sh", "-c", "echo it is so; exit 3")
     assert isinstance(failing, Trouble) and "it is so" in failing.message
     # It prints for as long as it is read, but not for ever.
-    chatty = Runner(PATIENCE).run("sh", "-c", "head -c 3000000 /dev/zero")
+    chatty = ProgramRunner(PATIENCE).run("sh", "-c", "head -c 3000000 /dev/zero")
     assert isinstance(chatty, Trouble) and chatty.reason == "UnreadableOutput"
 
 
 def test_a_program_is_ended_when_nobody_waits_any_more() -> None:
-    runner = Runner(patience=30.0)
+    runner = ProgramRunner(patience=30.0)
     runner.close()
     found = runner.run("sleep", "30")
     assert isinstance(found, Trouble) and "stopping" in found.message

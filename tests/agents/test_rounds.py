@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from closeby.agents.latency.asking import TcpProbe
 from closeby.agents.latency.delays import Delays
-from closeby.agents.latency.limits import Bucket, Limits
+from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.responder import Responder
-from closeby.agents.latency.results import Latency, Results, latency_of
-from closeby.agents.latency.rounds import Asking, Course, Rounds
-from closeby.agents.meters import AgentMeters, Standing
+from closeby.agents.latency.results import PeerLatency, Results, latency_of
+from closeby.agents.latency.rounds import AskedPeer, Course, LatencyRounds
+from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.agents.troubles import Trouble
 from closeby.kube.metrics.meters import Meters
 from tests.agents.talking import PATIENT, Lines, shared, soon
 from tests.kube.scraping import Scrape, scrape
 
-ANSWER = Latency(p50=100.0, p90=200.0, p99=300.0, samples=50)
-NO_LIMITS = Limits(probes=1e9, bytes=1e12)
+ANSWER = PeerLatency(p50=100.0, p90=200.0, p99=300.0, samples=50)
+NO_LIMITS = ResponderLimits(probes=1e9, bytes=1e12)
 
 
 class Clock:
@@ -37,9 +37,9 @@ class Clock:
 class World:
     """One agent, a-0, whose peers answer as they are told to."""
 
-    def __init__(self, *peers: str, limits: Limits = NO_LIMITS, seconds: float = 60.0) -> None:
+    def __init__(self, *peers: str, limits: ResponderLimits = NO_LIMITS, seconds: float = 60.0) -> None:
         self.peers: Sequence[Peer] | Trouble = [peer(one) for one in peers]
-        self.answers: dict[str, Latency | Trouble] = {}
+        self.answers: dict[str, PeerLatency | Trouble] = {}
         self.asked: list[str] = []
         #: Peers that bring a fault of ours to light.
         self.odd: set[str] = set()
@@ -47,11 +47,11 @@ class World:
         self.clock, self.now = Clock(), Clock()
         self.results = Results(900.0, self.clock)
         self.takes = 0.0
-        asking = Asking(peers=lambda: self.peers, probe=self._probe, bytes=1000)
+        asking = AskedPeer(peers=lambda: self.peers, probe=self._probe, bytes=1000)
         course = Course(name="a-0", seconds=seconds)
-        self.rounds = Rounds(course, asking, self.results, self.lines.say, limits, self.now)
+        self.rounds = LatencyRounds(course, asking, self.results, self.lines.say, limits, self.now)
 
-    def _probe(self, peer: Peer) -> Latency | Trouble:
+    def _probe(self, peer: Peer) -> PeerLatency | Trouble:
         self.asked.append(peer.name)
         self.now.time += self.takes
         if peer.name in self.odd:
@@ -68,7 +68,7 @@ class World:
     def told(self) -> Scrape:
         """What is on /metrics."""
         meters = Meters()
-        standing = Standing(peers=self.rounds.known, rounds=self.rounds.rounds)
+        standing = AgentStatus(peers=self.rounds.known, rounds=self.rounds.rounds)
         meters.registry.register(AgentMeters("a-0", self.results, lambda: standing))
         return scrape(meters)
 
@@ -108,7 +108,7 @@ def test_a_fault_of_ours_with_one_peer_leaves_the_others_alone() -> None:
 
 def test_a_mean_is_told_without_percentiles() -> None:
     world = World("a-0", "a-1")
-    world.answers["a-1"] = Latency(p50=100.0, samples=9)
+    world.answers["a-1"] = PeerLatency(p50=100.0, samples=9)
     world.round(0)
     told = world.told()
     assert told.value("netperf_p50_latency_microseconds", origin="a-0", destination="a-1") == 100.0
@@ -204,7 +204,7 @@ def test_over_any_time_a_bucket_grants_its_rate_at_most(
 def test_percentiles() -> None:
     found = latency_of([float(number) for number in range(100, 0, -1)])
     assert (found.p50, found.p90, found.p99, found.samples) == (50.0, 90.0, 99.0, 100)
-    assert latency_of([7.0]) == Latency(p50=7.0, p90=7.0, p99=7.0, samples=1)
+    assert latency_of([7.0]) == PeerLatency(p50=7.0, p90=7.0, p99=7.0, samples=1)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200))
@@ -236,8 +236,8 @@ def test_a_cluster_that_really_talks() -> None:
         for name in names:
             probe = TcpProbe(name, shared(), Delays({}, None, Lines().say), limits)
             results = measured[name] = Results(900.0)
-            asking = Asking(peers=lambda: peers, probe=probe)
-            agents[name] = Rounds(Course(name=name), asking, results, Lines().say, limits, lambda: 0.0)
+            asking = AskedPeer(peers=lambda: peers, probe=probe)
+            agents[name] = LatencyRounds(Course(name=name), asking, results, Lines().say, limits, lambda: 0.0)
         for one in agents.values():
             one.one_round(5)
         assert sum(results.probes for results in measured.values()) == 29 + 4 * 3
@@ -257,14 +257,14 @@ def test_what_a_program_sends_is_held_to_the_limit_too() -> None:
         ended.append(time.monotonic())
         return 1e9
 
-    asking = Asking(
+    asking = AskedPeer(
         peers=lambda: [peer("a-0"), peer("a-1")],
         probe=lambda _: ANSWER,
         throughput=carries,
         carried=12_000,
     )
-    limits = Limits(probes=1e9, bytes=10_000.0)
-    rounds = Rounds(Course(name="a-0"), asking, Results(900.0), Lines().say, limits)
+    limits = ResponderLimits(probes=1e9, bytes=10_000.0)
+    rounds = LatencyRounds(Course(name="a-0"), asking, Results(900.0), Lines().say, limits)
     began = time.monotonic()
     for number in range(2):
         rounds.one_round(number)

@@ -15,21 +15,31 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.agents.latency.delays import Delays
-from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.responder import DOORS, Responder
-from closeby.agents.latency.results import Latency
-from closeby.agents.latency.wire import ANSWER, MAGIC, NONCE, PROOF, Channel, Kind, WireError, ask, introduce
+from closeby.agents.latency.results import PeerLatency
+from closeby.agents.latency.wire import (
+    ANSWER,
+    MAGIC,
+    NONCE,
+    PROOF,
+    Channel,
+    MessageKind,
+    WireError,
+    ask,
+    introduce,
+)
 from closeby.agents.troubles import Trouble
 from tests.agents.talking import LINES, PATIENT, TOKEN, answering, asking, shared, soon
 
 #: Of what is given up soon.
-QUICK = Limits(trips=10, warm=1, within=0.3, proof_within=0.2)
+QUICK = ResponderLimits(trips=10, warm=1, within=0.3, proof_within=0.2)
 #: Seconds until which what is given up soon has been given up, on any machine.
 SOON = 30.0
 
 
-def reason(found: Latency | Trouble) -> str:
+def reason(found: PeerLatency | Trouble) -> str:
     assert isinstance(found, Trouble), found
     return found.reason
 
@@ -37,7 +47,7 @@ def reason(found: Latency | Trouble) -> str:
 def test_a_peer_is_asked_and_answers() -> None:
     with answering() as (responder, peer):
         found = asking()(peer)
-        assert isinstance(found, Latency), found
+        assert isinstance(found, PeerLatency), found
         assert found.samples == 50
         assert found.p90 is not None and found.p99 is not None
         assert 0 < found.p50 <= found.p90 <= found.p99 < 60e6
@@ -47,7 +57,7 @@ def test_a_peer_is_asked_and_answers() -> None:
 def test_a_delay_for_trials_is_added_to_each_answer() -> None:
     with answering() as (_, peer):
         found = asking(delays=Delays({"z": 8.0, "y": 10_000.0}, None, LINES.say))(peer)
-        assert isinstance(found, Latency), found
+        assert isinstance(found, PeerLatency), found
         assert 8000 <= found.p50 < 500_000
 
 
@@ -56,10 +66,10 @@ def test_a_far_peer_has_fewer_answers_timed() -> None:
     """55 questions of 0.2 s do not fit into 8 s; as many as do are taken, if those are enough."""
     slow = Delays({"z": 200.0}, None, LINES.say)
     with answering() as (_, peer):
-        found = asking(limits=Limits(within=8.0), delays=slow)(peer)
-        assert isinstance(found, Latency), found
+        found = asking(limits=ResponderLimits(within=8.0), delays=slow)(peer)
+        assert isinstance(found, PeerLatency), found
         assert 5 <= found.samples < 40
-        assert reason(asking(limits=Limits(within=1.0), delays=slow)(peer)) == "NoAnswerInTime"
+        assert reason(asking(limits=ResponderLimits(within=1.0), delays=slow)(peer)) == "NoAnswerInTime"
 
 
 def test_who_has_another_token_is_refused() -> None:
@@ -75,7 +85,7 @@ def test_who_has_no_token_does_not_take_one_that_has_and_the_other_way_round() -
         assert reason(asking(shared(None))(peer)) == "Refused"
     with answering(credentials=shared(None)) as (_, peer):
         assert reason(asking()(peer)) == "Refused"
-        assert isinstance(asking(shared(None))(peer), Latency)
+        assert isinstance(asking(shared(None))(peer), PeerLatency)
 
 
 def test_somebody_else_at_the_address_of_a_peer() -> None:
@@ -90,7 +100,7 @@ def test_the_token_never_travels_and_no_proof_serves_twice() -> None:
     """What went over the wire in one conversation, sent again to the same agent."""
     with answering() as (responder, peer):
         with relay(peer) as (there, heard):
-            assert isinstance(asking()(there), Latency)
+            assert isinstance(asking()(there), PeerLatency)
         assert all(TOKEN.encode() not in one for one in heard)
         said = b"".join(heard)
         with closing(socket.create_connection((peer.host, peer.port))) as again:
@@ -100,9 +110,9 @@ def test_the_token_never_travels_and_no_proof_serves_twice() -> None:
 
 def test_an_impostor_that_sends_our_own_proof_back() -> None:
     def impostor(channel: Channel) -> None:
-        channel.send(Kind.HELLO, MAGIC + secrets.token_bytes(NONCE) + b"b")
-        proof = channel.receive(Kind.PROOF, 400)
-        channel.send(Kind.WELCOME, proof[NONCE : NONCE + PROOF])
+        channel.send(MessageKind.HELLO, MAGIC + secrets.token_bytes(NONCE) + b"b")
+        proof = channel.receive(MessageKind.PROOF, 400)
+        channel.send(MessageKind.WELCOME, proof[NONCE : NONCE + PROOF])
 
     with pretending(impostor) as peer:
         assert reason(asking()(peer)) == "Impostor"
@@ -111,14 +121,14 @@ def test_an_impostor_that_sends_our_own_proof_back() -> None:
 def test_an_impostor_that_sends_the_wrong_answers() -> None:
     def sloppy(channel: Channel) -> None:
         nonce = secrets.token_bytes(NONCE)
-        channel.send(Kind.HELLO, MAGIC + nonce + b"b")
-        said = channel.receive(Kind.PROOF, 400)
+        channel.send(MessageKind.HELLO, MAGIC + nonce + b"b")
+        said = channel.receive(MessageKind.PROOF, 400)
         fields = (MAGIC, b"answers", nonce, said[:NONCE], b"a", b"b")
         text = b"".join(len(one).to_bytes(4, "big") + one for one in fields)
-        channel.send(Kind.WELCOME, hmac.digest(TOKEN.encode(), text, "sha256"))
+        channel.send(MessageKind.WELCOME, hmac.digest(TOKEN.encode(), text, "sha256"))
         for _ in range(3):
-            channel.receive(Kind.ASK, 32)
-            channel.send(Kind.ANSWER, b"\xff" * ANSWER)
+            channel.receive(MessageKind.ASK, 32)
+            channel.send(MessageKind.ANSWER, b"\xff" * ANSWER)
 
     with pretending(sloppy) as peer:
         assert reason(asking()(peer)) == "NotAnAgent"
@@ -129,11 +139,11 @@ def test_an_impostor_that_sends_the_wrong_answers() -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "NotAnAgent"),
         (b"", "ConnectionCut"),
-        (struct.pack("!BH", Kind.HELLO, 65_535) + b"x" * 65_535, "NotAnAgent"),
-        (struct.pack("!BH", Kind.HELLO, 3) + b"abc", "NotAnAgent"),
-        (struct.pack("!BH", Kind.HELLO, 40) + b"closeby1", "ConnectionCut"),
-        (struct.pack("!BH", Kind.WELCOME, 0), "NotAnAgent"),
-        (struct.pack("!BH", Kind.REFUSED, 0), "Refused"),
+        (struct.pack("!BH", MessageKind.HELLO, 65_535) + b"x" * 65_535, "NotAnAgent"),
+        (struct.pack("!BH", MessageKind.HELLO, 3) + b"abc", "NotAnAgent"),
+        (struct.pack("!BH", MessageKind.HELLO, 40) + b"closeby1", "ConnectionCut"),
+        (struct.pack("!BH", MessageKind.WELCOME, 0), "NotAnAgent"),
+        (struct.pack("!BH", MessageKind.REFUSED, 0), "Refused"),
     ],
 )
 def test_what_is_no_agent(said: bytes, why: str) -> None:
@@ -159,7 +169,7 @@ def test_a_peer_that_dribbles() -> None:
     over = threading.Event()
 
     def dribble(one: socket.socket) -> None:
-        for byte in struct.pack("!BH", Kind.HELLO, 290) + bytes(290):
+        for byte in struct.pack("!BH", MessageKind.HELLO, 290) + bytes(290):
             one.sendall(bytes([byte]))
             if over.wait(0.2):
                 return
@@ -204,7 +214,7 @@ def test_who_sends_nothing_or_little_is_cut_off() -> None:
         with closing(connected(peer)) as silent, closing(connected(peer)) as slow:
             sent = 0
             with suppress(ConnectionError):
-                for byte in struct.pack("!BH", Kind.PROOF, 300) + bytes(297):
+                for byte in struct.pack("!BH", MessageKind.PROOF, 300) + bytes(297):
                     slow.sendall(bytes([byte]))
                     sent += 1
                     time.sleep(0.1)
@@ -233,13 +243,13 @@ def test_frames_that_are_too_long() -> None:
         with closing(connected(peer)) as one:
             # It may be cut off before all was said.
             with suppress(ConnectionError):
-                one.sendall(struct.pack("!BH", Kind.PROOF, 65_535) + b"x" * 65_535)
+                one.sendall(struct.pack("!BH", MessageKind.PROOF, 65_535) + b"x" * 65_535)
             soon(lambda: responder.outcomes == {"NotAnAgent": 1})
         with closing(connected(peer)) as one:
             channel = introduced(one)
-            channel.send(Kind.ASK, b"x" * 5000)
+            channel.send(MessageKind.ASK, b"x" * 5000)
             with pytest.raises((EOFError, ConnectionError)):
-                channel.receive(Kind.ANSWER, ANSWER)
+                channel.receive(MessageKind.ANSWER, ANSWER)
         soon(lambda: responder.outcomes == {"NotAnAgent": 2})
 
 
@@ -253,7 +263,7 @@ def test_connections_are_counted() -> None:
         for one in strangers:
             one.close()
         soon(lambda: responder.connections == 0)
-        assert isinstance(asking()(peer), Latency)
+        assert isinstance(asking()(peer), PeerLatency)
 
 
 def test_one_address_does_not_get_all_connections() -> None:
@@ -296,7 +306,7 @@ def test_who_knocks_all_the_time_takes_nothing_from_others() -> None:
         soon(lambda: sum(responder.outcomes.values()) == 60)
         taken = 60 - responder.outcomes["TooMany"]
         assert 5 <= taken <= 5 + 5 * (time.monotonic() - began)
-        assert isinstance(asking()(peer), Latency)
+        assert isinstance(asking()(peer), PeerLatency)
 
 
 def test_a_system_that_gives_no_more_threads_does_so_again() -> None:
@@ -308,7 +318,7 @@ def test_a_system_that_gives_no_more_threads_does_so_again() -> None:
         finally:
             threading.stack_size(0)
         assert responder.broken is None
-        assert isinstance(asking()(peer), Latency)
+        assert isinstance(asking()(peer), PeerLatency)
         soon(lambda: responder.outcomes == {"CantAccept": 1, "Answered": 1})
         assert responder.connections == 0
 
@@ -331,7 +341,7 @@ def stood() -> Iterator[tuple[Responder, Peer]]:
 
 FRAMES = st.builds(
     lambda kind, length, content: struct.pack("!BH", kind, length) + content,
-    st.integers(0, 255) | st.sampled_from(Kind),
+    st.integers(0, 255) | st.sampled_from(MessageKind),
     st.integers(0, 65_535) | st.integers(0, 400),
     st.binary(max_size=400),
 )
@@ -360,14 +370,14 @@ def test_garbage(stood: tuple[Responder, Peer], said: list[bytes], known: bool) 
 
 
 def test_garbage_changed_nothing(stood: tuple[Responder, Peer]) -> None:
-    assert isinstance(asking()(stood[1]), Latency)
+    assert isinstance(asking()(stood[1]), PeerLatency)
     # Those of conversations have the name; one may just be about to end.
     soon(lambda: not [one for one in threading.enumerate() if one.name == "answer"])
 
 
 def test_a_port_that_is_taken() -> None:
     with answering() as (_, peer):
-        found = Responder("c", shared(), LINES.say, Limits()).open(peer.host, peer.port)
+        found = Responder("c", shared(), LINES.say, ResponderLimits()).open(peer.host, peer.port)
         assert isinstance(found, Trouble) and "--listen" in found.message
 
 
@@ -384,9 +394,9 @@ def test_after_it_was_closed_nobody_is_answered() -> None:
 def test_a_channel_says_what_came_instead() -> None:
     here, there = socket.socketpair()
     with closing(here), closing(there):
-        Channel(here, time.monotonic() + 60).send(Kind.ASK, b"x")
+        Channel(here, time.monotonic() + 60).send(MessageKind.ASK, b"x")
         with pytest.raises(WireError, match="instead of HELLO"):
-            Channel(there, time.monotonic() + 60).receive(Kind.HELLO, 10)
+            Channel(there, time.monotonic() + 60).receive(MessageKind.HELLO, 10)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import pytest
 from closeby.applications.networks import live_scope
 from closeby.controllers.counting import Counting
 from closeby.controllers.networks.controller import NetworkTopologyController
-from closeby.controllers.networks.settings import Acquaintance, Settings
+from closeby.controllers.networks.settings import Acquaintance, NetworkSettings
 from closeby.measurements.access import Access
 from closeby.measurements.addresses import Address, permitted, read_address
 from closeby.measurements.latencies import LONGEST
@@ -169,18 +169,20 @@ def test_the_operators_token_is_for_his_own_path_alone() -> None:
     """The tenant names the operator's own server, whose other paths are somebody else's."""
     own = Access(token_file="/token")
     known = Acquaintance("https://mimir.example/ours", own, allowing("https://mimir.example/theirs").allowed)
-    assert known.access_to(Settings(address="https://mimir.example/ours"), operators=True) == own
-    assert known.access_to(Settings(address="https://mimir.example/theirs"), operators=True) == Access()
+    assert known.access_to(NetworkSettings(address="https://mimir.example/ours"), operators=True) == own
+    assert (
+        known.access_to(NetworkSettings(address="https://mimir.example/theirs"), operators=True) == Access()
+    )
 
 
 def test_the_operators_credentials_are_for_his_own_namespaces_alone() -> None:
     """The tenant's object, which counts beside it, names the operator's own server."""
     own = Access(token_file="/token", ca_file="/ca", cert_file="/cert", key_file="/key")
     known = Acquaintance("https://mimir.example/ours", own)
-    named = Settings(address="https://mimir.example/ours")
+    named = NetworkSettings(address="https://mimir.example/ours")
     assert known.access_to(named, operators=True) == own
     assert known.access_to(named, operators=False) == Access(ca_file="/ca")
-    theirs = Settings(address="https://mimir.example/ours", token="theirs")
+    theirs = NetworkSettings(address="https://mimir.example/ours", token="theirs")
     assert known.access_to(theirs, operators=False) == Access(ca_file="/ca", token="theirs")
 
 

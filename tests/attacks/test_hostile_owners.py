@@ -15,13 +15,13 @@ import pytest
 
 from closeby.controllers.running import Running
 from closeby.controllers.work import Places
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.errors import LATE, ApiError
 from closeby.kube.client.paths import is_name
 from closeby.kube.client.transport import Limits, Transport
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
-from closeby.kube.metrics.serving import Address, Server
+from closeby.kube.metrics.serving import ListenAddress, Server
 from tests.control_plane.api import Object, create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.grouper_world import World, until, world
@@ -105,7 +105,7 @@ async def attack(
 ) -> AsyncIterator[Attack]:
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(world(control_plane, namespace, {"r1": 1}))
-        limits = Limits(pace=Pace(0.02, 0.2), answer_within=answer_within)
+        limits = Limits(pace=RequestPace(0.02, 0.2), answer_within=answer_within)
         proxy, transport = await stack.enter_async_context(through_proxy(control_plane.access(), limits))
         names = []
         for _ in range(attackers):
@@ -241,7 +241,7 @@ def test_an_attempt_that_does_not_end_is_told_and_turns_readyz_red(
         ):
             health = Health()
             health.ready("workers", lambda: runner.stuck)
-            server = Server(Address("127.0.0.1", 0), health, Meters())
+            server = Server(ListenAddress("127.0.0.1", 0), health, Meters())
             assert await server.open() is None
             try:
                 async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:

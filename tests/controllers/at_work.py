@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from closeby.controllers.meters import ControllerMeters
-from closeby.controllers.running import Reconciler, Runner, Running
+from closeby.controllers.running import ControllerRunner, Reconciler, Running
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.writer import Writer
 from tests.control_plane.api import Api, Object
@@ -51,7 +51,7 @@ class Site:
     async def running(self, *reconcilers: Reconciler[Any]) -> AsyncIterator[ControllerMeters]:
         """The controllers run, and have heard all there is, inside the context; what they count."""
         meters = ControllerMeters()
-        runner = Runner(self.transport, reconcilers, Running(discover_every=0.5), self.say, meters)
+        runner = ControllerRunner(self.transport, reconcilers, Running(discover_every=0.5), self.say, meters)
         stop = asyncio.Event()
         work = asyncio.create_task(runner.run(stop))
         ready = asyncio.create_task(runner.ready.wait())

@@ -5,7 +5,7 @@ import textwrap
 import msgspec
 import yaml
 
-from closeby.controllers.statuses import Seen, seen
+from closeby.controllers.statuses import SeenStatus, seen
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import Resource
@@ -30,21 +30,21 @@ def resource(group: str, kind: str) -> Resource:
     )
 
 
-def app_group(content: str, group: str = KEP) -> tuple[Seen, AppGroup | Condition]:
+def app_group(content: str, group: str = KEP) -> tuple[SeenStatus, AppGroup | Condition]:
     """The AppGroup ``default/a1`` with this ``spec`` (and ``status``)."""
     it, record = _read(content, resource(group, "AppGroup"))
     assert isinstance(record, AppGroup | Condition)
     return it, record
 
 
-def network(content: str, group: str = KEP) -> tuple[Seen, NetworkTopology | Condition]:
+def network(content: str, group: str = KEP) -> tuple[SeenStatus, NetworkTopology | Condition]:
     """The NetworkTopology ``default/a1`` with this ``spec`` (and ``status``)."""
     it, record = _read(content, resource(group, "NetworkTopology"))
     assert isinstance(record, NetworkTopology | Condition)
     return it, record
 
 
-def _read(content: str, kind: Resource) -> tuple[Seen, object]:
+def _read(content: str, kind: Resource) -> tuple[SeenStatus, object]:
     meta = {"name": "a1", "namespace": "default", "uid": "u1", "resourceVersion": "7", "generation": 3}
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
     body |= yaml.safe_load(textwrap.dedent(content)) or {}

@@ -7,9 +7,9 @@ from typing import Any
 
 from closeby.controllers.grouping.owners import LOOKUP_WITHIN, Ref
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
-from closeby.controllers.running import Runner, Running
+from closeby.controllers.running import ControllerRunner, Running
 from closeby.kube.client.transport import Transport
-from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Api, ApiError, Object
 from tests.control_plane.cluster import ControlPlane
@@ -65,13 +65,13 @@ class World:
         transport: Transport | None = None,
         running: Running = DEFAULT_RUNNING,
         lookup_within: float = LOOKUP_WITHIN,
-    ) -> AsyncIterator[Runner]:
+    ) -> AsyncIterator[ControllerRunner]:
         """The pod-grouper runs inside the context."""
         transport = transport or self.transport
         settings = Grouping(
             scheduler_name=self.name, refresh=0.5, refresh_blocked=0.5, lookup_within=lookup_within
         )
-        runner = Runner(transport, [PodGrouper(transport, settings, self.say)], running, self.say)
+        runner = ControllerRunner(transport, [PodGrouper(transport, settings, self.say)], running, self.say)
         stop = asyncio.Event()
         work = asyncio.create_task(runner.run(stop))
         try:
@@ -86,7 +86,7 @@ class World:
     @asynccontextmanager
     async def scheduling(self) -> AsyncIterator[LiveScheduler]:
         """A scheduler that waits for the pod-grouper's word runs inside the context."""
-        settings = Settings(scheduler_name=self.name, pod_grouper=True, discover_every=0.5)
+        settings = SchedulerSettings(scheduler_name=self.name, pod_grouper=True, discover_every=0.5)
         scheduler = LiveScheduler(self.transport, Configuration(), settings, self.say)
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))

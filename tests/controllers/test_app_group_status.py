@@ -13,7 +13,7 @@ from closeby.controllers.applications.status import (
     member,
     problems_of,
 )
-from closeby.controllers.statuses import Seen, Wanted
+from closeby.controllers.statuses import SeenStatus, WantedStatus
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
@@ -77,7 +77,9 @@ def order_of(group: AppGroup | Condition, before: Calculation | None = None) -> 
     return calculated(group, before, NOW) if isinstance(group, AppGroup) else None
 
 
-def status(it: Seen, group: AppGroup | Condition, *members: Member, longest: int = 500_000) -> Wanted:
+def status(
+    it: SeenStatus, group: AppGroup | Condition, *members: Member, longest: int = 500_000
+) -> WantedStatus:
     return app_group_status(it, group, order_of(group), members, longest)
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import msgspec
 
-from closeby.controllers.networks.settings import Settings
+from closeby.controllers.networks.settings import NetworkSettings
 from closeby.controllers.running import News
 from closeby.measurements.access import Access
 from closeby.measurements.addresses import Address
@@ -87,7 +87,7 @@ class Faulty(Neighbours, frozen=True):
     def permitted(self, address: Address) -> Address | None:
         return address
 
-    def access_to(self, settings: Settings, *, operators: bool) -> Access:
+    def access_to(self, settings: NetworkSettings, *, operators: bool) -> Access:
         if "faulty" in settings.address:
             self.stumbles.append(time.monotonic())
             raise ZeroDivisionError("nobody thought of this")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from closeby.controllers.networks.controller import Timing
 from closeby.kube.scheduler.live import LiveScheduler
-from closeby.kube.scheduler.live import Settings as LiveSettings
+from closeby.kube.scheduler.live import SchedulerSettings as LiveSettings
 from closeby.measurements.access import Access
 from closeby.reading.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object

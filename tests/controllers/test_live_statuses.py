@@ -11,9 +11,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from closeby.controllers.statuses import VALID, Key, Seen, StatusKeeper, Wanted, namespace_of, seen
+from closeby.controllers.statuses import (
+    VALID,
+    Key,
+    SeenStatus,
+    StatusKeeper,
+    WantedStatus,
+    namespace_of,
+    seen,
+)
 from closeby.controllers.work import Work
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.watch.changes import upserted
 from closeby.kube.writing.writer import StatusCondition
 from tests.control_plane.cluster import ControlPlane
@@ -23,7 +31,7 @@ from tests.controllers.custom import KEP, resource
 SPEC = "spec: {numMembers: 1, topologySortingAlgorithm: KahnSort, Pods: [{name: P1, type: Pod}]}"
 GROUPS = resource(KEP, "AppGroup")
 NOW = 1_700_000_000.0
-VALID_NOW = Wanted(
+VALID_NOW = WantedStatus(
     conditions=(StatusCondition(type=VALID, status="True", reason="Valid"),), types=frozenset((VALID,))
 )
 
@@ -34,20 +42,22 @@ class Keeping:
     def __init__(self, it: Site) -> None:
         self.it = it
         self.now = 0.0
-        self.work: Work[Key] = Work(lambda: self.now, namespace_of, Pace(1.0, 64.0))
-        self.keeper = StatusKeeper(it.writer, it.say, self.work, lambda: self.now, Pace(8.0, 64.0))
+        self.work: Work[Key] = Work(lambda: self.now, namespace_of, RequestPace(1.0, 64.0))
+        self.keeper = StatusKeeper(it.writer, it.say, self.work, lambda: self.now, RequestPace(8.0, 64.0))
         self.path = it.path("appgroups", "a1")
         self.key: Key = (GROUPS, f"{it.namespace}/a1")
 
-    async def look(self) -> Seen:
+    async def look(self) -> SeenStatus:
         """The object as it is now."""
         return seen(GROUPS, upserted(msgspec.Raw(msgspec.json.encode(await self.it.api.get(self.path)))))
 
-    async def keep(self, running: object, it: Seen | None = None, wanted: Wanted | None = None) -> float:
+    async def keep(
+        self, running: object, it: SeenStatus | None = None, wanted: WantedStatus | None = None
+    ) -> float:
         """One attempt at the number of running pods; seconds until the next one, 0 where none is due."""
         self.work.add(self.key)
         assert self.work.take() == self.key
-        wanted = wanted or Wanted(fields={"runningPods": running})
+        wanted = wanted or WantedStatus(fields={"runningPods": running})
         await self.keeper.keep(it or await self.look(), wanted, NOW)
         self.work.ended(self.key)
         wait = self.work.wait()

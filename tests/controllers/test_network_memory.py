@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from closeby.controllers.networks.memory import TOO_MANY, Measured, Memory
-from closeby.controllers.networks.settings import Settings
+from closeby.controllers.networks.memory import TOO_MANY, MeasuredCosts, Memory
+from closeby.controllers.networks.settings import NetworkSettings
 from closeby.controllers.networks.status import Measurement
 from closeby.controllers.statuses import Fields, Key
 from closeby.kube.watch.resources import Resource
@@ -26,9 +26,9 @@ def key(name: str) -> Key:
     return KIND, name
 
 
-def measured(count: int) -> Measured:
+def measured(count: int) -> MeasuredCosts:
     links = Links.of(Latency(f"a{one}", f"a{other}", 5.0) for one, other in pairwise(range(count + 1)))
-    return Measured("uid", Settings(), Measurement(latencies=Latencies(links=links)), 0.0)
+    return MeasuredCosts("uid", NetworkSettings(), Measurement(latencies=Latencies(links=links)), 0.0)
 
 
 def reason(memory: Memory, name: str) -> str:
@@ -61,7 +61,7 @@ def test_the_operators_namespaces_keep_theirs_however_much_they_have() -> None:
     one = measured(100).size
     memory = Memory(4 * one, lambda namespace: namespace == "kube-system")
     assert memory.keep(key("kube-system/net"), measured(300)) == []
-    assert memory.keep(key("bad/nothing"), Measured("uid", Settings(), Measurement(), 0.0)) == []
+    assert memory.keep(key("bad/nothing"), MeasuredCosts("uid", NetworkSettings(), Measurement(), 0.0)) == []
     assert memory.keep(key("bad/net"), measured(200)) == [key("bad/net")]
     assert [reason(memory, name) for name in ("kube-system/net", "bad/nothing", "bad/net")] == [
         "",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from closeby.controllers.networks.settings import Acquaintance, Settings, read_settings
+from closeby.controllers.networks.settings import Acquaintance, NetworkSettings, read_settings
 from closeby.measurements.access import Access
 
 ADDRESS = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"
@@ -22,20 +22,20 @@ def test_the_keps_example() -> None:
         },
     )
     assert found.measured and found.problems == ()
-    assert found.settings == Settings(address=ADDRESS, frequency=5, time_range=30)
+    assert found.settings == NetworkSettings(address=ADDRESS, frequency=5, time_range=30)
     assert found.settings.metric == "netperf_p50_latency_microseconds"
 
 
 @pytest.mark.parametrize("provider", [None, {}, []])
 def test_without_a_provider_nobody_measures(provider: object) -> None:
     found = read_settings("a/b", {"metricProvider": provider})
-    assert (found.measured, found.settings, found.problems) == (False, Settings(), ())
+    assert (found.measured, found.settings, found.problems) == (False, NetworkSettings(), ())
 
 
 def test_the_schema_of_the_kep_has_a_list_of_providers() -> None:
     provider = {"address": ADDRESS, "token": "t", "metric": "netperf_p99_latency_microseconds"}
     found = read_settings("a/b", {"metricProvider": [provider]})
-    expected = Settings(address=ADDRESS, token="t", metric="netperf_p99_latency_microseconds")
+    expected = NetworkSettings(address=ADDRESS, token="t", metric="netperf_p99_latency_microseconds")
     assert (found.measured, found.settings, found.problems) == (True, expected, ())
 
 
@@ -69,7 +69,7 @@ def test_what_makes_no_sense_is_told_and_not_used(spec: dict[str, Any], field: s
     assert (problem.field, problem.message) == (f"spec.{field}", message)
     assert problem.object == "NetworkTopology/a/b"
     assert problem.remedy
-    assert found.settings == Settings()
+    assert found.settings == NetworkSettings()
     assert found.measured == ("metricProvider" in spec)
 
 
@@ -80,7 +80,7 @@ def test_a_metric_that_prometheus_would_not_take() -> None:
         "spec.metricProvider.metric",
         "'up} or {x' is no name of a metric",
     )
-    assert found.settings == Settings(address=ADDRESS)
+    assert found.settings == NetworkSettings(address=ADDRESS)
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,17 @@ def test_a_metric_that_prometheus_would_not_take() -> None:
 )
 def test_what_the_controller_has_is_for_one_server(address: str, ours: bool) -> None:
     mine = Access(token_file="/token", ca_file="/ca")
-    found = Acquaintance("https://p.example:9090", mine).access_to(Settings(address=address), operators=True)
+    found = Acquaintance("https://p.example:9090", mine).access_to(
+        NetworkSettings(address=address), operators=True
+    )
     assert found == (mine if ours else Access())
 
 
 def test_a_token_of_the_object_comes_first() -> None:
     address = "https://p.example"
     acquaintance = Acquaintance(address, Access(token_file="/token", ca_file="/ca"))
-    found = acquaintance.access_to(Settings(address=address, token="theirs"), operators=True)
+    found = acquaintance.access_to(NetworkSettings(address=address, token="theirs"), operators=True)
     assert found == Access(token="theirs", ca_file="/ca")
-    nobody = Acquaintance().access_to(Settings(address=address, token="theirs"), operators=True)
+    nobody = Acquaintance().access_to(NetworkSettings(address=address, token="theirs"), operators=True)
     assert nobody == Access(token="theirs")
-    assert Acquaintance().access_to(Settings(), operators=True) == Access()
+    assert Acquaintance().access_to(NetworkSettings(), operators=True) == Access()

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from closeby.controllers.networks.settings import read_settings
 from closeby.controllers.networks.status import Failure, Limit, Measurement, network_status
-from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
-from closeby.controllers.statuses import Wanted
+from closeby.controllers.networks.weights import Detour, NetworkPlace, NetworkWeights, weights_of
+from closeby.controllers.statuses import WantedStatus
 from closeby.measurements.latencies import Latencies
 from closeby.measurements.links import Latency, Links
 from closeby.objects.networks import NetworkTopology
@@ -28,11 +28,11 @@ STAMP = "2023-11-14T22:13:20Z"
 
 #: The KEP's five nodes in three zones, and what was measured between them.
 NODES = {
-    "worker-1": Place(zone="Z1"),
-    "worker-2": Place(zone="Z1"),
-    "worker-3": Place(zone="Z2"),
-    "worker-4": Place(zone="Z3"),
-    "worker-5": Place(zone="Z3"),
+    "worker-1": NetworkPlace(zone="Z1"),
+    "worker-2": NetworkPlace(zone="Z1"),
+    "worker-3": NetworkPlace(zone="Z2"),
+    "worker-4": NetworkPlace(zone="Z3"),
+    "worker-5": NetworkPlace(zone="Z3"),
 }
 LINKS = """
 worker-1 worker-2 1
@@ -57,18 +57,18 @@ def links(text: str) -> tuple[Latency, ...]:
     return tuple(Latency(origin, destination, float(value)) for origin, destination, value in rows)
 
 
-def weights(text: str, nodes: Mapping[str, Place], longest: int = 1_000_000) -> Weights:
+def weights(text: str, nodes: Mapping[str, NetworkPlace], longest: int = 1_000_000) -> NetworkWeights:
     found = weights_of(links(text), nodes, longest=longest)
     assert found is not None
     return found
 
 
-def node_costs(found: Weights) -> dict[tuple[str, str], int]:
+def node_costs(found: NetworkWeights) -> dict[tuple[str, str], int]:
     listed: Any = found.entry.get("costList", ())
     return {(one["origin"], one["destination"]): one["cost"] for one in listed}
 
 
-def area_costs(found: Weights, key: str) -> dict[tuple[str, str], int]:
+def area_costs(found: NetworkWeights, key: str) -> dict[tuple[str, str], int]:
     listed: Any = found.entry.get("topologyList", ())
     return {
         (origin["origin"], one["destination"]): one["networkCost"]
@@ -80,8 +80,8 @@ def area_costs(found: Weights, key: str) -> dict[tuple[str, str], int]:
 
 
 def status(
-    text: str, measurement: Measurement | None, nodes: Mapping[str, Place], group: str = KEP
-) -> Wanted:
+    text: str, measurement: Measurement | None, nodes: Mapping[str, NetworkPlace], group: str = KEP
+) -> WantedStatus:
     it, record = network(text, group)
     return network_status(it, record, read_settings(it.key, it.spec), measurement, nodes)
 
@@ -94,7 +94,7 @@ def measured(text: str, unusable: int = 0) -> Measurement:
     return Measurement(latencies=latencies, time=NOW)
 
 
-def conditions(wanted: Wanted) -> dict[str, tuple[str, str, str]]:
+def conditions(wanted: WantedStatus) -> dict[str, tuple[str, str, str]]:
     return {one.type: (one.status, one.reason, one.message) for one in wanted.conditions}
 
 
@@ -154,18 +154,18 @@ def test_all_algorithms_agree(algorithm: str) -> None:
     ids=["one way", "the other way", "slower back", "slower there", "rounded", "0", "nearly 0", "to itself"],
 )
 def test_the_cost_of_one_pair(text: str, cost: int) -> None:
-    assert node_costs(weights(text, {"a": Place(), "b": Place()})) == {("a", "b"): cost}
+    assert node_costs(weights(text, {"a": NetworkPlace(), "b": NetworkPlace()})) == {("a", "b"): cost}
 
 
 def test_one_bad_link_does_not_move_a_zone() -> None:
-    nodes = {f"{zone}{i}": Place("eu", zone) for zone in ("x", "y") for i in range(2)}
+    nodes = {f"{zone}{i}": NetworkPlace("eu", zone) for zone in ("x", "y") for i in range(2)}
     found = weights("x0 y0 100\nx0 y1 110\nx1 y0 9000\nx1 y1 120", nodes)
     assert area_costs(found, "zone") == {("x", "y"): 115}
 
 
 def test_a_pair_that_is_far_only_by_its_own_link_is_told_of() -> None:
     """a -100- b -100- c, and a -5000- c: packets need not go by way of b, but the KEP's costs do."""
-    nodes = {name: Place() for name in "abcd"}
+    nodes = {name: NetworkPlace() for name in "abcd"}
     text = "a b 100\nb c 100\na c 5000\nc d 10\na d 400"
     found = weights(text, nodes)
     assert node_costs(found)["a", "c"] == 200
@@ -183,10 +183,10 @@ def test_a_pair_that_is_far_only_by_its_own_link_is_told_of() -> None:
 
 def test_zones_are_compared_inside_a_region_and_regions_across() -> None:
     nodes = {
-        "a": Place("eu", "x"),
-        "b": Place("eu", "y"),
-        "c": Place("us", "z"),
-        "d": Place("us", "z"),
+        "a": NetworkPlace("eu", "x"),
+        "b": NetworkPlace("eu", "y"),
+        "c": NetworkPlace("us", "z"),
+        "d": NetworkPlace("us", "z"),
     }
     found = weights("a b 10\nc d 2\na c 70\nb c 90\nb d 80", nodes)
     assert area_costs(found, "zone") == {("x", "y"): 10}
@@ -196,13 +196,13 @@ def test_zones_are_compared_inside_a_region_and_regions_across() -> None:
 def test_a_node_that_was_not_measured_is_as_far_as_its_zone() -> None:
     """Nothing is known of a1 and c0: a1 is to a0 as zone a is to itself (unknown), else as its region."""
     nodes = {
-        "a0": Place("eu", "a"),
-        "a1": Place("eu", "a"),
-        "b0": Place("eu", "b"),
-        "b1": Place("eu", "b"),
-        "b2": Place("eu", "b"),
-        "c0": Place("us", "c"),
-        "lost": Place(),
+        "a0": NetworkPlace("eu", "a"),
+        "a1": NetworkPlace("eu", "a"),
+        "b0": NetworkPlace("eu", "b"),
+        "b1": NetworkPlace("eu", "b"),
+        "b2": NetworkPlace("eu", "b"),
+        "c0": NetworkPlace("us", "c"),
+        "lost": NetworkPlace(),
     }
     found = weights("a0 b0 50\nb0 b1 4", nodes)
     assert found.unmeasured == ("a1", "b2", "c0", "lost")
@@ -215,7 +215,7 @@ def test_a_node_that_was_not_measured_is_as_far_as_its_zone() -> None:
 
 
 def test_names_that_are_no_nodes() -> None:
-    nodes = {"a.example.com": Place(), "b": Place(), "c_d": Place()}
+    nodes = {"a.example.com": NetworkPlace(), "b": NetworkPlace(), "c_d": NetworkPlace()}
     found = weights("a_example_com b 5\nb c_d 6\nghost b 7", nodes)
     assert node_costs(found) == {
         ("a.example.com", "b"): 5,
@@ -231,9 +231,9 @@ def test_nothing_of_these_nodes_was_measured() -> None:
     assert weights_of((), NODES) is None
 
 
-def big(count: int) -> tuple[dict[str, Place], str]:
+def big(count: int) -> tuple[dict[str, NetworkPlace], str]:
     """Nodes in four zones, each measured from the first."""
-    nodes = {f"node-{i:04}.example.com": Place("eu-west", f"eu-west-{i % 4}") for i in range(count)}
+    nodes = {f"node-{i:04}.example.com": NetworkPlace("eu-west", f"eu-west-{i % 4}") for i in range(count)}
     first, *others = nodes
     return nodes, "\n".join(f"{first} {other} {100 + i % 4}" for i, other in enumerate(others))
 
@@ -301,7 +301,7 @@ def test_without_prometheus_the_last_costs_stay() -> None:
 def test_without_prometheus_remembered_latencies_serve_nodes_that_move() -> None:
     before = measured(LINKS)
     failed = Measurement(latencies=before.latencies, time=before.time, failure=UNREACHABLE)
-    found = status(SPEC, failed, {**NODES, "worker-5": Place(zone="Z2")})
+    found = status(SPEC, failed, {**NODES, "worker-5": NetworkPlace(zone="Z2")})
     assert found.fields["weightCalculationTime"] == STAMP
     assert found.fields["weights"] != status(SPEC, before, NODES).fields["weights"]
     assert conditions(found)["LatenciesMeasured"][0] == "False"
@@ -352,7 +352,7 @@ def test_costs_given_by_hand_are_left_alone() -> None:
 
 def test_the_published_shape_gets_its_nodes_counted() -> None:
     text = "spec: {configmapName: c, weights: [{name: UserDefined, topologyList: []}]}"
-    assert status(text, None, NODES, PUBLISHED_NETWORK) == Wanted(fields={"nodeCount": 5})
+    assert status(text, None, NODES, PUBLISHED_NETWORK) == WantedStatus(fields={"nodeCount": 5})
 
 
 def test_what_is_wrong_with_the_spec_is_told() -> None:
@@ -372,7 +372,7 @@ def test_what_is_wrong_with_the_spec_is_told() -> None:
 # Round trips
 
 
-def read_back(found: Wanted) -> NetworkTopology:
+def read_back(found: WantedStatus) -> NetworkTopology:
     """What closeby's reader of manifests makes of a status."""
     meta = {"name": "net", "namespace": "default"}
     body = {"apiVersion": f"{KEP}/v1alpha1", "kind": "NetworkTopology", "metadata": meta}
@@ -385,7 +385,7 @@ def read_back(found: Wanted) -> NetworkTopology:
     return topology
 
 
-def distances(topology: NetworkTopology, nodes: Mapping[str, Place]) -> dict[tuple[str, str], float]:
+def distances(topology: NetworkTopology, nodes: Mapping[str, NetworkPlace]) -> dict[tuple[str, str], float]:
     """What the scheduler takes it to cost from node to node."""
     chosen = choose(topology)
     assert chosen is not None
@@ -452,16 +452,18 @@ def test_costs_that_were_just_measured_are_kept_however_the_clock_stands() -> No
 
 
 names = st.sampled_from([f"n{i}" for i in range(6)])
-places = st.builds(Place, st.sampled_from(["", "eu", "us"]), st.sampled_from(["", "x", "y"]))
+places = st.builds(NetworkPlace, st.sampled_from(["", "eu", "us"]), st.sampled_from(["", "x", "y"]))
 measurements = st.lists(st.builds(Latency, names, names, st.floats(0, 1e6)), max_size=12)
 
 
 @given(st.dictionaries(names, places, max_size=6), measurements)
-def test_any_costs_can_be_read_back_and_are_metric(nodes: dict[str, Place], latencies: list[Latency]) -> None:
+def test_any_costs_can_be_read_back_and_are_metric(
+    nodes: dict[str, NetworkPlace], latencies: list[Latency]
+) -> None:
     found = weights_of(latencies, nodes)
     if found is None:
         return
-    written = Wanted(fields={"weights": [found.entry], "nodeCount": len(nodes)})
+    written = WantedStatus(fields={"weights": [found.entry], "nodeCount": len(nodes)})
     costs = node_costs(found)
     read = read_back(written).weight_sets[0].node_costs
     assert {(one.origin, one.destination): one.cost for one in read} == costs

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
-from closeby.controllers.running import Runner, Running
+from closeby.controllers.running import ControllerRunner, Running
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.credentials import Fixed
 from closeby.kube.client.dry_run import DryTransport
@@ -413,7 +413,7 @@ def test_a_new_pod_grouper_goes_on_where_one_was_killed(
 
             proxy.chance = silence
             grouper = PodGrouper(transport, Grouping(scheduler_name=it.name), it.say)
-            killed = Runner(transport, [grouper], Running(), it.say)
+            killed = ControllerRunner(transport, [grouper], Running(), it.say)
             running = asyncio.create_task(killed.run(asyncio.Event()))
             await it.job("train", 40, it.wish())
             await it.members("train", 10)

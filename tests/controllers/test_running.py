@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from closeby.controllers.running import Runner, Running
+from closeby.controllers.running import ControllerRunner, Running
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.resources import NODES, PODS
@@ -26,7 +26,7 @@ class Run:
         self, transport: Transport, *listeners: Listener, lease: LeaseSettings | None = None
     ) -> None:
         self.stop = asyncio.Event()
-        self.runner = Runner(transport, listeners, Running(lease=lease, pause=0.01), say)
+        self.runner = ControllerRunner(transport, listeners, Running(lease=lease, pause=0.01), say)
         self.task = asyncio.create_task(self.runner.run(self.stop))
 
     async def end(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from closeby.controllers.statuses import VALID, Fields, Wanted, changes_of, seen, validity
+from closeby.controllers.statuses import VALID, Fields, WantedStatus, changes_of, seen, validity
 from closeby.kube.watch.changes import upserted
 from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.reasons import Condition, Reason
@@ -35,7 +35,7 @@ def listed(status: str, time: str = THEN, **more: object) -> dict[str, object]:
 def test_fields_that_differ(
     before: dict[str, object], fields: dict[str, object], changes: dict[str, object]
 ) -> None:
-    assert changes_of(before, Wanted(fields=fields), NOW) == changes
+    assert changes_of(before, WantedStatus(fields=fields), NOW) == changes
 
 
 FOREIGN = {"type": "Pretty", "status": "True"}
@@ -67,7 +67,7 @@ WAS_BAD = listed("False", reason="InvalidSpec", message="no")
     ],
 )
 def test_conditions(before: Any, wanted: list[StatusCondition], after: Any) -> None:
-    it = Wanted(conditions=wanted, types=frozenset((VALID,)))
+    it = WantedStatus(conditions=wanted, types=frozenset((VALID,)))
     status = {} if before is None else {"conditions": before}
     changes = changes_of(status, it, NOW)
     assert (status | changes).get("conditions") == after
@@ -77,16 +77,16 @@ def test_conditions(before: Any, wanted: list[StatusCondition], after: Any) -> N
 
 @pytest.mark.parametrize("before", [[WAS_GOOD], [WAS_GOOD, FOREIGN], [FOREIGN, WAS_GOOD]])
 def test_conditions_that_stand_there_are_not_written(before: Any) -> None:
-    it = Wanted(conditions=[GOOD], types=frozenset((VALID,)))
+    it = WantedStatus(conditions=[GOOD], types=frozenset((VALID,)))
     assert changes_of({"conditions": before}, it, NOW) == {}
 
 
 def test_the_conditions_of_others_are_left_alone_by_who_has_none() -> None:
-    assert changes_of({"conditions": [FOREIGN, WAS_BAD]}, Wanted(fields={}), NOW) == {}
+    assert changes_of({"conditions": [FOREIGN, WAS_BAD]}, WantedStatus(fields={}), NOW) == {}
 
 
 def test_what_is_no_list_of_conditions_is_left_alone_too() -> None:
-    assert changes_of({"conditions": "odd"}, Wanted(fields={}), NOW) == {}
+    assert changes_of({"conditions": "odd"}, WantedStatus(fields={}), NOW) == {}
 
 
 def test_an_object_as_it_was_seen() -> None:

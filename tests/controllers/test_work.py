@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from closeby.controllers.work import AFTER_CRASHES, Places, Work
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 
 
 class Clock:
@@ -27,7 +27,7 @@ def made_for(namespace: Callable[[str], str], all: int = 8, sharing: int = 8) ->
     return Work(
         clock,
         namespace,
-        Pace(first=1.0, longest=4.0),
+        RequestPace(first=1.0, longest=4.0),
         random.Random(1),
         places=Places(all=all, sharing=sharing),
         shares=lambda key: key.rpartition("/")[0] or None,

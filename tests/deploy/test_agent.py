@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from closeby.cli.operating.agent_work import PORT_NAME
-from closeby.kube.metrics.serving import Address, read_address
+from closeby.kube.metrics.serving import ListenAddress, read_address
 from closeby.kube.writing.node_status import patch_node_status
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 from tests.agents.test_live_agent import own_address, slice_of
@@ -118,7 +118,7 @@ def test_its_metrics_are_told_on_the_nodes_own_address_alone(helm: Path, address
     assert source == {"fieldPath": "status.hostIP"}
     (given,) = (one for one in container["args"] if one.startswith("--metrics-address="))
     told = read_address(given.partition("=")[2].replace("$(HOST_IP)", address))
-    assert told == Address(address, 9472)
+    assert told == ListenAddress(address, 9472)
     _, container = pod_of(rendered(helm, *ENABLED, "--set", "agent.hostNetwork=false"))
     assert "--metrics-address=:9472" in container["args"]
     assert [one["name"] for one in container["env"]] == ["NODE_NAME"]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from closeby.discovery.device_names import NO_NAMES, NameMap
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 
 Ports = dict[str, list[str]]
 
@@ -92,7 +92,7 @@ def findings(
     names: NameMap = NO_NAMES,
     adapters: str | None = None,
     plane: str | None = None,
-) -> Findings:
+) -> ScanFindings:
     """What is found in scans."""
     scans = [one if isinstance(one, str) else one.text() for one in texts]
     streams = ((f"scan {place}", io.BytesIO(text.encode())) for place, text in enumerate(scans))
@@ -101,12 +101,12 @@ def findings(
     )
 
 
-def paths(found: Findings) -> dict[str, str]:
+def paths(found: ScanFindings) -> dict[str, str]:
     """Where nodes lie, closest first, as ``L1/S1``; a dash for a level that is not known."""
     return {name: "/".join(one or "-" for one in node.path) for name, node in found.nodes.items()}
 
 
-def warned(found: Findings) -> dict[str, str]:
+def warned(found: ScanFindings) -> dict[str, str]:
     """The last warning about each object."""
     return {one.object: one.sentence() for one in found.warnings}
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from tests.discovery.drawing_fabrics import Drawing
 
 
@@ -176,7 +176,7 @@ def random_fabric(seed: int) -> Meant:
     )
 
 
-def wrong(meant: Meant, found: Findings) -> str | None:
+def wrong(meant: Meant, found: ScanFindings) -> str | None:
     """What is not as it was meant; None where all is."""
     if len(found.levels) != meant.levels:
         return f"{len(found.levels)} levels instead of {meant.levels}"

@@ -3,7 +3,7 @@
 import pytest
 
 from closeby.discovery.accelerators import read_nvidia_smi
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.errors import UnreadableError
 
 RACK = "81b2b5a0-7b0e-4b5c-9f46-0f5f2f3ad1a1"
@@ -17,11 +17,11 @@ node-10: {OTHER}, 3
 """
 
 
-def domains(findings: Findings) -> dict[str, tuple[str | None, ...]]:
+def domains(findings: ScanFindings) -> dict[str, tuple[str | None, ...]]:
     return {name: node.path for name, node in findings.nodes.items()}
 
 
-def said(findings: Findings) -> dict[str, str]:
+def said(findings: ScanFindings) -> dict[str, str]:
     return {one.object: one.message for one in findings.warnings}
 
 

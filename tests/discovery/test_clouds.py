@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from closeby.discovery.clouds import read_aws, read_gcp, read_oci
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.places import read_names
 from closeby.errors import UnreadableError
 from tests.cli.calling import closeby
@@ -53,7 +53,7 @@ OCI = {
 }
 
 
-def paths(findings: Findings) -> dict[str, tuple[str | None, ...]]:
+def paths(findings: ScanFindings) -> dict[str, tuple[str | None, ...]]:
     return {name: node.path for name, node in findings.nodes.items()}
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from closeby.discovery.diff import Difference, diff
-from closeby.discovery.findings import Findings, Link
+from closeby.discovery.findings import Link, ScanFindings
 from closeby.discovery.labelling import Place, find
 from tests.cli.calling import closeby
 
 G = 10**9
 
 
-def network(places: dict[str, Place], *links: Link) -> Findings:
+def network(places: dict[str, Place], *links: Link) -> ScanFindings:
     return find(places, links=links)
 
 

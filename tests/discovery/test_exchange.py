@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from closeby.discovery.assembling import ALL_LEVELS, assemble
 from closeby.discovery.exchange import READERS, WRITERS, kind_of, slurm_text
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import block_lines, slurm_block_text, slurm_tree_text, slurm_yaml_text
@@ -38,7 +38,7 @@ def trees(draw: st.DrawFn) -> dict[str, Place]:
     return found
 
 
-def shape(findings: Findings) -> list[frozenset[frozenset[str]]]:
+def shape(findings: ScanFindings) -> list[frozenset[frozenset[str]]]:
     """Which nodes lie together, per level: a network but for the names of its switches."""
     levels = []
     for level in range(max(len(node.path) for node in findings.nodes.values())):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.errors import UnreadableError
 from tests.discovery.drawing_fabrics import paths
 from tests.real_input import shared_data
@@ -25,13 +25,13 @@ LEAF = re.compile(r"[AB]09-P1-IBLEAF-0[1-4]-0[1-8]")
 
 
 @pytest.fixture(scope="module")
-def found() -> Findings:
+def found() -> ScanFindings:
     path = shared_data("infiniband/topograph-example.out")
     with path.open("rb") as stream:
         return fabric_findings(path.name, read_scans([(path.name, stream)]))
 
 
-def test_every_host_is_on_the_leaves_of_its_rack(found: Findings) -> None:
+def test_every_host_is_on_the_leaves_of_its_rack(found: ScanFindings) -> None:
     assert len(found.nodes) == 122
     for name, node in found.nodes.items():
         rack = name.rpartition("-")[0]
@@ -51,7 +51,7 @@ def test_every_host_is_on_the_leaves_of_its_rack(found: Findings) -> None:
     assert len(set.union(*(domains[rack] for rack in RACKS))) == len(RACKS)
 
 
-def test_every_host_has_cables_to_the_leaves_that_the_scan_tells(found: Findings) -> None:
+def test_every_host_has_cables_to_the_leaves_that_the_scan_tells(found: ScanFindings) -> None:
     text = shared_data("infiniband/topograph-example.out").read_text()
     # Straight from the records of adapters: who has a cable to which switch.
     told = re.findall(
@@ -63,7 +63,7 @@ def test_every_host_has_cables_to_the_leaves_that_the_scan_tells(found: Findings
     assert {(link.a, link.b) for link in found.links if link.a in found.nodes} >= set(told)
 
 
-def test_every_leaf_lies_under_the_spines(found: Findings) -> None:
+def test_every_leaf_lies_under_the_spines(found: ScanFindings) -> None:
     (top,) = {path.rpartition("/")[2] for path in paths(found).values()}
     assert top == "B10-P1-IBSPINE-07"
     uplinks: dict[str, set[str]] = {}
@@ -75,7 +75,7 @@ def test_every_leaf_lies_under_the_spines(found: Findings) -> None:
     assert found.levels == ("block", "datacenter")
 
 
-def test_leaves_with_fewer_uplinks_are_degraded(found: Findings) -> None:
+def test_leaves_with_fewer_uplinks_are_degraded(found: ScanFindings) -> None:
     degraded = {one.object for one in found.warnings if one.reason == "BandwidthRisk"}
     # Of 31 leaves 19 have all 18 uplinks.
     assert len(degraded) == 12
@@ -85,7 +85,7 @@ def test_leaves_with_fewer_uplinks_are_degraded(found: Findings) -> None:
     assert speeds == {("4x", "NDR")}
 
 
-def test_adapters_without_a_name_are_told(found: Findings) -> None:
+def test_adapters_without_a_name_are_told(found: ScanFindings) -> None:
     said = " ".join(one.message for one in found.warnings if "no host is known" in one.message)
     assert len(re.findall(r"\b[0-9a-f]{16}\b", said)) == 69
     assert not any("Mellanox" in name for name in found.nodes)

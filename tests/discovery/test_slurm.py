@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.slurm import read_slurm
 from closeby.errors import UnreadableError
 from tests.cli.calling import closeby, report
@@ -23,11 +23,11 @@ SwitchName=S1 Switches=L[1-2]
 """
 
 
-def paths(findings: Findings) -> dict[str, tuple[str | None, ...]]:
+def paths(findings: ScanFindings) -> dict[str, tuple[str | None, ...]]:
     return {name: node.path for name, node in findings.nodes.items()}
 
 
-def conf(text: str) -> Findings:
+def conf(text: str) -> ScanFindings:
     return read_slurm("topology.conf", text)
 
 
@@ -37,7 +37,7 @@ def refusal(text: str, file: str = "topology.conf") -> str:
     return str(error.value)
 
 
-def said(findings: Findings) -> list[str]:
+def said(findings: ScanFindings) -> list[str]:
     return [one.sentence() for one in findings.warnings]
 
 

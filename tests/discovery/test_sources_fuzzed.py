@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from closeby.discovery.exchange import READERS, WRITERS, kind_of
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY
 from closeby.discovery.unreadable import MOST_BYTES, read_text
@@ -120,7 +120,7 @@ UNITS = st.lists(
 KINDS = [kind for kind in READERS if ":" not in kind]
 
 
-def outcome(kind: str, text: str, file: str = "file") -> Findings | str:
+def outcome(kind: str, text: str, file: str = "file") -> ScanFindings | str:
     try:
         findings = READERS[kind](file, text, None)
     except UnreadableError as error:
@@ -132,7 +132,7 @@ def outcome(kind: str, text: str, file: str = "file") -> Findings | str:
     return findings
 
 
-def usable(findings: Findings) -> None:
+def usable(findings: ScanFindings) -> None:
     """Everything that can be done with findings can be done with these."""
     to_json(findings)
     assert list(discovery_views(findings))
@@ -145,7 +145,7 @@ def usable(findings: Findings) -> None:
 @given(text=TEXTS)
 def test_any_text(kind: str, text: str) -> None:
     found = outcome(kind, text)
-    if isinstance(found, Findings):
+    if isinstance(found, ScanFindings):
         usable(found)
 
 
@@ -163,7 +163,7 @@ def test_any_yaml(text: str) -> None:
 @given(value=VALUES)
 def test_any_json(kind: str, value: object) -> None:
     found = outcome(kind, json.dumps(value))
-    if isinstance(found, Findings):
+    if isinstance(found, ScanFindings):
         usable(found)
 
 
@@ -172,7 +172,7 @@ def test_any_json(kind: str, value: object) -> None:
 @given(data=st.data())
 def test_plausible_files(kind: str, data: st.DataObject) -> None:
     found = outcome(kind, data.draw(PLAUSIBLE[kind]))
-    if isinstance(found, Findings):
+    if isinstance(found, ScanFindings):
         usable(found)
 
 
@@ -181,7 +181,7 @@ def test_plausible_files(kind: str, data: st.DataObject) -> None:
 def test_plausible_yaml(units: str, model: str) -> None:
     for kind, text, file in (("slurm", units, "t.yaml"), ("topograph", model, "model.yaml")):
         found = outcome(kind, text, file)
-        if isinstance(found, Findings):
+        if isinstance(found, ScanFindings):
             usable(found)
 
 

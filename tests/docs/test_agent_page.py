@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from closeby.agents.latency.credentials import PEER_NAME
-from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import LONGEST_NAME, PROBE_PORT, Peer, parse_peers
 from closeby.agents.latency.plan import MOST, asked
 from closeby.agents.latency.rounds import LATE, UNEXPECTED
@@ -71,7 +71,7 @@ def test_it_explains_every_reason() -> None:
 
 
 def test_its_figures_are_those_of_the_code() -> None:
-    limits = Limits()
+    limits = ResponderLimits()
     text = " ".join(PAGE.split())
     assert f"asks {limits.warm} times to warm it up and then {limits.trips} times" in text
     assert f"within {limits.within:g} s is told by those, if there are {limits.least} at least" in text

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from closeby.agents.latency.results import Results, latency_of
-from closeby.agents.meters import AgentMeters, Standing
+from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.work import Work
 from closeby.kube.client.connection import Connection
@@ -68,7 +68,7 @@ def told_by_an_agent() -> dict[str, set[str]]:
     results.measured("n2", latency_of([100.0]))
     results.carries("n2", 1e9)
     results.failed("NoAnswerInTime")
-    standing = Standing(outcomes={"Answered": 1}, speed=1e10, advertised=1e10)
+    standing = AgentStatus(outcomes={"Answered": 1}, speed=1e10, advertised=1e10)
     meters.registry.register(AgentMeters("n1", results, lambda: standing))
     return families(meters)
 

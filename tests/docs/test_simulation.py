@@ -12,10 +12,10 @@ from closeby.cli.simulate import command
 from closeby.lab.documents.simulation import (
     ApplicationsEntry,
     ClusterEntry,
-    JobEntry,
     PolicyEntry,
     RefusalEntry,
     ReservationEntry,
+    RunJobEntry,
     SamplesEntry,
     SimulationReport,
     SummaryEntry,
@@ -70,7 +70,7 @@ def test_the_clusters_are_all_there() -> None:
         ("refusals[]", RefusalEntry),
         ("reservations[]", ReservationEntry),
         ("samples", SamplesEntry),
-        ("jobs[]", JobEntry),
+        ("jobs[]", RunJobEntry),
     ],
 )
 def test_fields_are_all_told(row: str, entry: type[msgspec.Struct]) -> None:

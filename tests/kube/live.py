@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.credentials import Fixed
 from closeby.kube.client.transport import Limits, OnRequest, Transport
@@ -18,7 +18,7 @@ from tests.control_plane.api import Api, Object
 from tests.kube.faulty_proxy import Proxy
 
 #: So that tests need not wait.
-FAST = Limits(pace=Pace(0.02, 0.2))
+FAST = Limits(pace=RequestPace(0.02, 0.2))
 
 
 @asynccontextmanager

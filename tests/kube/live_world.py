@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from closeby.kube.client.transport import Transport
-from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.notices import Manners
@@ -57,7 +57,7 @@ class World:
         discover_every: float = 0.5,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
-        settings = Settings(
+        settings = SchedulerSettings(
             scheduler_name=self.name,
             dry_run=dry_run,
             manners=SOON,

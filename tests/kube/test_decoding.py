@@ -16,7 +16,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.manifests import read_manifests
 from closeby.reading.registry import READERS, Record
 
@@ -127,7 +127,7 @@ def test_an_object_that_a_reader_stumbles_over_is_told_of(monkeypatch: pytest.Mo
     """Those before and after it are read."""
     entry = READERS["", "Pod"]
 
-    def stumbling(document: Document, reading: Reading) -> Record | None:
+    def stumbling(document: Document, reading: DocumentReading) -> Record | None:
         if b'"odd"' in (document.raw or b""):
             raise KeyError("nobody thought of this")
         return entry.read(document, reading)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.state.following import Following
 from closeby.kube.watch.reflector import Watching
 from tests.control_plane.cluster import ControlPlane
@@ -53,7 +53,7 @@ def test_a_kind_that_the_server_fails_to_list_again_stops_nobody(control_plane: 
 
     async def run() -> None:
         async with through_proxy(control_plane.access()) as (proxy, transport):
-            following = Following(transport, say, watching=Watching(pace=Pace(0.02, 0.2)))
+            following = Following(transport, say, watching=Watching(pace=RequestPace(0.02, 0.2)))
             assert await following.look() is None
             running = asyncio.create_task(following.run())
 

@@ -10,7 +10,7 @@ import pytest
 
 from closeby.kube.client.transport import Transport
 from closeby.kube.watch.resources import LEASES
-from closeby.kube.writing.lease import Elector, LeaseSettings, Standing
+from closeby.kube.writing.lease import Elector, LeaseSettings, LeaseStatus
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Fault, Refuse
@@ -35,7 +35,7 @@ class Watcher:
 
     def __init__(self, elector: Elector) -> None:
         self.elector = elector
-        self.told: list[Standing] = []
+        self.told: list[LeaseStatus] = []
         self._news = asyncio.Event()
         self.task = asyncio.create_task(self._run())
 
@@ -175,7 +175,7 @@ def test_a_short_trouble_costs_no_leadership(control_plane: ControlPlane, namesp
             await one.until(leading=True)
             proxy.chance = once
             await eventually(renewed)
-            assert one.told == [Standing(True, "one")]
+            assert one.told == [LeaseStatus(True, "one")]
             await one.stop()
 
     asyncio.run(run())

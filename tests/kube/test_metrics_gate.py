@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from closeby.kube.metrics.access import Gate, Limits, Ruling
+from closeby.kube.metrics.access import AccessLimits, Gate, Ruling
 
 ALLOWED, FORBIDDEN = Ruling.ALLOWED, Ruling.FORBIDDEN
 UNAUTHENTICATED, LIMITED, UNANSWERED = Ruling.UNAUTHENTICATED, Ruling.LIMITED, Ruling.UNANSWERED
@@ -42,7 +42,7 @@ class Clock:
 Scene = Callable[[Gate, Reviewer, Clock], Coroutine[Any, Any, None]]
 
 
-def play(scene: Scene, limits: Limits | None = None) -> None:
+def play(scene: Scene, limits: AccessLimits | None = None) -> None:
     async def run() -> None:
         reviewer, clock = Reviewer(), Clock()
         gate = Gate(reviewer, limits, clock)
@@ -78,7 +78,7 @@ def test_answers_are_kept_for_a_while() -> None:
             assert await gate.rule("bearer tenant", "b") is FORBIDDEN
             assert await gate.rule("Bearer bad", "c") is UNAUTHENTICATED
         assert set(reviewer.asked.values()) == {1}
-        clock.now += Limits().denied_for
+        clock.now += AccessLimits().denied_for
         for token, ruling in (("good", ALLOWED), ("tenant", FORBIDDEN), ("bad", UNAUTHENTICATED)):
             assert await gate.rule(f"Bearer {token}", "a") is ruling
         assert reviewer.asked == {"good": 1, "tenant": 2, "bad": 2}
@@ -90,9 +90,9 @@ def test_a_right_that_is_taken_away_is_gone_when_the_answer_is_old() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         assert await gate.rule("Bearer good", "a") is ALLOWED
         reviewer.answers["good"] = FORBIDDEN
-        clock.now += Limits().allowed_for
+        clock.now += AccessLimits().allowed_for
         assert await gate.rule("Bearer good", "a") is FORBIDDEN
-        clock.now += Limits().denied_for - 1
+        clock.now += AccessLimits().denied_for - 1
         assert await gate.rule("Bearer good", "a") is FORBIDDEN
         assert reviewer.asked["good"] == 2
 
@@ -113,7 +113,7 @@ def test_a_flood_from_one_address_costs_a_few_questions_and_keeps_nobody_else_ou
         assert await gate.rule("Bearer good-prometheus", "monitoring") is ALLOWED
         flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
         assert Counter(flood) == {UNAUTHENTICATED: 10, LIMITED: 990}
-        clock.now += Limits().allowed_for
+        clock.now += AccessLimits().allowed_for
         # It may ask a bit more as time goes by, but not as much as it likes.
         flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
         assert Counter(flood)[UNAUTHENTICATED] == 10
@@ -125,7 +125,7 @@ def test_a_flood_from_one_address_costs_a_few_questions_and_keeps_nobody_else_ou
 
 
 def test_a_flood_from_many_addresses_waits_for_few_answers_at_a_time() -> None:
-    limits = Limits(at_once=2, waiting=3)
+    limits = AccessLimits(at_once=2, waiting=3)
 
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         assert await gate.rule("Bearer good", "monitoring") is ALLOWED
@@ -148,7 +148,7 @@ def test_a_flood_from_many_addresses_waits_for_few_answers_at_a_time() -> None:
 
 
 def test_what_is_kept_is_bounded_and_refusals_take_no_place_from_permissions() -> None:
-    limits = Limits(kept=3, addresses=3)
+    limits = AccessLimits(kept=3, addresses=3)
 
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for i in range(3):
@@ -171,7 +171,7 @@ def test_while_the_api_server_is_away_known_scrapers_get_on_for_a_while_and_nobo
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         assert await gate.rule("Bearer good", "a") is ALLOWED
         reviewer.answers = {"good": UNANSWERED, "new": UNANSWERED}
-        clock.now += Limits().allowed_in_outage - 1
+        clock.now += AccessLimits().allowed_in_outage - 1
         assert await gate.rule("Bearer good", "a") is ALLOWED
         assert await gate.rule("Bearer new", "a") is UNANSWERED
         clock.now += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.reflector import Reflector, Watching
@@ -23,7 +23,7 @@ from tests.control_plane.commands import Settings
 from tests.kube.faulty_proxy import Cut, EndAtOnce, Refuse, Silence
 from tests.kube.live import Follower, create_pods, delete_now, direct, eventually, following, through_proxy
 
-SOON = Pace(0.02, 0.2)
+SOON = RequestPace(0.02, 0.2)
 
 
 def more_than(seen: Follower, number: int) -> bool:

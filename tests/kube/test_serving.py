@@ -12,7 +12,7 @@ from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
-from closeby.kube.metrics.serving import LOCAL, Address, Server, read_address
+from closeby.kube.metrics.serving import LOCAL, ListenAddress, Server, read_address
 from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES, PODS
 from closeby.objects.problems import Problem
@@ -30,7 +30,7 @@ def served(health: Health, meters: Meters, ask: Callable[[Get], Awaitable[None]]
     """``ask`` may get paths from the server."""
 
     async def run() -> None:
-        server = Server(Address("127.0.0.1", 0), health, meters)
+        server = Server(ListenAddress("127.0.0.1", 0), health, meters)
         assert await server.open() is None
         try:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
@@ -138,14 +138,14 @@ def test_what_is_not_there_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("127.0.0.1:10251", Address("127.0.0.1", 10251)),
-        (":8080", Address("", 8080)),
-        ("0.0.0.0:8080", Address("0.0.0.0", 8080)),
-        ("[::1]:0", Address("::1", 0)),
-        ("localhost:80", Address("localhost", 80)),
+        ("127.0.0.1:10251", ListenAddress("127.0.0.1", 10251)),
+        (":8080", ListenAddress("", 8080)),
+        ("0.0.0.0:8080", ListenAddress("0.0.0.0", 8080)),
+        ("[::1]:0", ListenAddress("::1", 0)),
+        ("localhost:80", ListenAddress("localhost", 80)),
     ],
 )
-def test_addresses(text: str, address: Address) -> None:
+def test_addresses(text: str, address: ListenAddress) -> None:
     assert read_address(text) == address
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from closeby.kube.scheduler.live import LiveScheduler, Settings
+from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Api, ApiError, Object, create_namespace
 from tests.control_plane.cluster import ControlPlane
@@ -278,7 +278,7 @@ async def would_place(it: World) -> list[str]:
             lines.append(str(fields["item"]))
 
     scheduler = LiveScheduler(
-        it.transport, Configuration(), Settings(scheduler_name=it.name, dry_run=True), say
+        it.transport, Configuration(), SchedulerSettings(scheduler_name=it.name, dry_run=True), say
     )
     stop = asyncio.Event()
     running = asyncio.create_task(scheduler.run(stop))

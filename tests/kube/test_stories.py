@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from closeby.kube.metrics.access import Gate
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
-from closeby.kube.metrics.serving import Address, Server
+from closeby.kube.metrics.serving import ListenAddress, Server
 from closeby.kube.metrics.stories import story_json
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
@@ -35,7 +35,7 @@ def asked(engine: Engine | None, *paths: str, headers: Mapping[str, str] = HEADE
     """Status and document of each answer."""
 
     async def run() -> list[tuple[int, Any]]:
-        server = Server(Address("127.0.0.1", 0), Health(), Meters(), gate=Gate(Reviewer()))
+        server = Server(ListenAddress("127.0.0.1", 0), Health(), Meters(), gate=Gate(Reviewer()))
         if engine is not None:
             server.story = lambda namespace, name: story_json(
                 namespace, name, engine.story(f"{namespace}/{name}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.credentials import Fixed, TokenFile
 from closeby.kube.client.errors import ApiError
@@ -124,7 +124,7 @@ def test_a_token_that_was_replaced(control_plane: ControlPlane, tmp_path: Path) 
 def test_nobody_there() -> None:
     async def run() -> None:
         connection = Connection(url="http://127.0.0.1:1", credentials=Fixed(), source="a test")
-        async with Transport(connection, Limits(attempts=2, pace=Pace(0.01, 0.01))) as transport:
+        async with Transport(connection, Limits(attempts=2, pace=RequestPace(0.01, 0.01))) as transport:
             error = await refused(transport, Request(path=VERSION))
             assert (error.reason, error.unsent, error.passing) == ("Unreachable", True, True)
 

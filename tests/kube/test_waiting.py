@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import ApiError, Details, read_error
 from closeby.kube.client.lines import LineSplitter
 
@@ -29,7 +29,7 @@ def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], cuts: list[int]) 
 
 
 def test_waits_double_up_to_the_longest_and_start_anew_after_success() -> None:
-    backoff = Backoff(Pace(1.0, 5.0), random.Random(1))
+    backoff = Backoff(RequestPace(1.0, 5.0), random.Random(1))
     waits = [backoff.next() for _ in range(6)]
     for wait, step in zip(waits, [1, 2, 4, 5, 5, 5], strict=True):
         assert step / 2 <= wait <= step
@@ -39,7 +39,7 @@ def test_waits_double_up_to_the_longest_and_start_anew_after_success() -> None:
 
 @given(st.integers(), st.integers(0, 2000), st.floats(0, 100))
 def test_what_the_server_asks_for_is_kept(seed: int, failures: int, asked: float) -> None:
-    backoff = Backoff(Pace(), random.Random(seed))
+    backoff = Backoff(RequestPace(), random.Random(seed))
     backoff.failures = failures
     assert asked <= backoff.next(asked) <= max(10.0, asked * 1.25)
 

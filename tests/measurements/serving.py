@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import Answer, Asking, fetch
+from closeby.measurements.fetching import Asking, FetchedAnswer, fetch
 
 #: Seconds for each word of a server that answers: the machine may be busy with other things.
 LONG = 60.0
@@ -87,7 +87,7 @@ def refusing() -> Iterator[str]:
         yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
-def left_in_the_end(address: str, timeout: float) -> Answer | Unavailable:
+def left_in_the_end(address: str, timeout: float) -> FetchedAnswer | Unavailable:
     """What ``fetch`` makes of a server that always goes on before the ``timeout``.
 
     On a busy machine a word may come later than that; then it is asked again.

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from closeby.agents.latency.results import Results
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class AgentStatus(Struct, frozen=True, kw_only=True):
     """What else is told."""
 
     #: Peers that are known, this node among them, and rounds that are over.
@@ -30,7 +30,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 class AgentMeters(Collector):
     """To be registered with a registry."""
 
-    def __init__(self, name: str, results: Results, standing: Callable[[], Standing]) -> None:
+    def __init__(self, name: str, results: Results, standing: Callable[[], AgentStatus]) -> None:
         """``name`` is the own node's."""
         self._name = name
         self._results = results

@@ -13,7 +13,7 @@ PerSlot = dict[int, int]
 _Key = TypeVar("_Key")
 
 
-class Placements:
+class RolePlacements:
     """Counts by bucket, by role and by slot. ``take_back`` undoes ``place`` exactly."""
 
     def __init__(

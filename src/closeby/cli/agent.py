@@ -215,8 +215,8 @@ def command(*, say: "Say", **options: object) -> None:
     """
     import msgspec
 
-    from closeby.cli.operating.agent_settings import Options, checked
+    from closeby.cli.operating.agent_settings import AgentOptions, checked
     from closeby.cli.operating.agent_work import run
 
-    given = msgspec.convert(options, Options)
+    given = msgspec.convert(options, AgentOptions)
     run(checked(given, say), say)

@@ -30,7 +30,7 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
     import msgspec
 
     from closeby.cli.reading.inputs import Unusable
-    from closeby.lab.benchmarks.figures import Result, this_machine
+    from closeby.lab.benchmarks.figures import BenchmarkResult, this_machine
     from closeby.lab.benchmarks.suite import BENCHMARKS, run
     from closeby.report.views.console import show
 
@@ -43,7 +43,7 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
         click.echo(f"measured {figure.benchmark}: {figure.case}", err=True)
     show(_views(figures))
     if json_file is not None:
-        result = Result(this_machine(), tuple(figures))
+        result = BenchmarkResult(this_machine(), tuple(figures))
         json_file.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
 

@@ -87,7 +87,7 @@ def command(
     from closeby.controllers.grouping.pod_grouper import Grouping
     from closeby.controllers.meters import ControllerMeters
     from closeby.controllers.networks.controller import NetworkTopologyController, Timing
-    from closeby.controllers.running import Runner, Running
+    from closeby.controllers.running import ControllerRunner, Running
     from closeby.kube.client.connection import own_namespace
     from closeby.kube.client.dry_run import DryTransport
     from closeby.kube.client.transport import Transport
@@ -118,7 +118,7 @@ def command(
             scheduler_name=scheduler_name, excluded_namespaces=excluded_namespaces, instance=instance
         )
         reconcilers = _reconcilers(transport, names, grouping, (networks, counting), say)
-        runner = Runner(transport, reconcilers, running, say, meters)
+        runner = ControllerRunner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         health.ready("informer-sync", lambda: runner.unheard)
         health.ready("workers", lambda: runner.stuck)

@@ -77,14 +77,14 @@ def command(
     from closeby.kube.client.transport import Transport
     from closeby.kube.metrics.health import Health
     from closeby.kube.metrics.stories import story_json
-    from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, Settings
+    from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, SchedulerSettings
     from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
     from closeby.kube.writing.notices import Manners
 
     configuration = read_configuration_file(config_path)
     connection = reach(kubeconfig, context)
     instance = replica(CONTROLLER)
-    settings = Settings(
+    settings = SchedulerSettings(
         scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
         instance=instance,
         pod_grouper=pod_grouper,

@@ -97,7 +97,7 @@ class Running(Struct, frozen=True, kw_only=True):
     stuck_after: float = STUCK_AFTER
 
 
-class Runner:
+class ControllerRunner:
     """Runs reconcilers on one cluster until it is told to stop, or does not lead any more."""
 
     def __init__(

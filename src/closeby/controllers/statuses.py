@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.work import Work
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import LONGEST_MESSAGE, Reference, StatusCondition, Verdict, Writer
@@ -28,7 +28,7 @@ from closeby.objects.times import utc
 #: An object among those of all kinds: its kind, and ``namespace/name``.
 Key = tuple[Resource, str]
 #: Between two writes of the very same values (seconds).
-INSISTENCE: Final = Pace(first=1.0, longest=600.0)
+INSISTENCE: Final = RequestPace(first=1.0, longest=600.0)
 
 #: Seconds between two writes of one object for each byte of it: 10 s for a megabyte, 10 ms for a kilobyte.
 _PAUSE_PER_BYTE: Final = 1e-5
@@ -81,7 +81,7 @@ class Fields(Mapping[str, object]):
 _read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class SeenStatus(Struct, frozen=True, kw_only=True):
     """A custom resource as last heard of."""
 
     resource: Resource
@@ -109,7 +109,7 @@ class Seen(Struct, frozen=True, kw_only=True):
         )
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class WantedStatus(Struct, frozen=True, kw_only=True):
     """What a status should say. Fields and conditions that are not named here belong to somebody else."""
 
     #: None: the field is taken away.
@@ -124,14 +124,14 @@ def namespace_of(key: Key) -> str:
     return key[1].rpartition("/")[0]
 
 
-def seen(resource: Resource, change: Upserted) -> Seen:
+def seen(resource: Resource, change: Upserted) -> SeenStatus:
     """The object in ``change``; what is no mapping counts as empty.
 
     Raises:
         msgspec.DecodeError: it is no object.
     """
     wire = msgspec.json.decode(change.raw, type=_Wire)
-    return Seen(
+    return SeenStatus(
         resource=resource,
         key=change.key,
         uid=change.uid,
@@ -143,7 +143,7 @@ def seen(resource: Resource, change: Upserted) -> Seen:
     )
 
 
-def changes_of(before: Mapping[str, object], wanted: Wanted, now: float) -> dict[str, object]:
+def changes_of(before: Mapping[str, object], wanted: WantedStatus, now: float) -> dict[str, object]:
     """What has to be merged into the status ``before``; nothing if it is as wanted."""
     fields = dict(wanted.fields)
     if wanted.types:
@@ -179,7 +179,12 @@ class StatusKeeper:
     """Writes statuses, and tells ``work`` which objects have to be looked at again."""
 
     def __init__(
-        self, writer: Writer, say: Say, work: Work[Key], clock: Callable[[], float], pace: Pace = INSISTENCE
+        self,
+        writer: Writer,
+        say: Say,
+        work: Work[Key],
+        clock: Callable[[], float],
+        pace: RequestPace = INSISTENCE,
     ) -> None:
         """``clock`` counts seconds and never goes back."""
         self._writer = writer
@@ -194,7 +199,7 @@ class StatusKeeper:
         """The object is gone."""
         self._written.pop(key, None)
 
-    async def keep(self, it: Seen, wanted: Wanted, now: float) -> None:
+    async def keep(self, it: SeenStatus, wanted: WantedStatus, now: float) -> None:
         """Makes the status of ``it`` as wanted; ``now`` is in seconds since the epoch."""
         key = it.resource, it.key
         changes = changes_of(it.status, wanted, now)
@@ -231,7 +236,7 @@ class StatusKeeper:
             self._work.add(key, after=self._written[key].same_at - self._clock())
 
 
-def _merged(before: object, wanted: Wanted, now: float) -> list[object]:
+def _merged(before: object, wanted: WantedStatus, now: float) -> list[object]:
     """The conditions with ours in their places; the time of one changes only with its status."""
     listed = before if isinstance(before, list) else []
     ours = {one.type: one for one in wanted.conditions}

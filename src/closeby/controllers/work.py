@@ -24,12 +24,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 
 #: Between two attempts at one key (seconds).
-DEFAULT_PACE: Final = Pace(first=1.0, longest=10.0)
+DEFAULT_PACE: Final = RequestPace(first=1.0, longest=10.0)
 #: The same after attempts that ended with what nobody expected: it will hardly cure itself.
-AFTER_CRASHES: Final = Pace(first=1.0, longest=60.0)
+AFTER_CRASHES: Final = RequestPace(first=1.0, longest=60.0)
 
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T", bound=Hashable)
@@ -67,7 +67,7 @@ class Work(Generic[Key]):
         self,
         clock: Callable[[], float],
         namespace: Callable[[Key], str],
-        pace: Pace = DEFAULT_PACE,
+        pace: RequestPace = DEFAULT_PACE,
         chance: random.Random | None = None,
         *,
         places: Places | None = None,
@@ -190,7 +190,7 @@ class Work(Generic[Key]):
         self,
         key: Key,
         pauses: dict[Key, tuple[Backoff, float]],
-        pace: Pace,
+        pace: RequestPace,
         at_least: float | None = None,
     ) -> float:
         backoff, _ = pauses.get(key) or (Backoff(pace, self._chance), 0.0)

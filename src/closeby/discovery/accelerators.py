@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from closeby.discovery.assembling import assemble, several, warning
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.unreadable import lines_of, shown
 from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
@@ -37,7 +37,7 @@ def read_nvidia_smi(
     *,
     host: str | None = None,
     names: Mapping[str, str] | None = None,
-) -> Findings:
+) -> ScanFindings:
     """What ``QUERY`` prints, a line per GPU, as ``pdsh`` or ``clush`` gather it from hosts (``host: line``).
 
     The domain is ``<ClusterUUID>.<CliqueId>``. ``host`` is the one that lines without a host come from. A

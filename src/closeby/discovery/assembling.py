@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from closeby.discovery.findings import Findings, FoundNode, Link
+from closeby.discovery.findings import FoundNode, Link, ScanFindings
 from closeby.discovery.label_values import label_value
 from closeby.discovery.labelling import DEFAULT_KEYS, TOPOLOGY_NAME, Place, find, topology_manifest
 from closeby.objects.natural import natural_key
@@ -32,7 +32,7 @@ def assemble(
     labels: Mapping[str, Mapping[str, str]] = {},
     links: Iterable[Link] = (),
     warnings: Iterable[Condition] = (),
-) -> Findings:
+) -> ScanFindings:
     """Findings of all nodes; the result does not depend on their order.
 
     ``domains`` are accelerator domains by node. If there are any they are the first level, and the first of
@@ -70,14 +70,14 @@ def with_accelerator(keys: Sequence[str], with_domains: bool) -> tuple[str, ...]
     return (ACCELERATOR_KEY, *keys) if with_domains and tuple(keys) == ALL_LEVELS else tuple(keys)
 
 
-def level_keys(findings: Findings, keys: Sequence[str] | None) -> tuple[str, ...]:
+def level_keys(findings: ScanFindings, keys: Sequence[str] | None) -> tuple[str, ...]:
     """The label keys of the levels of findings that were made with ``keys``."""
     if keys is None:
         return tuple(KUBERNETES_NETWORK + level for level in findings.levels)
     return tuple(keys)[: len(findings.levels)]
 
 
-def topology_manifests(findings: Findings, keys: Sequence[str]) -> list[dict[str, object]]:
+def topology_manifests(findings: ScanFindings, keys: Sequence[str]) -> list[dict[str, object]]:
     """The Topology objects of findings whose levels have these labels.
 
     One; or two, of which the second is the closest level alone, where that does not nest in the next one, as
@@ -90,7 +90,7 @@ def topology_manifests(findings: Findings, keys: Sequence[str]) -> list[dict[str
     return [topology_manifest(keys[1:]), own]
 
 
-def _nests(findings: Findings) -> bool:
+def _nests(findings: ScanFindings) -> bool:
     """Whether each domain of the closest level lies in one of the next farther level that its nodes name."""
     above: dict[str, set[str | None]] = {}
     members: dict[str, int] = {}
@@ -102,7 +102,7 @@ def _nests(findings: Findings) -> bool:
     return all(len(one - {None}) == 1 or members[name] == 1 for name, one in above.items())
 
 
-def has_domains(findings: Findings) -> bool:
+def has_domains(findings: ScanFindings) -> bool:
     """Whether the first level of findings is that of accelerator domains."""
     return bool(findings.levels) and findings.levels[0] in _DOMAIN_LEVELS
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from closeby.discovery.assembling import warning
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS
@@ -22,7 +22,7 @@ _OCI_LEVELS: Final = ("localblockid", "networkblockid", "hpcislandid")
 
 def read_aws(
     file: str, text: str, keys: Sequence[str] | None = None, names: Mapping[str, str] | None = None
-) -> Findings:
+) -> ScanFindings:
     """``aws ec2 describe-instance-topology``: network nodes from the root down, and the capacity block of an
     UltraServer as accelerator domain. ``names`` are node names by instance.
 
@@ -64,7 +64,7 @@ def read_aws(
 
 def read_gcp(
     file: str, text: str, keys: Sequence[str] | None = None, names: Mapping[str, str] | None = None
-) -> Findings:
+) -> ScanFindings:
     """``gcloud compute instances list --format=json``: subblock, block and cluster of each physical host.
 
     Raises:
@@ -86,7 +86,7 @@ def read_gcp(
 
 def read_oci(
     file: str, text: str, keys: Sequence[str] | None = None, names: Mapping[str, str] | None = None
-) -> Findings:
+) -> ScanFindings:
     """``oci compute compute-host list`` (or ``get``): local block, network block and HPC island of each host
     that runs an instance, and its GPU memory fabric as accelerator domain.
 

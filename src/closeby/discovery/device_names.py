@@ -38,7 +38,7 @@ NameMap = Mapping[str, str]
 NO_NAMES: Final[NameMap] = MappingProxyType({})
 
 
-class Names(Struct, frozen=True, kw_only=True):
+class DeviceNames(Struct, frozen=True, kw_only=True):
     """Who is who."""
 
     #: By GUID, all different.
@@ -73,7 +73,7 @@ def read_names(file: str, text: str) -> NameMap:
     return found
 
 
-def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None = None) -> Names:
+def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None = None) -> DeviceNames:
     """Names for all devices of a fabric but aggregation nodes and routers.
 
     A switch is called as the map says, or by its description: by what stands between ``;`` and ``:``, by a
@@ -97,7 +97,7 @@ def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None 
         if one.guid not in hosts and len(known) == 1:
             hosts[one.guid] = next(iter(known))
     chosen = frozenset(one.guid for one in cards if pattern is None or _matches(one, pattern))
-    return Names(
+    return DeviceNames(
         switches=switches,
         hosts={guid: name for guid, name in hosts.items() if guid in chosen},
         unnamed=frozenset(chosen - hosts.keys()),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from closeby.discovery.findings import Findings, FoundNode, Link
+from closeby.discovery.findings import FoundNode, Link, ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.objects.natural import natural_key
 
@@ -25,7 +25,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     path: Place
 
 
-class Capacity(Struct, frozen=True, kw_only=True):
+class CapacityDiff(Struct, frozen=True, kw_only=True):
     """All cables between two things."""
 
     cables: int
@@ -38,11 +38,11 @@ class LinkChange(Struct, frozen=True, kw_only=True):
 
     a: str
     b: str
-    before: Capacity | None
-    after: Capacity | None
+    before: CapacityDiff | None
+    after: CapacityDiff | None
 
 
-class Levels(Struct, frozen=True, kw_only=True):
+class LevelsDiff(Struct, frozen=True, kw_only=True):
     """Names of levels, closest first."""
 
     before: tuple[str, ...]
@@ -61,7 +61,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     """What is true of the second findings and was not of the first."""
 
     #: None when they are the same.
-    levels: Levels | None = None
+    levels: LevelsDiff | None = None
     appeared: tuple[Seen, ...] = ()
     vanished: tuple[Seen, ...] = ()
     moved: tuple[Moved, ...] = ()
@@ -79,7 +79,7 @@ class Difference(Struct, frozen=True, kw_only=True):
         return self != Difference()
 
 
-def diff(before: Findings, after: Findings) -> Difference:
+def diff(before: ScanFindings, after: ScanFindings) -> Difference:
     """Compare two findings; unknown levels at the far end do not count. Lists are in natural order.
 
     Links are compared where both know of some: most sources say nothing of cables.
@@ -88,7 +88,7 @@ def diff(before: Findings, after: Findings) -> Difference:
     same_levels = before.levels == after.levels
     lost, gained, slower, faster = _links(before, after)
     return Difference(
-        levels=None if same_levels else Levels(before=before.levels, after=after.levels),
+        levels=None if same_levels else LevelsDiff(before=before.levels, after=after.levels),
         appeared=tuple(Seen(node=name, path=new[name]) for name in _sorted(new.keys() - old.keys())),
         vanished=tuple(Seen(node=name, path=old[name]) for name in _sorted(old.keys() - new.keys())),
         moved=tuple(
@@ -145,7 +145,7 @@ class _Links(NamedTuple):
     faster: tuple[LinkChange, ...]
 
 
-def _links(before: Findings, after: Findings) -> _Links:
+def _links(before: ScanFindings, after: ScanFindings) -> _Links:
     if not before.links or not after.links:
         return _Links((), (), (), ())
     old, new = _capacities(before.links), _capacities(after.links)
@@ -160,7 +160,7 @@ def _links(before: Findings, after: Findings) -> _Links:
     return _Links(**{kind: tuple(changes) for kind, changes in lists.items()})
 
 
-def _change(was: Capacity | None, now: Capacity | None) -> str | None:
+def _change(was: CapacityDiff | None, now: CapacityDiff | None) -> str | None:
     if was is None or now is None:
         return "gained" if was is None else "lost"
     if was.bandwidth is not None and now.bandwidth is not None and was.bandwidth != now.bandwidth:
@@ -170,14 +170,14 @@ def _change(was: Capacity | None, now: Capacity | None) -> str | None:
     return None
 
 
-def _capacities(links: tuple[Link, ...]) -> dict[tuple[str, str], Capacity]:
+def _capacities(links: tuple[Link, ...]) -> dict[tuple[str, str], CapacityDiff]:
     """Cables of all kinds by the two things they join; a pair has one order, that of its names."""
-    found: dict[tuple[str, str], Capacity] = {}
+    found: dict[tuple[str, str], CapacityDiff] = {}
     for link in links:
         a, b = sorted((link.a, link.b), key=natural_key)
-        known = found.get((a, b), Capacity(cables=0, bandwidth=0))
+        known = found.get((a, b), CapacityDiff(cables=0, bandwidth=0))
         bandwidth = (
             None if known.bandwidth is None or link.bandwidth is None else known.bandwidth + link.bandwidth
         )
-        found[a, b] = Capacity(cables=known.cables + link.cables, bandwidth=bandwidth)
+        found[a, b] = CapacityDiff(cables=known.cables + link.cables, bandwidth=bandwidth)
     return found

@@ -12,7 +12,7 @@ from closeby.discovery.accelerators import read_nvidia_smi
 from closeby.discovery.assembling import has_domains
 from closeby.discovery.clouds import read_aws, read_gcp, read_oci
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labels import PRESETS, read_labels
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
@@ -25,7 +25,7 @@ from closeby.reading.manifests import read_manifests
 from closeby.topology.presets import NETWORK_LABELS, LabelFamily
 
 #: Reads a file, given its name, its text and label keys (None for the default ones).
-Reader = Callable[[str, str, Sequence[str] | None], Findings]
+Reader = Callable[[str, str, Sequence[str] | None], ScanFindings]
 
 _JSON_START: Final = re.compile(r"\s*[{\[]")
 _SLURM_LINE: Final = re.compile(r"^\s*(SwitchName|BlockName)\s*=", re.IGNORECASE | re.MULTILINE)
@@ -36,7 +36,7 @@ _NODE_LINE: Final = re.compile(r"^kind:\s*(Node|List|NodeList)\s*$", re.MULTILIN
 _SMI_LINE: Final = re.compile(r"^[A-Za-z0-9][\w.-]*:\s*[A-Za-z0-9-]+\s*,\s*\d+\s*$", re.MULTILINE)
 
 
-def slurm_text(findings: Findings) -> str:
+def slurm_text(findings: ScanFindings) -> str:
     """A ``topology.conf``: the tree of switches, or blocks where there are only accelerator domains."""
     first = int(has_domains(findings))
     switches = any(one is not None for node in findings.nodes.values() for one in node.path[first:])
@@ -44,7 +44,7 @@ def slurm_text(findings: Findings) -> str:
 
 
 #: Forms of other tools in which findings can be written.
-WRITERS: Final[Mapping[str, Callable[[Findings], str]]] = MappingProxyType(
+WRITERS: Final[Mapping[str, Callable[[ScanFindings], str]]] = MappingProxyType(
     {
         "slurm": slurm_text,
         "slurm-block": slurm_block_text,
@@ -54,7 +54,7 @@ WRITERS: Final[Mapping[str, Callable[[Findings], str]]] = MappingProxyType(
 )
 
 
-def read_findings(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
+def read_findings(file: str, text: str, keys: Sequence[str] | None = None) -> ScanFindings:
     """Findings as ``closeby discover -o json`` prints them; they have their labels, whatever ``keys`` says.
 
     Raises:
@@ -62,20 +62,20 @@ def read_findings(file: str, text: str, keys: Sequence[str] | None = None) -> Fi
     """
     value = read_json(file, text)
     try:
-        return msgspec.convert(value, Findings)
+        return msgspec.convert(value, ScanFindings)
     except msgspec.ValidationError as error:
         problem = explain(error, value, {})
         remedy = problem.remedy or "give what `closeby discover … -o json` prints"
         raise UnreadableError(file, problem.message, remedy, field=field_path(problem.path)) from error
 
 
-def _read_scan(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
+def _read_scan(file: str, text: str, keys: Sequence[str] | None = None) -> ScanFindings:
     scans = read_scans([(file, io.BytesIO(text.encode()))])
     return fabric_findings(file, scans, keys=None if keys is None else tuple(keys))
 
 
 def _labels_reader(family: LabelFamily) -> Reader:
-    def read(file: str, text: str, keys: Sequence[str] | None = None) -> Findings:
+    def read(file: str, text: str, keys: Sequence[str] | None = None) -> ScanFindings:
         manifests = read_manifests([STDIN], lambda: text)
         if manifests.errors:
             error = manifests.errors[0]

@@ -6,9 +6,9 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
-from closeby.discovery.device_names import NO_NAMES, NameMap, Names, is_aggregation, name_devices
+from closeby.discovery.device_names import NO_NAMES, DeviceNames, NameMap, is_aggregation, name_devices
 from closeby.discovery.fabric import Cable, DeviceKind, Fabric, FabricBuilder, bandwidth_of, neighbours
-from closeby.discovery.findings import Findings, Link
+from closeby.discovery.findings import Link, ScanFindings
 from closeby.discovery.ibnetdiscover import read_scan
 from closeby.discovery.labelling import find
 from closeby.discovery.link_quality import degraded, uplinks
@@ -44,7 +44,7 @@ def fabric_findings(
     names: NameMap = NO_NAMES,
     adapters: str | None = None,
     plane: str | None = None,
-) -> Findings:
+) -> ScanFindings:
     """Where hosts lie in a fabric.
 
     ``names`` are of a map file; ``adapters`` is a pattern of those that count (see ``name_devices``);
@@ -75,7 +75,7 @@ def fabric_findings(
     return msgspec.structs.replace(found, planes=trees.planes)
 
 
-def _switch(source: str, name: str, names: Names) -> str:
+def _switch(source: str, name: str, names: DeviceNames) -> str:
     """The GUID of a switch."""
     plain = name.lower().removeprefix("0x").rjust(16, "0")
     for guid, its in names.switches.items():
@@ -84,7 +84,7 @@ def _switch(source: str, name: str, names: Names) -> str:
     raise UnreadableError(source, f"has no switch {name}", "give --plane a switch of the plane that counts")
 
 
-def _links(fabric: Fabric, trees: Trees, names: Names) -> Iterator[Link]:
+def _links(fabric: Fabric, trees: Trees, names: DeviceNames) -> Iterator[Link]:
     """All cables but those of aggregation nodes; equal ones between the same two things taken together."""
     together: dict[tuple[str, str, str, str], list[Cable]] = {}
     for one in fabric.cables:

@@ -58,7 +58,7 @@ class Plane(Struct, frozen=True, kw_only=True):
     paths: Mapping[str, tuple[str | None, ...]] = {}
 
 
-class Findings(Struct, frozen=True, kw_only=True):
+class ScanFindings(Struct, frozen=True, kw_only=True):
     """All that a source tells (the JSON of ``closeby discover``)."""
 
     #: Closest first.

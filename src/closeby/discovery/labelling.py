@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from closeby.discovery.findings import Findings, FoundNode, Link, LinkQuality
+from closeby.discovery.findings import FoundNode, Link, LinkQuality, ScanFindings
 from closeby.discovery.label_values import label_value
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.natural import natural_key
@@ -35,7 +35,7 @@ def find(
     links: Iterable[Link] = (),
     warnings: Iterable[Condition] = (),
     quality: Mapping[str, LinkQuality] = {},
-) -> Findings:
+) -> ScanFindings:
     """What was found, with a label per level of each node.
 
     ``keys`` are the label keys, closest first, by default ``DEFAULT_KEYS``; as many levels count as there are
@@ -51,7 +51,7 @@ def find(
         name: _node(_trimmed(places[name][: len(used)]), used, quality)
         for name in sorted(places, key=natural_key)
     }
-    return Findings(levels=levels, nodes=nodes, links=tuple(links), warnings=tuple(problems))
+    return ScanFindings(levels=levels, nodes=nodes, links=tuple(links), warnings=tuple(problems))
 
 
 def keys_of(depth: int, keys: Sequence[str] | None) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def uplinks_known(node: FoundNode) -> bool:
     return any(quality.uplinks is not None for quality in node.qos.values())
 
 
-def node_manifests(findings: Findings, *, with_quality: bool | None = False) -> list[dict[str, object]]:
+def node_manifests(findings: ScanFindings, *, with_quality: bool | None = False) -> list[dict[str, object]]:
     """A partial Node per host that has labels and could be a node by its name, in small letters.
 
     With the QoS annotation or without; ``with_quality`` None adds it where uplinks are known.
@@ -100,7 +100,7 @@ def node_manifests(findings: Findings, *, with_quality: bool | None = False) -> 
     return manifests
 
 
-def nameless(findings: Findings) -> tuple[str, ...]:
+def nameless(findings: ScanFindings) -> tuple[str, ...]:
     """Hosts that no node can be called."""
     return tuple(name for name in findings.nodes if not _could_be_node(name))
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from closeby.discovery.assembling import warning, with_accelerator
-from closeby.discovery.findings import Findings, FoundNode, LinkQuality
+from closeby.discovery.findings import FoundNode, LinkQuality, ScanFindings
 from closeby.discovery.label_values import label_value
 from closeby.discovery.labelling import level_names
 from closeby.objects.natural import natural_key
@@ -46,7 +46,7 @@ PRESETS: Final[Mapping[str, LabelFamily]] = MappingProxyType(
 class Labelled(NamedTuple):
     """Findings, and the label keys of their levels."""
 
-    findings: Findings
+    findings: ScanFindings
     keys: tuple[str, ...]
 
 
@@ -81,7 +81,7 @@ def read_labels(
             None if node.name in ignored.get(label, ()) else node.labels.get(label) or None for label in own
         )
         found[node.name] = _node(path, own, used, read)
-    findings = Findings(
+    findings = ScanFindings(
         levels=level_names(used),
         nodes=found,
         warnings=(*read.conditions, *_unlabelled(nodes, family, own)),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from closeby.discovery.device_names import Names
+from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.findings import LinkQuality
 from closeby.discovery.planes import Trees
@@ -21,7 +21,7 @@ from closeby.topology.uplinks import usual_amount
 _Siblings = dict[str, tuple[Cable, ...]]
 
 
-class Uplinks(Struct, frozen=True):
+class UplinkQuality(Struct, frozen=True):
     """What leads from the switches of a fabric towards its top."""
 
     #: Per switch that has any, by GUID, the cables to the next coarser level.
@@ -30,7 +30,7 @@ class Uplinks(Struct, frozen=True):
     quality: Mapping[str, LinkQuality]
 
 
-def uplinks(trees: Trees, links: Neighbours, names: Names) -> Uplinks:
+def uplinks(trees: Trees, links: Neighbours, names: DeviceNames) -> UplinkQuality:
     """The way up of every switch and domain."""
     cables: dict[str, tuple[Cable, ...]] = {}
     quality: dict[str, LinkQuality] = {}
@@ -48,10 +48,10 @@ def uplinks(trees: Trees, links: Neighbours, names: Names) -> Uplinks:
             quality[names.switches[domain]] = LinkQuality(
                 bandwidth=bandwidth_of(several), uplinks=len(several)
             )
-    return Uplinks(cables, quality)
+    return UplinkQuality(cables, quality)
 
 
-def degraded(trees: Trees, links: Neighbours, names: Names, up: Uplinks) -> Iterator[Condition]:
+def degraded(trees: Trees, links: Neighbours, names: DeviceNames, up: UplinkQuality) -> Iterator[Condition]:
     """Switches with fewer or slower uplinks than most of their siblings, and adapters slower than the others
     on their switch.
 
@@ -69,7 +69,7 @@ def degraded(trees: Trees, links: Neighbours, names: Names, up: Uplinks) -> Iter
         yield from _slow_adapters(guid, links, names)
 
 
-def _worse(siblings: _Siblings, names: Names) -> Iterator[Condition]:
+def _worse(siblings: _Siblings, names: DeviceNames) -> Iterator[Condition]:
     usual = usual_amount([len(cables) for cables in siblings.values()])
     rates = {guid: bandwidth_of(cables) for guid, cables in siblings.items()}
     known = [rate for rate in rates.values() if rate is not None]
@@ -90,7 +90,7 @@ def _worse(siblings: _Siblings, names: Names) -> Iterator[Condition]:
             )
 
 
-def _slow_adapters(guid: str, links: Neighbours, names: Names) -> Iterator[Condition]:
+def _slow_adapters(guid: str, links: Neighbours, names: DeviceNames) -> Iterator[Condition]:
     rates: dict[str, int] = {}
     for peer, cables in links[guid].items():
         rate = bandwidth_of(cables[:1])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
-from closeby.discovery.device_names import Names
+from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import DeviceKind, Fabric
 from closeby.discovery.ranks import Neighbours
 from closeby.discovery.trees import Level
@@ -27,7 +27,7 @@ def uneven(
     levels: Sequence[Level],
     wide: Set[str],
     links: Neighbours,
-    names: Names,
+    names: DeviceNames,
 ) -> Iterator[Condition]:
     """What does not fit in a tree; ``spines`` are those with hosts, ``wide`` the wider networks."""
     named = names.switches
@@ -49,7 +49,9 @@ def uneven(
         )
 
 
-def unknown(fabric: Fabric, ranks: Mapping[str, int], links: Neighbours, names: Names) -> Iterator[Condition]:
+def unknown(
+    fabric: Fabric, ranks: Mapping[str, int], links: Neighbours, names: DeviceNames
+) -> Iterator[Condition]:
     """Switches that no host reaches, and adapters whose host nobody tells."""
     named = names.switches
     silent = [one.guid for one in fabric.of_kind(DeviceKind.SWITCH) if one.guid not in ranks]

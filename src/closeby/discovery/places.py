@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from closeby.discovery.assembling import assemble, several, warning
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.discovery.unreadable import lines_of, shown
 from closeby.errors import UnreadableError
@@ -49,7 +49,7 @@ class Collected:
         if labels:
             self._labels[node] = labels
 
-    def findings(self, file: str, keys: Sequence[str] | None, *, from_above: bool = False) -> Findings:
+    def findings(self, file: str, keys: Sequence[str] | None, *, from_above: bool = False) -> ScanFindings:
         """All that was collected. With ``from_above`` places of unequal depth meet at their coarsest level,
         unless a switch of a shorter one is known from a full one.
 

@@ -10,13 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.discovery.device_names import Names
+from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import Fabric
 from closeby.discovery.findings import Plane
 from closeby.discovery.labelling import Place
 from closeby.discovery.oddities import uneven, unknown
 from closeby.discovery.ranks import Neighbours, rank_switches
-from closeby.discovery.trees import Level, Tree, grow_tree
+from closeby.discovery.trees import DiscoveredTree, Level, grow_tree
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.node_groups import and_more
 
@@ -43,7 +43,7 @@ class Trees(Struct, frozen=True, kw_only=True):
     warnings: tuple[Condition, ...] = ()
 
 
-def grow_trees(fabric: Fabric, links: Neighbours, names: Names, plane: str | None = None) -> Trees:
+def grow_trees(fabric: Fabric, links: Neighbours, names: DeviceNames, plane: str | None = None) -> Trees:
     """The trees of a fabric.
 
     Where planes contradict each other the one with ``plane``, the GUID of a switch, counts. Else that with
@@ -95,7 +95,9 @@ def _components(ranks: Mapping[str, int], links: Neighbours) -> list[dict[str, i
     return found
 
 
-def _preferred(trees: Sequence[Tree], parts: Sequence[Mapping[str, int]], plane: str | None) -> list[int]:
+def _preferred(
+    trees: Sequence[DiscoveredTree], parts: Sequence[Mapping[str, int]], plane: str | None
+) -> list[int]:
     """Planes in the order in which they count."""
     hosts = [sum(map(bool, tree.places.values())) for tree in trees]
     most = max(hosts, default=0)
@@ -111,7 +113,7 @@ def _preferred(trees: Sequence[Tree], parts: Sequence[Mapping[str, int]], plane:
     )
 
 
-def _joined(trees: Sequence[Tree], order: Sequence[int]) -> list[list[int]]:
+def _joined(trees: Sequence[DiscoveredTree], order: Sequence[int]) -> list[list[int]]:
     """Planes that are of one tree; each joins the first one that it does not contradict."""
     joined: list[list[int]] = []
     known: list[dict[str, Place]] = []
@@ -163,7 +165,7 @@ def _tears(pairs: Sequence[tuple[str, str]]) -> bool:
     return False
 
 
-def _together(trees: Sequence[Tree]) -> tuple[Level, ...]:
+def _together(trees: Sequence[DiscoveredTree]) -> tuple[Level, ...]:
     """The levels of all trees; no two have a switch in common."""
     return tuple(
         Level(
@@ -174,12 +176,15 @@ def _together(trees: Sequence[Tree]) -> tuple[Level, ...]:
     )
 
 
-def _level(tree: Tree, number: int) -> Level:
+def _level(tree: DiscoveredTree, number: int) -> Level:
     return tree.levels[number] if number < len(tree.levels) else Level({}, {})
 
 
 def _planes(
-    parts: Sequence[Mapping[str, int]], own: Sequence[Tree], joined: Sequence[Sequence[int]], names: Names
+    parts: Sequence[Mapping[str, int]],
+    own: Sequence[DiscoveredTree],
+    joined: Sequence[Sequence[int]],
+    names: DeviceNames,
 ) -> Iterator[Plane]:
     for at, several in enumerate(joined):
         for one in several:
@@ -195,7 +200,7 @@ def _planes(
 
 
 def _contradictions(
-    planes: Sequence[Plane], trees: Sequence[Tree], joined: Sequence[Sequence[int]]
+    planes: Sequence[Plane], trees: Sequence[DiscoveredTree], joined: Sequence[Sequence[int]]
 ) -> Iterator[Condition]:
     """One for each tree that does not count."""
     first = len(joined[0])

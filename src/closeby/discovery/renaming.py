@@ -15,7 +15,7 @@ from closeby.discovery.label_values import label_value
 from closeby.discovery.relabelling import NodeNow, Wrote, written
 
 
-class Kept(Struct, frozen=True):
+class KeptNames(Struct, frozen=True):
     """What is to be written of one node."""
 
     found: FoundNode
@@ -25,7 +25,7 @@ class Kept(Struct, frozen=True):
 
 def keep_names(
     source: str, nodes: Iterable[NodeNow], found: Mapping[str, FoundNode], misses: int
-) -> dict[str, Kept]:
+) -> dict[str, KeptNames]:
     """``found``, by node, with former values of labels where these were merely called otherwise.
 
     A value that no node had before stands for another one while that is found nowhere, was that of all its
@@ -33,7 +33,7 @@ def keep_names(
     rounds in a row. Where domains part or join their labels change at once.
     """
     wrote = {node.name: written(source, node) for node in nodes}
-    kept = {node: Kept(one) for node, one in found.items()}
+    kept = {node: KeptNames(one) for node, one in found.items()}
     for label in sorted({label for one in found.values() for label in one.labels}):
         before = {node: its[label] for node, its in wrote.items() if label in its}
         domains = _members({node: one.labels[label] for node, one in found.items() if label in one.labels})
@@ -71,11 +71,11 @@ def _former(
     return None if former in domains or apart else former
 
 
-def _called(kept: Kept, label: str, former: str, missed: int) -> Kept:
+def _called(kept: KeptNames, label: str, former: str, missed: int) -> KeptNames:
     one = kept.found
     quality = {
         former if label_value(name) == one.labels[label] else name: its for name, its in one.qos.items()
     }
-    return Kept(
+    return KeptNames(
         replace(one, labels={**one.labels, label: former}, qos=quality), {**kept.missed, label: missed}
     )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch, find
 from closeby.discovery.slurm_yaml import read_topology_yaml
@@ -34,7 +34,7 @@ _MOST_JOINED: Final = 10_000
 
 def read_slurm(
     file: str, text: str, keys: Sequence[str] | None = None, topology: str | None = None
-) -> Findings:
+) -> ScanFindings:
     """What a ``topology.conf`` says, or a ``topology.yaml`` if the file's name ends so or it begins like one.
 
     ``topology`` names the one of several that a ``topology.yaml`` may hold.

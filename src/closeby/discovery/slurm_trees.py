@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.discovery.assembling import assemble, several, warning
-from closeby.discovery.findings import Findings, Link
+from closeby.discovery.findings import Link, ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
@@ -48,7 +48,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     warnings: tuple[Condition, ...] = ()
 
 
-def find(declared: Declared, keys: Sequence[str] | None = None) -> Findings:
+def find(declared: Declared, keys: Sequence[str] | None = None) -> ScanFindings:
     """What a topology of Slurm says about its nodes.
 
     Raises:
@@ -70,7 +70,7 @@ def some_node(file: str, nodes: Collection[str]) -> None:
         raise UnreadableError(file, "has not one node", "give the switches or blocks their nodes")
 
 
-def _find_tree(declared: Declared, keys: Sequence[str] | None) -> Findings:
+def _find_tree(declared: Declared, keys: Sequence[str] | None) -> ScanFindings:
     places, warnings = tree_places(declared.file, declared.switches)
     links = [
         Link(a=child, b=switch.name, speed=switch.speed)
@@ -237,7 +237,7 @@ def _apart(places: Mapping[str, Place]) -> Iterator[Condition]:
         yield warning("Network", message, "declare a switch above them if there is one")
 
 
-def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> Findings:
+def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> ScanFindings:
     warnings: list[Condition] = []
     seen: dict[str, Block] = {}
     where: dict[str, list[int]] = {}

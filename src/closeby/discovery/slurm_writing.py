@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from closeby.discovery.assembling import has_domains
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import compact, writable
 from closeby.objects.natural import natural_key
 
@@ -43,7 +43,7 @@ class Blocks(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def slurm_tree_text(findings: Findings) -> str:
+def slurm_tree_text(findings: ScanFindings) -> str:
     """A ``topology.conf`` for the tree plugin, coarsest switches first."""
     lines = []
     for switch in switch_lines(findings):
@@ -55,7 +55,7 @@ def slurm_tree_text(findings: Findings) -> str:
     return _text(lines, _left_out(findings, block=False))
 
 
-def slurm_block_text(findings: Findings) -> str:
+def slurm_block_text(findings: ScanFindings) -> str:
     """A ``topology.conf`` for the block plugin: a block per accelerator domain, else per closest switch."""
     blocks = block_lines(findings)
     lines = []
@@ -67,7 +67,7 @@ def slurm_block_text(findings: Findings) -> str:
     return _text(lines, _left_out(findings, block=True))
 
 
-def slurm_yaml_text(findings: Findings) -> str:
+def slurm_yaml_text(findings: ScanFindings) -> str:
     """A ``topology.yaml`` with the tree, if there are switches, and the blocks, if there are any."""
     units: list[dict[str, object]] = []
     switches = [
@@ -91,7 +91,7 @@ def slurm_yaml_text(findings: Findings) -> str:
     return msgspec.yaml.encode(units).decode()
 
 
-def switch_lines(findings: Findings) -> list[SwitchLine]:
+def switch_lines(findings: ScanFindings) -> list[SwitchLine]:
     """The tree of switches, coarsest first. A switch has either switches or nodes, as Slurm wants it: nodes
     that hang on a switch with switches get a leaf of their own.
     """
@@ -131,7 +131,7 @@ def switch_lines(findings: Findings) -> list[SwitchLine]:
     return lines
 
 
-def block_lines(findings: Findings) -> Blocks:
+def block_lines(findings: ScanFindings) -> Blocks:
     """Blocks in an order in which neighbours are near.
 
     Where blocks lie in groups of several under the next level, each group gets a power of two of places, so
@@ -201,7 +201,7 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _left_out(findings: Findings, *, block: bool) -> Iterator[str]:
+def _left_out(findings: ScanFindings, *, block: bool) -> Iterator[str]:
     """Nodes that no line holds, as comments."""
     first = int(has_domains(findings))
     placed: Mapping[str, bool] = {

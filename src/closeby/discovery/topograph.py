@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from closeby.discovery.assembling import assemble, has_domains
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
@@ -34,7 +34,7 @@ _JSON_START: Final = re.compile(r"\s*[{\[]")
 
 def read_topograph(
     file: str, text: str, keys: Sequence[str] | None = None, names: Mapping[str, str] | None = None
-) -> Findings:
+) -> ScanFindings:
     """What a file of Topograph says: JSON of instances, or a YAML model.
 
     ``names`` are the nodes' names by instance; the identifiers themselves without it.
@@ -50,7 +50,7 @@ def read_topograph(
     return _Model(file, read_yaml(file, text)).findings(keys, names)
 
 
-def topograph_text(findings: Findings) -> str:
+def topograph_text(findings: ScanFindings) -> str:
     """Findings as the graph engine of Topograph prints them; an unknown level is empty text."""
     with_domains = has_domains(findings)
     instances = []
@@ -67,7 +67,7 @@ def topograph_text(findings: Findings) -> str:
 
 def _read_graph(
     file: str, value: object, keys: Sequence[str] | None, names: Mapping[str, str] | None
-) -> Findings:
+) -> ScanFindings:
     if not isinstance(value, dict) or "instances" not in value:
         raise UnreadableError(
             file,
@@ -117,7 +117,7 @@ class _Model:
         self._annotations: dict[str, Mapping[str, str]] = {}
         self._parents: dict[str, str] = {}
 
-    def findings(self, keys: Sequence[str] | None, names: Mapping[str, str] | None) -> Findings:
+    def findings(self, keys: Sequence[str] | None, names: Mapping[str, str] | None) -> ScanFindings:
         """What it says; a node is called as in the model, or as ``names`` says for ``i-<that>`` or that."""
         self._read_switches()
         block_of: dict[str, Mapping[str, str]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 
 from closeby.discovery.alike import alike
-from closeby.discovery.device_names import Names
+from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.labelling import Place
 from closeby.discovery.ranks import Neighbours
@@ -27,7 +27,7 @@ class Level(Struct, frozen=True):
     parent: Mapping[str, str]
 
 
-class Tree(Struct, frozen=True, kw_only=True):
+class DiscoveredTree(Struct, frozen=True, kw_only=True):
     """Where the hosts on some switches lie; or several trees, where these join nothing."""
 
     #: Closest to the hosts first.
@@ -39,7 +39,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     warnings: tuple[Condition, ...] = ()
 
 
-def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: Names) -> Tree:
+def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: DeviceNames) -> DiscoveredTree:
     """The tree of the switches that ``ranks`` holds, by the rules of this room's ``alike`` and ``ranks``.
 
     A switch or host that lies in several domains of the next level counts for the one that most of its cables
@@ -49,7 +49,7 @@ def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: Names) -> Tree
 
 
 class _Grower:
-    def __init__(self, ranks: Mapping[str, int], links: Neighbours, names: Names) -> None:
+    def __init__(self, ranks: Mapping[str, int], links: Neighbours, names: DeviceNames) -> None:
         self._ranks = ranks
         self._links = links
         self._names = names
@@ -59,14 +59,14 @@ class _Grower:
         #: level of these.
         self._torn: dict[tuple[tuple[tuple[str, int], ...], str, int], list[str]] = {}
 
-    def tree(self) -> Tree:
+    def tree(self) -> DiscoveredTree:
         levels = self._levels()
         places = {host: self._place(host, cables, levels) for host, cables in sorted(self._hosts.items())}
         for (counts, chosen, number), hosts in self._torn.items():
             names = listed(hosts)
             remedy = "" if number else "choose the adapters that count with --adapters, if others do"
             self._several(f"Node/{hosts[0]}", names, dict(counts), chosen, remedy, many=len(hosts) > 1)
-        return Tree(levels=levels, places=places, wide=self._wide, warnings=tuple(self._warnings))
+        return DiscoveredTree(levels=levels, places=places, wide=self._wide, warnings=tuple(self._warnings))
 
     def _cables_of_hosts(self) -> dict[str, dict[str, list[Cable]]]:
         """Per host the switches that it has cables to, with these."""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import TIMEOUT, Answer, Asking, Head, Sink, fetch, is_url, stream
+from closeby.measurements.fetching import TIMEOUT, Asking, FetchedAnswer, Head, Sink, fetch, is_url, stream
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Client:
         #: The newest TLS context, and the state of the files it was made of.
         self._context: tuple[object, ssl.SSLContext] | None = None
 
-    def get(self, url: str) -> Answer | Unavailable:
+    def get(self, url: str) -> FetchedAnswer | Unavailable:
         """As ``fetch``; a token or certificate that can't be used is told in its place."""
         asking = self._asking(url)
         return asking if isinstance(asking, Unavailable) else fetch(url, asking)

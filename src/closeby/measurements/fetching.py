@@ -30,7 +30,7 @@ class Head(Struct, frozen=True):
     status: str
 
 
-class Answer(Struct, frozen=True):
+class FetchedAnswer(Struct, frozen=True):
     """What a server said as a whole."""
 
     code: int
@@ -78,7 +78,7 @@ def read_file(path: str) -> bytes | Unavailable:
     return content
 
 
-def fetch(url: str, asking: Asking = DEFAULT_ASKING) -> Answer | Unavailable:
+def fetch(url: str, asking: Asking = DEFAULT_ASKING) -> FetchedAnswer | Unavailable:
     """The answer to a GET, whatever its status."""
     body = bytearray()
 
@@ -86,7 +86,7 @@ def fetch(url: str, asking: Asking = DEFAULT_ASKING) -> Answer | Unavailable:
         body.extend(chunk)
 
     head = stream(url, take, asking)
-    return head if isinstance(head, Unavailable) else Answer(head.code, head.status, bytes(body))
+    return head if isinstance(head, Unavailable) else FetchedAnswer(head.code, head.status, bytes(body))
 
 
 def stream(url: str, sink: Sink, asking: Asking = DEFAULT_ASKING) -> Head | Unavailable:
@@ -128,7 +128,7 @@ def _stream(url: str, place: str, sink: Sink, asking: Asking, patience: Patience
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
 
 
-def refusal(answer: Answer | Head, place: str) -> Unavailable | None:
+def refusal(answer: FetchedAnswer | Head, place: str) -> Unavailable | None:
     """Why a server does not let us in, if that is so; ``place`` is for messages."""
     if answer.code not in (401, 403):
         return None

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from closeby.applications.buckets import Buckets, make_buckets
-from closeby.applications.placements import Placements
+from closeby.applications.placements import RolePlacements
 from closeby.applications.roles import RoleRules, asks_for_rules, read_rules
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
@@ -45,7 +45,7 @@ class _Plan(NamedTuple):
     running: tuple[tuple[Pod, int], ...]
     rules: RoleRules
     buckets: Buckets
-    placements: Placements
+    placements: RolePlacements
 
 
 class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
@@ -237,7 +237,7 @@ def _plan(group: PodGroup, waiting: tuple[Pod, ...], running: tuple[tuple[Pod, i
         return None
     rules = rules.by_traffic(sizes)
     buckets = make_buckets(rules, waiting, running)
-    return _Plan(group, running, rules, buckets, Placements(rules, buckets, waiting, running))
+    return _Plan(group, running, rules, buckets, RolePlacements(rules, buckets, waiting, running))
 
 
 def _standing(placed: Sequence[tuple[int, int]], weights: Scores, edges: EdgeCosts) -> Scores:

@@ -23,7 +23,7 @@ from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.identity import object_id
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.dialects.plans import completed
 from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
@@ -49,7 +49,7 @@ class Collection:
     """Objects by kind, namespace and name, with the place each was read at."""
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        self._reading = DocumentReading()
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._others: Counter[str] = Counter()
         self._unknown: Counter[tuple[str, str]] = Counter()

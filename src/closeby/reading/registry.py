@@ -18,7 +18,7 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.nodes import read_node
 from closeby.reading.decoding.pods import read_pod
 from closeby.reading.decoding.priorities import read_priority_class
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.topologies import read_own_topology, read_topology
 from closeby.reading.decoding.workloads import read_job, read_replicated, read_stateful_set
 from closeby.reading.dialects import (
@@ -59,7 +59,7 @@ OWN_GROUP: Final = "closeby.dev"
 class Entry(Struct, frozen=True):
     """``versions`` empty means that all of them say the same about what is read."""
 
-    read: Callable[[Document, Reading], Record | None]
+    read: Callable[[Document, DocumentReading], Record | None]
     versions: tuple[str, ...] = ()
 
 

@@ -20,7 +20,7 @@ from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
-from closeby.scheduling.suspending import RESTARTS, Progress, Suspensions
+from closeby.scheduling.suspending import RESTARTS, SearchProgress, Suspensions
 
 #: Adds to the story of an item what happened, with the outcome if it was decided.
 Tell = Callable[[str, str, Outcome | None], None]
@@ -153,7 +153,7 @@ class Rounds:
             self.queue.charge(key, done.steps, allowance, in_vain=not placed)
 
     def _carry_out(
-        self, outputs: list[Output], key: str, moment: Moment | None, done: Progress[Decided]
+        self, outputs: list[Output], key: str, moment: Moment | None, done: SearchProgress[Decided]
     ) -> None:
         decided = self._changed_too_often(key) if done.result is None else done.result
         decision, need, behind = decided

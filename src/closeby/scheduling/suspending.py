@@ -22,7 +22,7 @@ RESTARTS: Final = 4
 _Result = TypeVar("_Result")
 
 
-class Progress(NamedTuple, Generic[_Result]):
+class SearchProgress(NamedTuple, Generic[_Result]):
     """The result of one turn of a decision."""
 
     #: None: it is suspended, or it started over too often and was given up.
@@ -100,7 +100,7 @@ class Suspensions(Generic[_Result]):
 
     def run(
         self, key: str, decide: Callable[[], _Result], allowance: int | None, ground: Hashable
-    ) -> Progress[_Result]:
+    ) -> SearchProgress[_Result]:
         """Start or resume a decision, for at most ``allowance`` steps (None: to its end).
 
         If ``ground`` has changed, the decision starts over.
@@ -111,7 +111,7 @@ class Suspensions(Generic[_Result]):
         if search is None and allowance is None:
             self._pace.begin()
             result, steps = decide(), self._pace.steps
-            return Progress(result, steps, self._total(key, steps) if self._lost else steps)
+            return SearchProgress(result, steps, self._total(key, steps) if self._lost else steps)
         spent = 0
         while True:
             if search is None:
@@ -121,18 +121,20 @@ class Suspensions(Generic[_Result]):
             spent += search.steps - before
             if ended is None:
                 self._searches[key] = search
-                return Progress(None, spent, search.steps, suspended=True)
+                return SearchProgress(None, spent, search.steps, suspended=True)
             if ended.error is not None:
                 self._restarts.pop(key, None)
                 raise ended.error
             if ended.result is not None:
                 self._restarts.pop(key, None)
-                return Progress(ended.result, spent, self._total(key, search.steps), missed=search.missed)
+                return SearchProgress(
+                    ended.result, spent, self._total(key, search.steps), missed=search.missed
+                )
             self._lose(key, search)
             again = self._restarts[key] = self._restarts.get(key, 0) + 1
             if again > RESTARTS:
                 del self._restarts[key]
-                return Progress(None, spent, self._total(key, 0), missed=search.missed)
+                return SearchProgress(None, spent, self._total(key, 0), missed=search.missed)
             search = None
 
     def _lose(self, key: str, search: _Search) -> None:

@@ -51,7 +51,7 @@ class Change(Struct, frozen=True, kw_only=True):
     applications: tuple[AppGroup, ...] = ()
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class TrialResult(Struct, frozen=True, kw_only=True):
     """The item got its nodes in a trial; an application perhaps for some of its pods only."""
 
     #: None for a plain pod, and where no topology applies.
@@ -110,7 +110,7 @@ class Trials:
             del self._pods[pod.uid]
         self._left, self._kept = self._all, 0
 
-    def try_out(self, key: str, change: Change) -> Result | None:
+    def try_out(self, key: str, change: Change) -> TrialResult | None:
         """What the item gets with this change; None when it still waits, or no trial is left."""
         if self.spent:
             return None
@@ -195,10 +195,10 @@ def _application(engine: Engine, key: str) -> AppGroup:
     return application.group
 
 
-def _result(key: str, outcomes: Sequence[Outcome]) -> Result | None:
+def _result(key: str, outcomes: Sequence[Outcome]) -> TrialResult | None:
     mine = [one for one in outcomes if key_of(one) == key and one.reason is None and one.bindings]
     if not mine:
         return None
     bindings = tuple(each for one in mine for each in one.bindings)
     beside = tuple(each for one in outcomes if key_of(one) != key for each in one.bindings)
-    return Result(place=mine[-1].place, bindings=bindings, beside=beside)
+    return TrialResult(place=mine[-1].place, bindings=bindings, beside=beside)

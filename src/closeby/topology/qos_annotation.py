@@ -33,7 +33,7 @@ _READERS: Mapping[str, Callable[[object], int | float]] = {
 }
 
 
-class Problem(NamedTuple):
+class AnnotationProblem(NamedTuple):
     """Something wrong in one annotation's text; ``path`` is where, below the annotation."""
 
     path: str
@@ -45,7 +45,7 @@ class ParsedAnnotation(NamedTuple):
     """The readable part of one annotation, and what was wrong with the rest."""
 
     switches: Mapping[str, Mapping[str, int | float]]
-    problems: tuple[Problem, ...]
+    problems: tuple[AnnotationProblem, ...]
 
 
 class _Stated(NamedTuple):
@@ -63,20 +63,22 @@ def parse_annotation(text: str) -> ParsedAnnotation:
         content = json.loads(text, object_pairs_hook=_unique_pairs)
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        problem = Problem(
+        problem = AnnotationProblem(
             "", f"the annotation is not valid JSON: {why}", f"write JSON text such as {EXAMPLE}"
         )
         return ParsedAnnotation({}, (problem,))
     if not isinstance(content, dict):
-        problem = Problem("", "the annotation is not a JSON object of switches", f"write {EXAMPLE}")
+        problem = AnnotationProblem("", "the annotation is not a JSON object of switches", f"write {EXAMPLE}")
         return ParsedAnnotation({}, (problem,))
     switches: dict[str, Mapping[str, int | float]] = {}
-    problems: list[Problem] = []
+    problems: list[AnnotationProblem] = []
     for name, metrics in content.items():
         path = f"[{json.dumps(name)}]"
         if not isinstance(metrics, dict):
             problems.append(
-                Problem(path, f"switch {name} is not described by a JSON object", f"write {EXAMPLE}")
+                AnnotationProblem(
+                    path, f"switch {name} is not described by a JSON object", f"write {EXAMPLE}"
+                )
             )
             continue
         read: dict[str, int | float] = {}
@@ -88,7 +90,7 @@ def parse_annotation(text: str) -> ParsedAnnotation:
             except ValueError as error:
                 message = f"switch {name}: {error}"
                 problems.append(
-                    Problem(f"{path}.{metric}", message, "correct it, or leave it out when unknown")
+                    AnnotationProblem(f"{path}.{metric}", message, "correct it, or leave it out when unknown")
                 )
         switches[name] = read
     return ParsedAnnotation(switches, tuple(problems))

@@ -8,7 +8,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, Toleration
 from closeby.objects.tolerations import PREFER_NO_SCHEDULE, tolerated
 from closeby.plugins.node_unschedulable import CORDON
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.fewest import fewest
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
@@ -38,7 +38,7 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
     # A gang that fits has what it needs, an application has more or less of it.
     number = 0 if question.application is None else len(question.got(result))
 
-    def enough(some: Sequence[str]) -> Result | None:
+    def enough(some: Sequence[str]) -> TrialResult | None:
         fewer = question.tried(Change(waiting=tuple(_tolerant(pod, some) for pod in question.waiting)))
         return fewer if fewer is not None and len(question.got(fewer)) >= number else None
 
@@ -74,7 +74,7 @@ def _tolerant(pod: Pod, keys: Iterable[str]) -> Pod:
 
 
 def _of_any(
-    question: Question, condition: str, change: Mapping[str, str | int | None], result: Result
+    question: Question, condition: str, change: Mapping[str, str | int | None], result: TrialResult
 ) -> Counterfactual:
     """Also of an application, which may get nodes for some of its pods only."""
     told = Counterfactual(

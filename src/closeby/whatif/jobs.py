@@ -10,7 +10,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
-from closeby.simulator.trials import Result
+from closeby.simulator.trials import TrialResult
 from closeby.whatif.fewest import fewest
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, JobEntry, Kind
@@ -123,8 +123,8 @@ def named_owners(pods: Iterable[Pod]) -> list[str]:
 
 
 def enough_together(
-    jobs: Iterable[Job], tried: Callable[[Sequence[Job]], Result | None]
-) -> tuple[list[Job], Result] | None:
+    jobs: Iterable[Job], tried: Callable[[Sequence[Job]], TrialResult | None]
+) -> tuple[list[Job], TrialResult] | None:
     """The first jobs whose ends are enough together (``tried`` says so), without those that may stay.
 
     One alone is not tried: that was done before.

@@ -10,7 +10,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, path_text, plural, span_text
 from closeby.scheduling.gangs.rosters import constraints_of
-from closeby.simulator.trials import Change, Result, Trials
+from closeby.simulator.trials import Change, TrialResult, Trials
 from closeby.topology.constraints import Levels
 from closeby.whatif.records import WhereEntry
 
@@ -30,7 +30,7 @@ class Question(Struct, frozen=True, kw_only=True):
     #: None for a plain pod, and for a gang.
     application: Application | None = None
 
-    def tried(self, change: Change) -> Result | None:
+    def tried(self, change: Change) -> TrialResult | None:
         """What it gets then."""
         return self.trials.try_out(self.key, change)
 
@@ -56,16 +56,16 @@ class Question(Struct, frozen=True, kw_only=True):
         """Whether a pod is one of the application that is asked about."""
         return self.application is not None and app_group_key(pod) == self.application.key
 
-    def got(self, result: Result) -> tuple[Pod, ...]:
+    def got(self, result: TrialResult) -> tuple[Pod, ...]:
         """The pods that got a node of those that wait now."""
         assigned = {one.pod.uid for one in result.bindings}
         return tuple(pod for pod in self.waiting if pod.uid in assigned)
 
-    def whole(self, result: Result) -> bool:
+    def whole(self, result: TrialResult) -> bool:
         """Whether all that waits got a node; gangs and plain pods got what they need if they got any."""
         return self.application is None or len(self.got(result)) == len(self.waiting)
 
-    def fits(self, result: Result) -> str:
+    def fits(self, result: TrialResult) -> str:
         """``It fits``; of an application which of its pods do, and how many do not."""
         if self.application is None:
             return "It fits"
@@ -83,7 +83,7 @@ class Question(Struct, frozen=True, kw_only=True):
         return f" at {levels.tree.level_names[levels.required]} level"
 
 
-def where_entry(result: Result) -> WhereEntry:
+def where_entry(result: TrialResult) -> WhereEntry:
     """The place that a trial ended in."""
     nodes = sorted({one.node for one in result.bindings}, key=natural_key)
     place = result.place
@@ -98,7 +98,7 @@ def where_entry(result: Result) -> WhereEntry:
     )
 
 
-def where_text(result: Result) -> str:
+def where_text(result: TrialResult) -> str:
     """``in zone-a/rack-1, on 3 nodes``; ``on n-1`` where no topology applies."""
     nodes = sorted({one.node for one in result.bindings}, key=natural_key)
     place = result.place

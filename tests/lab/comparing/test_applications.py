@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.lab.comparing.running import Experiment, Load, run_all
 from closeby.lab.replay.clusters import GivenCluster, made_up
 from closeby.lab.replay.settings import Policy
-from closeby.lab.workloads.generating import Options
+from closeby.lab.workloads.generating import WorkloadOptions
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
@@ -123,7 +123,7 @@ def test_all_are_judged_by_the_costs_of_the_first_that_minds_them() -> None:
 
 
 def test_the_same_comes_out_in_one_process_and_in_two() -> None:
-    load = Load(workload="microservices", jobs=6, load=0.5, capacity=3840.0, options=Options())
+    load = Load(workload="microservices", jobs=6, load=0.5, capacity=3840.0, options=WorkloadOptions())
     policies = (named("default"), named("least-allocated"))
     made = Experiment(policies=policies, seeds=(1, 2), source=load, cluster=made_up("zones"))
     one: Any = run_all(made, processes=1)

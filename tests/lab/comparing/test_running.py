@@ -10,7 +10,7 @@ import pytest
 from closeby.lab.comparing.running import Experiment, Load, run_all
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.settings import Policy
-from closeby.lab.workloads.generating import Options
+from closeby.lab.workloads.generating import WorkloadOptions
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import NAMED
 from tests.cli.programs import until_beside
@@ -21,7 +21,11 @@ POLICIES = tuple(Policy(name=name, configuration=NAMED[name]) for name in ("clos
 def experiment(seeds: tuple[int, ...], standing: bool = True) -> Experiment:
     """60 jobs of Seren on 64 hosts."""
     load = Load(
-        workload="seren", jobs=60, load=0.85, capacity=512, options=Options(max_gpus=256, standing=standing)
+        workload="seren",
+        jobs=60,
+        load=0.85,
+        capacity=512,
+        options=WorkloadOptions(max_gpus=256, standing=standing),
     )
     return Experiment(policies=POLICIES, seeds=seeds, source=load, cluster=made_up("small"))
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import Settings
+from closeby.lab.replay.settings import ReplaySettings
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
@@ -18,7 +18,7 @@ from closeby.simulator.synthetic import GPU, LEAF_LABEL, POD_LABEL, fabric_topol
 
 #: Name, submitted, duration, pods, GPUs of each.
 Job = tuple[str, float, float, int, int]
-DEFAULT = Settings()
+DEFAULT = ReplaySettings()
 
 
 def jobs(*rows: Job, priorities: Sequence[int] = ()) -> Jobs:
@@ -48,7 +48,7 @@ def leaves(*sizes: int, gpus: int = 8) -> GivenCluster:
     return GivenCluster(name="small", nodes=tuple(nodes), others=(topology,))
 
 
-def run(workload: Jobs, cluster: GivenCluster, settings: Settings = DEFAULT) -> History:
+def run(workload: Jobs, cluster: GivenCluster, settings: ReplaySettings = DEFAULT) -> History:
     """A run in which the engine's invariants are asserted after every moment, and those of the history."""
     history = replay(workload, cluster, settings, after_each=Engine.validate_state)
     holds_together(history)

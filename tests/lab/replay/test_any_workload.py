@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from closeby.lab.replay.clusters import cluster_of, made_up
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import Policy, Settings
+from closeby.lab.replay.settings import Policy, ReplaySettings
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.generating import generate
 from closeby.plugins.configurations import NAMED
@@ -37,7 +37,7 @@ def rows(drawn: list[tuple[int, int, int, int]]) -> list[Job]:
 def test_everybody_starts_or_could_not(
     drawn: list[tuple[int, int, int, int]], required: str | None, until: int | None
 ) -> None:
-    chosen = Settings(wishes=Wishes(required=required), until=None if until is None else float(until))
+    chosen = ReplaySettings(wishes=Wishes(required=required), until=None if until is None else float(until))
     history = run(jobs(*rows(drawn)), leaves(2, 3, 1), chosen)
     waits = np.isnan(history.started)
     waits[list(history.impossible)] = False
@@ -59,7 +59,7 @@ def same(one: History, other: History) -> bool:
 def test_the_same_seed_gives_the_same_history() -> None:
     def once(seed: int) -> History:
         workload = generate("seren", jobs=300, load=2.0, capacity=512, seed=seed)
-        return replay(workload, made_up("small"), Settings(seed=seed))
+        return replay(workload, made_up("small"), ReplaySettings(seed=seed))
 
     assert same(once(3), once(3))
     assert not same(once(3), once(4))
@@ -71,7 +71,8 @@ def test_draws_are_those_of_the_seed(config: str) -> None:
     workload = generate("philly", jobs=40, load=0.5, capacity=512, seed=3)
     policy = Policy(name=config, configuration=NAMED[config])
     one, again, other, trace = (
-        replay(workload, made_up("small"), Settings(policy=policy, seed=seed)) for seed in (1, 1, 2, None)
+        replay(workload, made_up("small"), ReplaySettings(policy=policy, seed=seed))
+        for seed in (1, 1, 2, None)
     )
     assert same(one, again)
     assert not same(one, other)
@@ -82,7 +83,7 @@ def test_draws_of_applications_are_those_of_the_seed() -> None:
     workload = generate("microservices", jobs=5, load=0.2, capacity=3840, seed=3)
     policy = Policy(name="random", configuration=NAMED["random"])
     one, again, other = (
-        replay(workload, made_up("zones"), Settings(policy=policy, seed=seed)) for seed in (1, 1, 2)
+        replay(workload, made_up("zones"), ReplaySettings(policy=policy, seed=seed)) for seed in (1, 1, 2)
     )
     assert same(one, again)
     assert not same(one, other)
@@ -92,7 +93,7 @@ def test_the_order_of_the_files_does_not_matter() -> None:
     nodes, fabric = made_up("small").nodes, (fabric_topology(),)
     workload = generate("philly", jobs=300, load=1.5, capacity=512, seed=3)
     histories = [
-        replay(workload, cluster_of(Manifests(nodes=order, topologies=fabric), "files"), Settings())
+        replay(workload, cluster_of(Manifests(nodes=order, topologies=fabric), "files"), ReplaySettings())
         for order in (nodes, nodes[::-1], nodes[::2] + nodes[1::2])
     ]
     assert same(histories[0], histories[1])
@@ -102,7 +103,7 @@ def test_the_order_of_the_files_does_not_matter() -> None:
 def test_a_full_cluster_of_many_jobs() -> None:
     """More is asked for than there is, so that a queue grows and is worked off; seed 5."""
     workload = generate("gavel", jobs=1_000, load=3.0, capacity=512, seed=5)
-    history = replay(workload, made_up("small"), Settings(seed=5))
+    history = replay(workload, made_up("small"), ReplaySettings(seed=5))
     holds_together(history)
     assert history.samples.queued.max() > 10
     assert not np.isnan(history.ended).any()
@@ -112,7 +113,7 @@ def test_a_full_cluster_of_many_jobs() -> None:
 def test_twenty_thousand_jobs() -> None:
     """The Seren mix on the Lingjun network; seed 1."""
     workload = generate("seren", jobs=20_000, load=0.85, capacity=6_776, seed=1)
-    history = replay(workload, made_up("lingjun"), Settings(seed=1))
+    history = replay(workload, made_up("lingjun"), ReplaySettings(seed=1))
     holds_together(history)
     assert not np.isnan(history.ended).any()
     assert history.samples.busy[-1] == 0

@@ -9,7 +9,7 @@ from closeby.lab.replay.driver import tree_of
 from closeby.lab.replay.limits import largest_job, too_large
 from closeby.lab.replay.settings import Policy, engine_of
 from closeby.lab.replay.submitting import Wishes
-from closeby.lab.workloads.generating import Options, generate
+from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.events import PodUpserted
 from closeby.simulator.synthetic import GPU
@@ -67,6 +67,11 @@ def test_all_jobs_up_to_it_can_run_and_no_larger_ones(cluster: GivenCluster, req
     refused[list(too_large(whole, room, tree, required))] = True
     assert (refused == (whole.sizes > most)).all()
     fitting = generate(
-        "seren", jobs=500, load=0.85, capacity=4_000, seed=1, options=Options(max_gpus=most, standing=True)
+        "seren",
+        jobs=500,
+        load=0.85,
+        capacity=4_000,
+        seed=1,
+        options=WorkloadOptions(max_gpus=most, standing=True),
     )
     assert too_large(fitting, room, tree, required) == {}

@@ -7,7 +7,7 @@ from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import Policy, Settings
+from closeby.lab.replay.settings import Policy, ReplaySettings
 from closeby.lab.replay.submitting import Wishes
 from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.configuration import Configuration
@@ -91,7 +91,7 @@ def test_jobs_larger_than_the_cluster_are_refused_at_once() -> None:
 
 
 def test_a_required_level_makes_jobs_too_large_that_would_fit_the_cluster() -> None:
-    wishes = Settings(wishes=Wishes(required="leaf"))
+    wishes = ReplaySettings(wishes=Wishes(required="leaf"))
     history = run(jobs(("a", 0, 10, 3, 8), ("b", 0, 10, 2, 8)), leaves(2, 2), wishes)
     assert history.refusals == {0: "no leaf takes more than 2 pods of 8 GPUs when no other job runs"}
     assert history.impossible == (0,)
@@ -110,7 +110,7 @@ def test_a_required_level_is_waited_for() -> None:
         ("a", 0, 50, 1, 8), ("b", 1, 99, 1, 8), ("c", 2, 50, 1, 8), ("d", 3, 100, 1, 8), ("e", 10, 10, 2, 8)
     )
     free = run(workload, leaves(2, 2))
-    required = run(workload, leaves(2, 2), Settings(wishes=Wishes(required="leaf")))
+    required = run(workload, leaves(2, 2), ReplaySettings(wishes=Wishes(required="leaf")))
     assert places(free) == {"a": ["h1"], "b": ["h2"], "c": ["h3"], "d": ["h4"], "e": ["h1", "h3"]}
     assert free.started[4] == 52
     assert places(required)["e"] == ["h1", "h2"]
@@ -120,7 +120,7 @@ def test_a_required_level_is_waited_for() -> None:
 def test_a_run_stops_at_a_time() -> None:
     """a runs still, b waits, c has not come."""
     workload = jobs(("a", 0, 100, 1, 8), ("b", 10, 10, 1, 8), ("c", 70, 10, 1, 8))
-    history = run(workload, leaves(1), Settings(until=60))
+    history = run(workload, leaves(1), ReplaySettings(until=60))
     assert history.until == 60
     assert history.started.tolist()[0] == 0
     assert np.isnan(history.started[1:]).all()
@@ -131,7 +131,7 @@ def test_a_run_stops_at_a_time() -> None:
 def test_what_waits_at_the_end_says_why_it_does_then() -> None:
     """d comes when all hosts are in use. One is free when the run stops, which is too few to try it again."""
     rows = (("a", 0, 50, 1, 8), ("b", 0, 100, 1, 8), ("c", 0, 100, 1, 8), ("d", 10, 10, 3, 8))
-    early, late = (run(jobs(*rows), leaves(3), Settings(until=until)) for until in (40, 60))
+    early, late = (run(jobs(*rows), leaves(3), ReplaySettings(until=until)) for until in (40, 60))
     assert early.refusals[3].startswith("0 of 3 pods fit in the whole cluster (3 nodes InsufficientResources")
     assert late.refusals[3].startswith("1 of 3 pods fit in the whole cluster (2 nodes InsufficientResources")
 
@@ -169,19 +169,19 @@ def test_slots_are_in_the_order_of_ranks() -> None:
 )
 def test_wishes_that_make_no_sense(wishes: Wishes, said: str) -> None:
     with pytest.raises(UnrunnableError, match=said):
-        replay(jobs(("a", 0, 1, 2, 8)), leaves(2), Settings(wishes=wishes))
+        replay(jobs(("a", 0, 1, 2, 8)), leaves(2), ReplaySettings(wishes=wishes))
 
 
 def test_a_cluster_without_the_resource() -> None:
     bare = leaves(2)
     cluster = GivenCluster(name="bare", nodes=bare.nodes, others=bare.others, resource="amd.com/gpu")
     with pytest.raises(UnrunnableError, match=r"no node offers amd\.com/gpu"):
-        replay(jobs(("a", 0, 1, 1, 1)), cluster, Settings())
+        replay(jobs(("a", 0, 1, 1, 1)), cluster, ReplaySettings())
 
 
-def keeping(after: float, until: float | None = None) -> Settings:
+def keeping(after: float, until: float | None = None) -> ReplaySettings:
     """Nodes are kept free for a job that has waited so many seconds."""
-    return Settings(policy=Policy(configuration=Configuration(reserve_after=after)), until=until)
+    return ReplaySettings(policy=Policy(configuration=Configuration(reserve_after=after)), until=until)
 
 
 def test_a_gang_that_waits_long_keeps_nodes_free() -> None:

@@ -6,7 +6,7 @@ import pytest
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.measuring import measure
-from closeby.lab.replay.settings import Policy, Settings
+from closeby.lab.replay.settings import Policy, ReplaySettings
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.replay.unconstrained import unconstrained_waits
 from closeby.lab.workloads.jobs import Jobs
@@ -27,7 +27,7 @@ JOBS = Jobs(
 
 
 def topology_waits(policy: str, required: str | None = None) -> float | None:
-    settings = Settings(
+    settings = ReplaySettings(
         policy=Policy(name=policy, configuration=NAMED[policy]), wishes=Wishes(required=required)
     )
     cluster = made_up("small")

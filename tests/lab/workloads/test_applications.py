@@ -4,7 +4,7 @@ import pytest
 from numpy.random import PCG64, Generator
 
 from closeby.applications.sorts import topology_order
-from closeby.lab.workloads.applications import BOUTIQUE, Shape, app_group, application
+from closeby.lab.workloads.applications import BOUTIQUE, ApplicationShape, app_group, application
 from closeby.lab.workloads.generating import generate
 from closeby.lab.workloads.jobs import CallGraph
 
@@ -21,7 +21,7 @@ def depths(graph: CallGraph) -> list[int]:
 @pytest.mark.parametrize("seed", range(20))
 def test_an_application_has_its_shape(seed: int) -> None:
     """Three layers below one entry, everybody but the entry is called, and two stores at the end."""
-    shape = Shape(depth=3, width=5, fan_out=2, stores=2)
+    shape = ApplicationShape(depth=3, width=5, fan_out=2, stores=2)
     graph = application(shape, Generator(PCG64(seed)))
     depth = depths(graph)
     assert [index for index, level in enumerate(depth) if level == 0] == [0]
@@ -32,7 +32,7 @@ def test_an_application_has_its_shape(seed: int) -> None:
 
 
 def test_stores_are_hot() -> None:
-    graph = application(Shape(depth=4, width=8, stores=1, store_share=1.0), Generator(PCG64(1)))
+    graph = application(ApplicationShape(depth=4, width=8, stores=1, store_share=1.0), Generator(PCG64(1)))
     store = len(graph.workloads) - 1
     assert sum(callee == store for _, callee in graph.calls) == store
 

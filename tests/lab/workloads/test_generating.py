@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from closeby.errors import UnknownWorkloadError
 from closeby.lab.workloads import published
-from closeby.lab.workloads.generating import AS_PUBLISHED, WORKLOADS, Options, generate
+from closeby.lab.workloads.generating import AS_PUBLISHED, WORKLOADS, WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.leaving_out import LeftOut, left_out
 from closeby.lab.workloads.published import HELIOS_CLUSTERS, SIZES, Mix
@@ -25,7 +25,12 @@ WITH_GPU_TIME = [name for name, mix in PUBLISHED.items() if mix.gpu_time is not 
 
 
 def made(
-    name: str, *, jobs: int = 20_000, load: float = 0.85, seed: int = 1, options: Options = AS_PUBLISHED
+    name: str,
+    *,
+    jobs: int = 20_000,
+    load: float = 0.85,
+    seed: int = 1,
+    options: WorkloadOptions = AS_PUBLISHED,
 ) -> Jobs:
     return generate(name, jobs=jobs, load=load, capacity=LINGJUN_GPUS, seed=seed, options=options)
 
@@ -121,7 +126,7 @@ def test_jobs_of_whole_hosts_have_one_pod_a_host() -> None:
 
 
 def test_large_jobs_and_long_ones_can_be_left_out() -> None:
-    jobs = made("seren", options=Options(max_gpus=96, max_duration=3600.0))
+    jobs = made("seren", options=WorkloadOptions(max_gpus=96, max_duration=3600.0))
     assert int(jobs.sizes.max()) == 96
     assert float(jobs.durations.max()) == 3600.0
     whole = made("seren")
@@ -131,14 +136,17 @@ def test_large_jobs_and_long_ones_can_be_left_out() -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_cap_that_all_jobs_are_below_changes_nothing(name: str) -> None:
-    whole, capped = made(name, jobs=2_000), made(name, jobs=2_000, options=Options(max_gpus=LINGJUN_GPUS))
+    whole, capped = (
+        made(name, jobs=2_000),
+        made(name, jobs=2_000, options=WorkloadOptions(max_gpus=LINGJUN_GPUS)),
+    )
     assert (whole.sizes == capped.sizes).all() and (whole.durations == capped.durations).all()
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8, 60, 64, 512])
 @pytest.mark.parametrize("name", [*PUBLISHED, "gavel"])
 def test_a_cap_leaves_the_others_in_proportion(name: str, most: int) -> None:
-    whole, capped = made(name), made(name, options=Options(max_gpus=most, standing=True))
+    whole, capped = made(name), made(name, options=WorkloadOptions(max_gpus=most, standing=True))
     assert int(capped.sizes.max()) <= most
     come = capped.only(capped.submitted > 0)
     kept = whole.sizes[whole.sizes <= most]
@@ -151,17 +159,17 @@ def test_a_cap_leaves_the_others_in_proportion(name: str, most: int) -> None:
 
 def test_what_is_left_out_is_told_as_published() -> None:
     """Seren has 0.2 % of its jobs and 33.1 % of its GPU time above 512 GPUs."""
-    found = left_out("seren", Options(max_gpus=512))
+    found = left_out("seren", WorkloadOptions(max_gpus=512))
     assert found.jobs == pytest.approx(0.002, abs=0.0003)
     assert found.time == pytest.approx(0.331, abs=0.02)
-    assert left_out("seren", Options(max_gpus=1_024)) == LeftOut(jobs=0.0, time=0.0)
-    assert left_out("gavel", Options(max_gpus=4)).jobs == pytest.approx(0.05, abs=0.005)
-    assert left_out("microservices", Options()).jobs == 0
+    assert left_out("seren", WorkloadOptions(max_gpus=1_024)) == LeftOut(jobs=0.0, time=0.0)
+    assert left_out("gavel", WorkloadOptions(max_gpus=4)).jobs == pytest.approx(0.05, abs=0.005)
+    assert left_out("microservices", WorkloadOptions()).jobs == 0
 
 
 def test_more_jobs_come_in_the_afternoon_than_at_night() -> None:
     """4 pm has 543 of 8,729 jobs a day, 7 am 185; whole days only, without bursts."""
-    jobs = made("helios", jobs=50_000, options=Options(burstiness=1.0))
+    jobs = made("helios", jobs=50_000, options=WorkloadOptions(burstiness=1.0))
     hours = (jobs.submitted[jobs.submitted < jobs.submitted[-1] // 86_400 * 86_400] / 3600 % 24).astype(int)
     counts = np.bincount(hours, minlength=24)
     assert counts[16] / counts[7] == pytest.approx(543 / 185, rel=0.15)
@@ -169,7 +177,7 @@ def test_more_jobs_come_in_the_afternoon_than_at_night() -> None:
 
 def test_arrivals_come_in_bursts() -> None:
     """Standard deviation over mean of the times between arrivals: 1.75 as in openb; 1 for Poisson."""
-    gaps = np.diff(made("seren", jobs=50_000, options=Options(diurnal=False)).submitted)
+    gaps = np.diff(made("seren", jobs=50_000, options=WorkloadOptions(diurnal=False)).submitted)
     assert float(gaps.std() / gaps.mean()) == pytest.approx(1.75, rel=0.05)
     even = np.diff(made("gavel", jobs=50_000).submitted)
     assert float(even.std() / even.mean()) == pytest.approx(1.0, rel=0.05)
@@ -178,7 +186,9 @@ def test_arrivals_come_in_bursts() -> None:
 @pytest.mark.parametrize("name", ["seren", "philly", "gavel"])
 def test_standing_jobs_hold_the_load_from_the_beginning(name: str) -> None:
     """At 85 % of 6,776 GPUs, 5,760 are held at 0, and on average over the time in which jobs come."""
-    cold, warm = (made(name, jobs=5_000, options=Options(standing=standing)) for standing in (False, True))
+    cold, warm = (
+        made(name, jobs=5_000, options=WorkloadOptions(standing=standing)) for standing in (False, True)
+    )
     extra = len(warm) - len(cold)
     assert warm.submitted[:extra].max() == 0.0 < warm.submitted[extra]
     assert (warm.sizes[extra:] == cold.sizes).all() and (warm.submitted[extra:] == cold.submitted).all()
@@ -242,6 +252,6 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="capacity must be a number above 0, not 0"):
         generate("seren", jobs=1, load=1, capacity=0, seed=0)
     with pytest.raises(ValueError, match=r"burstiness must be 1 or more, not 0\.5"):
-        Options(burstiness=0.5)
+        WorkloadOptions(burstiness=0.5)
     with pytest.raises(ValueError, match="max_gpus must be 1 or more, not 0"):
-        Options(max_gpus=0)
+        WorkloadOptions(max_gpus=0)

@@ -8,7 +8,7 @@ from numpy.random import PCG64, Generator
 
 from closeby.lab.workloads import published
 from closeby.lab.workloads.applications import BOUTIQUE
-from closeby.lab.workloads.generating import WORKLOADS, Options, generate
+from closeby.lab.workloads.generating import WORKLOADS, WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.published import SIZES, Mix
 from closeby.lab.workloads.standing import standing
@@ -22,10 +22,10 @@ MIXES = {
 
 
 def begins_with(
-    name: str, *, load: float, capacity: float, seed: int, options: Options | None = None
+    name: str, *, load: float, capacity: float, seed: int, options: WorkloadOptions | None = None
 ) -> Jobs:
     """The standing jobs of a small workload."""
-    chosen = options or Options(standing=True)
+    chosen = options or WorkloadOptions(standing=True)
     made = generate(name, jobs=50, load=load, capacity=capacity, seed=seed, options=chosen)
     return made.only(made.submitted == 0)
 

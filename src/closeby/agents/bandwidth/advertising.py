@@ -33,7 +33,7 @@ AGAIN: Final = 5.0
 PAUSE: Final = 1.0
 
 
-class NodeNow(Struct, frozen=True, kw_only=True):
+class AdvertisedNode(Struct, frozen=True, kw_only=True):
     """What the cluster has of our node: None where the resource, or all of the map, is not there."""
 
     uid: str
@@ -43,7 +43,7 @@ class NodeNow(Struct, frozen=True, kw_only=True):
     has_allocatable: bool = False
 
 
-def patch_of(node: NodeNow, bits: int) -> Sequence[Operation]:
+def patch_of(node: AdvertisedNode, bits: int) -> Sequence[Operation]:
     """What makes the node say ``bits``; nothing if it does."""
     key = BANDWIDTH.replace("~", "~0").replace("/", "~1")
     operations: list[Operation] = []
@@ -94,7 +94,7 @@ class Advertiser:
         self._again = again
         self._pause = pause
         self._written = False
-        self._node: NodeNow | None = None
+        self._node: AdvertisedNode | None = None
         self._news = asyncio.Event()
         self._told = ""
         #: What the interface carries, and what the node says; None where that is not known.
@@ -105,7 +105,7 @@ class Advertiser:
         """Bits/s that the node's status says."""
         return amount(self._node.capacity) if self._node is not None else None
 
-    def heard(self, node: NodeNow | None) -> None:
+    def heard(self, node: AdvertisedNode | None) -> None:
         """What the cluster has of our node now; None: there is none."""
         self._node = node
         self._news.set()

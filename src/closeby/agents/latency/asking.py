@@ -7,11 +7,11 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-from closeby.agents.latency.credentials import Credentials
+from closeby.agents.latency.credentials import PeerCredentials
 from closeby.agents.latency.delays import Delays
-from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.results import Latency, latency_of
+from closeby.agents.latency.results import PeerLatency, latency_of
 from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, introduce, why
 from closeby.agents.troubles import Trouble
 
@@ -19,13 +19,15 @@ from closeby.agents.troubles import Trouble
 _SHORTEST: Final = 0.001
 
 #: Asks a peer how long it takes to answer.
-Probe = Callable[[Peer], Latency | Trouble]
+Probe = Callable[[Peer], PeerLatency | Trouble]
 
 
 class TcpProbe:
     """The agents' own way. One question at a time, one peer at a time."""
 
-    def __init__(self, name: str, credentials: Credentials, delays: Delays, limits: Limits) -> None:
+    def __init__(
+        self, name: str, credentials: PeerCredentials, delays: Delays, limits: ResponderLimits
+    ) -> None:
         """``name`` is the own node's."""
         self._name = name
         self._credentials = credentials
@@ -40,7 +42,7 @@ class TcpProbe:
         """What one probe sends and receives, at most."""
         return (self._limits.trips + self._limits.warm + 1) * TRIP
 
-    def __call__(self, peer: Peer) -> Latency | Trouble:
+    def __call__(self, peer: Peer) -> PeerLatency | Trouble:
         """How long the peer takes, or why that is not known."""
         until = time.monotonic() + self._limits.within
         try:
@@ -66,7 +68,7 @@ class TcpProbe:
                 with contextlib.suppress(OSError):
                     self._connected.shutdown(socket.SHUT_RDWR)
 
-    def _timed(self, channel: Channel, peer: Peer) -> Latency | Trouble:
+    def _timed(self, channel: Channel, peer: Peer) -> PeerLatency | Trouble:
         times: list[float] = []
         try:
             for number in range(self._limits.warm + self._limits.trips):

@@ -44,7 +44,7 @@ class _Contexts(Struct, frozen=True):
     answering: ssl.SSLContext
 
 
-class Credentials:
+class PeerCredentials:
     """What an agent shows its peers, and what it asks of them."""
 
     def __init__(

@@ -7,7 +7,7 @@ from threading import Lock
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ResponderLimits(Struct, frozen=True, kw_only=True):
     """What an agent asks of peers, and what it grants them. Times in seconds."""
 
     #: Questions of one probe whose time is taken, and those before that warm the connection up.

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.results import Latency
+from closeby.agents.latency.results import PeerLatency
 from closeby.agents.troubles import Trouble
 
 #: Seconds that a program measures, and until it is ended.
@@ -32,7 +32,7 @@ _UNREADABLE: Final = "UnreadableOutput"
 _MICROSECONDS: Final = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6}
 
 
-class Runner:
+class ProgramRunner:
     """Runs one program at a time, and ends it when it takes too long or nobody waits any more."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
@@ -83,11 +83,11 @@ class Runner:
 class QperfProbe:
     """``qperf tcp_lat``: the mean of one way, so half of what a request and its response take."""
 
-    def __init__(self, runner: Runner, port: int) -> None:
+    def __init__(self, runner: ProgramRunner, port: int) -> None:
         self._runner = runner
         self._port = port
 
-    def __call__(self, peer: Peer) -> Latency | Trouble:
+    def __call__(self, peer: Peer) -> PeerLatency | Trouble:
         """How long the peer takes, or why that is not known."""
         output = self._runner.run(
             "qperf",
@@ -108,11 +108,11 @@ class QperfProbe:
 class NetperfProbe:
     """``netperf`` with TCP_RR, as in the network-aware scheduling KEP: 32 bytes asked, 1,024 answered."""
 
-    def __init__(self, runner: Runner, port: int) -> None:
+    def __init__(self, runner: ProgramRunner, port: int) -> None:
         self._runner = runner
         self._port = port
 
-    def __call__(self, peer: Peer) -> Latency | Trouble:
+    def __call__(self, peer: Peer) -> PeerLatency | Trouble:
         """How long the peer takes, or why that is not known."""
         output = self._runner.run(
             *(
@@ -136,7 +136,7 @@ class NetperfProbe:
 class Iperf3:
     """``iperf3``: bits/s that a peer receives of a fixed number of bytes."""
 
-    def __init__(self, runner: Runner, port: int, sent: int = SENT) -> None:
+    def __init__(self, runner: ProgramRunner, port: int, sent: int = SENT) -> None:
         """``sent`` in bytes."""
         self._runner = runner
         self._port = port
@@ -151,17 +151,17 @@ class Iperf3:
         return output if isinstance(output, Trouble) else parse_iperf3(output)
 
 
-def parse_qperf(output: bytes) -> Latency | Trouble:
+def parse_qperf(output: bytes) -> PeerLatency | Trouble:
     """``latency = 9274 ns`` and ``loc_send_msgs = 53,916``, in any unit."""
     found = dict(_pairs(output))
     value, unit = _figure(found.get("latency", ""))
     if value is None or unit not in _MICROSECONDS:
         return _unreadable("qperf", output)
     count, _ = _figure(found.get("loc_send_msgs", ""))
-    return Latency(p50=2 * value * _MICROSECONDS[unit], samples=int(count or 1))
+    return PeerLatency(p50=2 * value * _MICROSECONDS[unit], samples=int(count or 1))
 
 
-def parse_netperf(output: bytes) -> Latency | Trouble:
+def parse_netperf(output: bytes) -> PeerLatency | Trouble:
     """``P50_LATENCY=302`` and so on, in microseconds."""
     found = {key: _figure(text)[0] for key, text in _pairs(output)}
     p50, p90, p99 = (found.get(f"P{share}_LATENCY") for share in (50, 90, 99))
@@ -169,7 +169,7 @@ def parse_netperf(output: bytes) -> Latency | Trouble:
         return _unreadable("netperf", output)
     # A second long, so many transactions a second.
     count = MEASURED * (found.get("TRANSACTION_RATE") or 0)
-    return Latency(p50=p50, p90=p90, p99=p99, samples=max(1, int(count)))
+    return PeerLatency(p50=p50, p90=p90, p99=p99, samples=max(1, int(count)))
 
 
 class _Sum(Struct):

@@ -12,8 +12,8 @@ from collections import Counter
 from threading import Lock, Thread
 from typing import Final
 
-from closeby.agents.latency.credentials import Credentials
-from closeby.agents.latency.limits import Bucket, Limits
+from closeby.agents.latency.credentials import PeerCredentials
+from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.wire import Channel, WireError, admit, answer, why
 from closeby.agents.troubles import Trouble
 from closeby.objects.saying import Say
@@ -29,7 +29,7 @@ _SAID_AGAIN: Final = 60.0
 class Responder:
     """From ``open`` to ``close``."""
 
-    def __init__(self, name: str, credentials: Credentials, say: Say, limits: Limits) -> None:
+    def __init__(self, name: str, credentials: PeerCredentials, say: Say, limits: ResponderLimits) -> None:
         """``name`` is the node's."""
         self._name = name
         self._credentials = credentials

@@ -9,7 +9,7 @@ from threading import Lock
 from msgspec import Struct
 
 
-class Latency(Struct, frozen=True, kw_only=True):
+class PeerLatency(Struct, frozen=True, kw_only=True):
     """What one probe of one peer found: requests and their responses, in microseconds."""
 
     p50: float
@@ -20,21 +20,21 @@ class Latency(Struct, frozen=True, kw_only=True):
     samples: int
 
 
-class Result(Struct, frozen=True):
+class LatencyResult(Struct, frozen=True):
     """A figure, and its age in seconds."""
 
-    value: Latency
+    value: PeerLatency
     age: float
 
 
-def latency_of(microseconds: Sequence[float]) -> Latency:
+def latency_of(microseconds: Sequence[float]) -> PeerLatency:
     """The percentiles of at least one time: each the smallest time that so many did not exceed."""
     times = sorted(microseconds)
 
     def percentile(share: float) -> float:
         return times[max(0, math.ceil(share * len(times)) - 1)]
 
-    return Latency(p50=percentile(0.5), p90=percentile(0.9), p99=percentile(0.99), samples=len(times))
+    return PeerLatency(p50=percentile(0.5), p90=percentile(0.9), p99=percentile(0.99), samples=len(times))
 
 
 class Results:
@@ -45,12 +45,12 @@ class Results:
         self._oldest = oldest
         self._clock = clock
         self._lock = Lock()
-        self._latencies: dict[str, tuple[Latency, float]] = {}
+        self._latencies: dict[str, tuple[PeerLatency, float]] = {}
         self._bandwidths: dict[str, tuple[float, float]] = {}
         self._failures: Counter[str] = Counter()
         self._probes = 0
 
-    def measured(self, peer: str, latency: Latency) -> None:
+    def measured(self, peer: str, latency: PeerLatency) -> None:
         """A probe went well."""
         with self._lock:
             self._probes += 1
@@ -73,11 +73,11 @@ class Results:
                 for name in [one for one in kept if one not in peers]:
                     del kept[name]
 
-    def latencies(self) -> Mapping[str, Result]:
+    def latencies(self) -> Mapping[str, LatencyResult]:
         """What counts now."""
         with self._lock:
             ages = ((peer, value, self._clock() - at) for peer, (value, at) in self._latencies.items())
-            return {peer: Result(value, age) for peer, value, age in ages if age <= self._oldest}
+            return {peer: LatencyResult(value, age) for peer, value, age in ages if age <= self._oldest}
 
     def bandwidths(self) -> Mapping[str, float]:
         """Bits/s that count now."""

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from closeby.agents.latency.asking import Probe
-from closeby.agents.latency.limits import Bucket, Limits
+from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import MOST, asked
 from closeby.agents.latency.results import Results
@@ -47,7 +47,7 @@ class Course(Struct, frozen=True, kw_only=True):
     most: int = MOST
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class AskedPeer(Struct, frozen=True, kw_only=True):
     """What a round calls."""
 
     peers: Peers
@@ -61,16 +61,16 @@ class Asking(Struct, frozen=True, kw_only=True):
     before: Callable[[], object] = lambda: None
 
 
-class Rounds:
+class LatencyRounds:
     """From ``start`` to ``stop``."""
 
     def __init__(
         self,
         course: Course,
-        asking: Asking,
+        asking: AskedPeer,
         results: Results,
         say: Say,
-        limits: Limits,
+        limits: ResponderLimits,
         now: Callable[[], float] = time.time,
     ) -> None:
         """``now`` is in seconds since the epoch."""

@@ -42,7 +42,7 @@ _HEADER: Final = Struct("!BH")
 TRIP: Final = 2 * _HEADER.size + QUESTION + ANSWER
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a frame is."""
 
     HELLO = 1
@@ -69,7 +69,7 @@ class Channel:
         self.deadline = deadline
         self._rest = b""
 
-    def send(self, kind: Kind, content: bytes) -> None:
+    def send(self, kind: MessageKind, content: bytes) -> None:
         """One frame.
 
         Raises:
@@ -78,7 +78,7 @@ class Channel:
         self._in_time()
         self._socket.sendall(_HEADER.pack(kind, len(content)) + content)
 
-    def receive(self, wanted: Kind, longest: int) -> bytes:
+    def receive(self, wanted: MessageKind, longest: int) -> bytes:
         """The next frame's content; never more than about ``longest`` bytes are kept.
 
         Raises:
@@ -87,7 +87,7 @@ class Channel:
             OSError: the connection broke, or nothing came in time.
         """
         kind, length = _HEADER.unpack(self._exactly(_HEADER.size, longest))
-        if kind == Kind.REFUSED and wanted != Kind.REFUSED:
+        if kind == MessageKind.REFUSED and wanted != MessageKind.REFUSED:
             raise WireError("Refused", "the peer does not take our proof: do both have the same token?")
         if kind != wanted:
             raise WireError("NotAnAgent", f"a frame of kind {kind} came instead of {wanted.name}")
@@ -118,7 +118,7 @@ def introduce(channel: Channel, name: str, peer: str, key: bytes) -> None:
     Raises:
         WireError: it has not, or is not. Else as ``Channel``.
     """
-    hello = channel.receive(Kind.HELLO, len(MAGIC) + NONCE + LONGEST_NAME)
+    hello = channel.receive(MessageKind.HELLO, len(MAGIC) + NONCE + LONGEST_NAME)
     magic, theirs = hello[: len(MAGIC)], hello[len(MAGIC) : len(MAGIC) + NONCE]
     found = hello[len(MAGIC) + NONCE :]
     if magic != MAGIC or len(theirs) != NONCE:
@@ -128,8 +128,8 @@ def introduce(channel: Channel, name: str, peer: str, key: bytes) -> None:
         raise WireError("WrongPeer", f"{shown!r} answers where {peer!r} should be")
     ours = secrets.token_bytes(NONCE)
     told = (theirs, ours, name.encode(), found)
-    channel.send(Kind.PROOF, ours + _proof(key, b"asks", told) + name.encode())
-    welcome = channel.receive(Kind.WELCOME, PROOF)
+    channel.send(MessageKind.PROOF, ours + _proof(key, b"asks", told) + name.encode())
+    welcome = channel.receive(MessageKind.WELCOME, PROOF)
     if not hmac.compare_digest(welcome, _proof(key, b"answers", told)):
         raise WireError("Impostor", "the peer does not prove that it has the token")
 
@@ -141,16 +141,16 @@ def admit(channel: Channel, name: str, keys: Sequence[bytes]) -> str:
         WireError: it has none of them, or does not speak as agents do. Else as ``Channel``.
     """
     ours = secrets.token_bytes(NONCE)
-    channel.send(Kind.HELLO, MAGIC + ours + name.encode())
-    said = channel.receive(Kind.PROOF, NONCE + PROOF + LONGEST_NAME)
+    channel.send(MessageKind.HELLO, MAGIC + ours + name.encode())
+    said = channel.receive(MessageKind.PROOF, NONCE + PROOF + LONGEST_NAME)
     theirs, proof, asker = said[:NONCE], said[NONCE : NONCE + PROOF], said[NONCE + PROOF :]
     told = (ours, theirs, asker, name.encode())
     # All keys are tried whichever fits, so that the time tells nothing.
     fitting = [key for key in keys if hmac.compare_digest(proof, _proof(key, b"asks", told))]
     if not fitting:
-        channel.send(Kind.REFUSED, b"")
+        channel.send(MessageKind.REFUSED, b"")
         raise WireError("Refused", "the asker does not prove that it has the token")
-    channel.send(Kind.WELCOME, _proof(fitting[0], b"answers", told))
+    channel.send(MessageKind.WELCOME, _proof(fitting[0], b"answers", told))
     return asker.decode(errors="replace")
 
 
@@ -161,15 +161,15 @@ def ask(channel: Channel, number: int) -> None:
         WireError: the answer is to another question. Else as ``Channel``.
     """
     head = number.to_bytes(4, "big")
-    channel.send(Kind.ASK, head.ljust(QUESTION, b"\0"))
-    if not channel.receive(Kind.ANSWER, ANSWER).startswith(head):
+    channel.send(MessageKind.ASK, head.ljust(QUESTION, b"\0"))
+    if not channel.receive(MessageKind.ANSWER, ANSWER).startswith(head):
         raise WireError("NotAnAgent", "the answer is to another question")
 
 
 def answer(channel: Channel) -> None:
     """Waits for one question and answers it. Raises as ``Channel``."""
-    asked = channel.receive(Kind.ASK, QUESTION)
-    channel.send(Kind.ANSWER, asked[:4].ljust(ANSWER, b"\0"))
+    asked = channel.receive(MessageKind.ASK, QUESTION)
+    channel.send(MessageKind.ANSWER, asked[:4].ljust(ANSWER, b"\0"))
 
 
 def why(error: Exception) -> Trouble:

@@ -11,11 +11,11 @@ from closeby.cli.discovering.programs import end_programs
 from closeby.cli.operating.log_lines import FORMATS
 from closeby.cli.operating.long_running import reach, run_until_told
 from closeby.cli.reading.inputs import Unusable
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.kube.client.dry_run import DryTransport
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.writing.node_labels import Labelled, label_nodes
+from closeby.kube.writing.node_labels import LabelledNode, label_nodes
 from closeby.objects.reasons import Condition
 from closeby.topology.node_groups import listed
 
@@ -101,7 +101,7 @@ class _Teller:
         self._known: frozenset[Condition] = frozenset()
         self._levels: tuple[str, ...] | None = None
 
-    def odd(self, findings: Findings) -> None:
+    def odd(self, findings: ScanFindings) -> None:
         """What the source noticed and did not in the round before, and whether it found as many levels."""
         if self._levels is not None and len(findings.levels) != len(self._levels):
             before, after = (" > ".join(reversed(levels)) for levels in (self._levels, findings.levels))
@@ -112,7 +112,7 @@ class _Teller:
                 self._say("noticed", warning=True, object=one.object, reason=one.reason, why=one.sentence())
         self._known = frozenset(findings.warnings)
 
-    def done(self, labelled: Labelled) -> None:
+    def done(self, labelled: LabelledNode) -> None:
         """What became of the nodes."""
         for name, error in labelled.refused.items():
             self._say("labelling a node failed", warning=True, node=name, error=error)
@@ -147,7 +147,7 @@ class _Teller:
         self._strangers = strangers
 
 
-async def _beside(work: Callable[[], Findings], stop: asyncio.Event) -> Findings | None:
+async def _beside(work: Callable[[], ScanFindings], stop: asyncio.Event) -> ScanFindings | None:
     """What ``work`` gives, in a thread of its own; None when it is told to stop before."""
     result = asyncio.create_task(asyncio.to_thread(work))
     told = asyncio.create_task(stop.wait())

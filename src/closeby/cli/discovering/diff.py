@@ -7,7 +7,7 @@ import click
 
 from closeby.cli.discovering.options import label_keys
 from closeby.cli.options import OUTPUTS
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def command(
     if before == after == "-":
         raise Unusable("standard input can be read once, so only one of the two can be -")
 
-    def findings(path: str) -> Findings:
+    def findings(path: str) -> ScanFindings:
         text = read_text(path)
         name = STDIN_NAME if path == "-" else path
         return READERS[kind_of(name, text) if kind is None else kind](name, text, keys)

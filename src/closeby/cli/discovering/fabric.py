@@ -11,7 +11,7 @@ import click
 
 from closeby.cli.discovering.options import Chosen, discovers
 from closeby.discovery.device_names import NameMap, read_names
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
 from closeby.errors import UnreadableError
 
@@ -107,7 +107,7 @@ def command(
     if ports and files:
         raise click.UsageError("--port says where a scan starts that is made here: give it or files")
 
-    def discover(keys: tuple[str, ...] | None) -> Findings:
+    def discover(keys: tuple[str, ...] | None) -> ScanFindings:
         names: NameMap = {} if map_path is None else read_names(map_path, read_text(map_path))
         source = " ".join(_named(one) for one in files) or program
         with ExitStack() as stack:

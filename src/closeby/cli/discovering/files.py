@@ -6,13 +6,13 @@ import click
 
 from closeby.cli.discovering.options import Chosen, discovers
 from closeby.cli.reading.inputs import Unusable
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
 from closeby.objects.nodes import Node
 
 _STDIN = "-"
 #: Reads a text, given its name, label keys, and names of nodes by what the source calls them.
-_Reader = Callable[[str, str, Sequence[str] | None, Mapping[str, str] | None], Findings]
+_Reader = Callable[[str, str, Sequence[str] | None, Mapping[str, str] | None], ScanFindings]
 
 _FILE = click.argument("file", metavar="FILE")
 _NAMES = click.option(
@@ -106,7 +106,9 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
     """
     from closeby.discovery.accelerators import read_nvidia_smi
 
-    def read(name: str, text: str, keys: Sequence[str] | None, names: Mapping[str, str] | None) -> Findings:
+    def read(
+        name: str, text: str, keys: Sequence[str] | None, names: Mapping[str, str] | None
+    ) -> ScanFindings:
         return read_nvidia_smi(name, text, keys, host=host, names=names)
 
     _publish(file, names_path, read, chosen)
@@ -175,7 +177,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
     nodes = _nodes(paths, chosen)
     own_keys = read_labels(nodes, family).keys if chosen.keys is None else chosen.keys
 
-    def discover(keys: tuple[str, ...] | None) -> Findings:
+    def discover(keys: tuple[str, ...] | None) -> ScanFindings:
         return read_labels(nodes if chosen.watch is None else _nodes(paths, chosen), family, keys).findings
 
     publish(discover, chosen._replace(keys=own_keys))
@@ -213,7 +215,7 @@ def _publish(file: str, names_path: str | None, reader: _Reader, chosen: Chosen)
     if chosen.watch is not None and file == _STDIN:
         raise click.UsageError("standard input can be read once: --watch needs a file")
 
-    def discover(keys: tuple[str, ...] | None) -> Findings:
+    def discover(keys: tuple[str, ...] | None) -> ScanFindings:
         names = None if names_path is None else read_names(names_path, read_text(names_path))
         return reader(STDIN_NAME if file == _STDIN else file, read_text(file), keys, names)
 

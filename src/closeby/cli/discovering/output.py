@@ -8,7 +8,7 @@ import click
 from closeby.cli.discovering.options import EXCHANGED, Chosen
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.assembling import level_keys, topology_manifests
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import nameless, node_manifests
 from closeby.errors import UnreadableError
 from closeby.topology.node_groups import listed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Reads a source. It is given the label keys that somebody chose, closest first, or None.
-Discover = Callable[[tuple[str, ...] | None], Findings]
+Discover = Callable[[tuple[str, ...] | None], ScanFindings]
 
 
 def read(source: Callable[[], T]) -> T:
@@ -34,7 +34,7 @@ def read(source: Callable[[], T]) -> T:
         raise Unusable(str(error)) from error
 
 
-def show(findings: Findings, chosen: Chosen) -> None:
+def show(findings: ScanFindings, chosen: Chosen) -> None:
     """Prints the findings in the form that was asked for."""
     from closeby.cli.output import emit
 

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import parse_bandwidth
-from closeby.agents.latency.credentials import VARIABLE, Credentials, TlsFiles, from_environment
+from closeby.agents.latency.credentials import VARIABLE, PeerCredentials, TlsFiles, from_environment
 from closeby.agents.latency.delays import Delays, parse_delays
-from closeby.agents.latency.limits import Limits
+from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
 from closeby.agents.troubles import Trouble
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
-from closeby.kube.metrics.serving import Address, read_address
+from closeby.kube.metrics.serving import ListenAddress, read_address
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _TOLD: Final = 120.0
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class AgentOptions(Struct, frozen=True, kw_only=True):
     """As on the command line."""
 
     kubeconfig: str | None
@@ -63,15 +63,15 @@ class Options(Struct, frozen=True, kw_only=True):
     metrics: Metrics
 
 
-class Checked(Struct, frozen=True, kw_only=True):
+class CheckedSettings(Struct, frozen=True, kw_only=True):
     """What can be done with that."""
 
-    options: Options
+    options: AgentOptions
     name: str
-    listen: Address
-    credentials: Credentials
+    listen: ListenAddress
+    credentials: PeerCredentials
     delays: Delays
-    limits: Limits
+    limits: ResponderLimits
     #: None: as the cluster has them.
     peers: PeerFile | None
     #: What is advertised whatever the interface says, in bits/s.
@@ -98,7 +98,7 @@ class Checked(Struct, frozen=True, kw_only=True):
         return self.peers is None or self.advertises
 
 
-def checked(options: Options, say: Say) -> Checked:
+def checked(options: AgentOptions, say: Say) -> CheckedSettings:
     """Reads what was named.
 
     Raises:
@@ -122,16 +122,16 @@ def checked(options: Options, say: Say) -> Checked:
     trouble = delays.read()
     if trouble is not None:
         raise Unusable(trouble.message)
-    return Checked(
+    return CheckedSettings(
         options=options,
         name=name,
         listen=listen,
         credentials=_credentials(options, say),
         delays=delays,
-        limits=Limits(
+        limits=ResponderLimits(
             trips=options.trips,
             within=options.timeout,
-            least=min(options.trips, Limits().least),
+            least=min(options.trips, ResponderLimits().least),
             probes=options.probes_per_second,
             bytes=options.bytes_per_second,
             connections=options.connections,
@@ -141,7 +141,7 @@ def checked(options: Options, say: Say) -> Checked:
     )
 
 
-def _credentials(options: Options, say: Say) -> Credentials:
+def _credentials(options: AgentOptions, say: Say) -> PeerCredentials:
     files = (options.tls_cert, options.tls_key, options.tls_ca)
     token = None if options.token_file else from_environment(os.environ)
     tls = None
@@ -166,7 +166,7 @@ def _credentials(options: Options, say: Say) -> Credentials:
             raise Unusable(
                 f"{program} answers anybody, whatever agents show each other; add --insecure if that may be"
             )
-    credentials = Credentials(token_file=options.token_file, token=token, tls=tls, say=say)
+    credentials = PeerCredentials(token_file=options.token_file, token=token, tls=tls, say=say)
     trouble = credentials.trouble()
     if trouble is not None:
         raise Unusable(trouble.message)

@@ -8,18 +8,18 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.agents.bandwidth.advertising import Advertiser, NodeNow, Operation
+from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Operation
 from closeby.agents.bandwidth.interfaces import Speed, speed_of
 from closeby.agents.latency.asking import Probe, TcpProbe
 from closeby.agents.latency.companions import Companion
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.programs import Iperf3, NetperfProbe, QperfProbe, Runner
+from closeby.agents.latency.programs import Iperf3, NetperfProbe, ProgramRunner, QperfProbe
 from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import Results
-from closeby.agents.latency.rounds import Asking, Course, Rounds
-from closeby.agents.meters import AgentMeters, Standing
+from closeby.agents.latency.rounds import AskedPeer, Course, LatencyRounds
+from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.agents.troubles import Trouble
-from closeby.cli.operating.agent_settings import Checked
+from closeby.cli.operating.agent_settings import CheckedSettings
 from closeby.cli.operating.long_running import reach, run_alone, run_until_told
 from closeby.cli.operating.serving import serving
 from closeby.cli.reading.inputs import Unusable
@@ -46,13 +46,13 @@ class _Parts(Struct, frozen=True):
     """Of one agent."""
 
     responder: Responder
-    rounds: Rounds
+    rounds: LatencyRounds
     results: Results
     tcp: TcpProbe
-    runner: Runner
+    runner: ProgramRunner
     companions: tuple[Companion, ...]
 
-    def open(self, checked: Checked, say: Say) -> None:
+    def open(self, checked: CheckedSettings, say: Say) -> None:
         """Begins. Raises Unusable: something can't be listened on, or a program is missing."""
         port = self.responder.open(checked.listen.host, checked.listen.port)
         if isinstance(port, Trouble):
@@ -86,7 +86,7 @@ class _Heard:
         return self.peers
 
 
-def run(checked: Checked, say: Say) -> None:
+def run(checked: CheckedSettings, say: Say) -> None:
     """Does all that it was told, until SIGTERM or Ctrl-C.
 
     Raises:
@@ -113,7 +113,7 @@ def run(checked: Checked, say: Say) -> None:
 
 
 async def _work(
-    checked: Checked,
+    checked: CheckedSettings,
     transport: Transport | None,
     stop: asyncio.Event,
     told: tuple[Meters, Health],
@@ -153,10 +153,10 @@ async def _work(
     say("stopped")
 
 
-def _parts(checked: Checked, heard: _Heard, say: Say) -> _Parts:
+def _parts(checked: CheckedSettings, heard: _Heard, say: Say) -> _Parts:
     options = checked.options
     tcp = TcpProbe(checked.name, checked.credentials, checked.delays, checked.limits)
-    runner = Runner()
+    runner = ProgramRunner()
     probe: Probe = tcp
     companions = []
     if options.probe != "tcp":
@@ -166,9 +166,9 @@ def _parts(checked: Checked, heard: _Heard, say: Say) -> _Parts:
     if options.iperf3:
         companions.append(Companion("iperf3", options.iperf3_port, say))
     results = Results(checked.max_age)
-    rounds = Rounds(
+    rounds = LatencyRounds(
         Course(name=checked.name, seconds=options.round_seconds, most=options.most_zones),
-        Asking(
+        AskedPeer(
             peers=heard.now if checked.peers is None else checked.peers.read,
             probe=probe,
             bytes=tcp.bytes if probe is tcp else 0,
@@ -184,8 +184,8 @@ def _parts(checked: Checked, heard: _Heard, say: Say) -> _Parts:
     return _Parts(responder, rounds, results, tcp, runner, tuple(companions))
 
 
-def _standing(parts: _Parts, advertiser: Advertiser | None) -> Standing:
-    return Standing(
+def _standing(parts: _Parts, advertiser: Advertiser | None) -> AgentStatus:
+    return AgentStatus(
         peers=parts.rounds.known,
         rounds=parts.rounds.rounds,
         outcomes=dict(parts.responder.outcomes),
@@ -195,7 +195,7 @@ def _standing(parts: _Parts, advertiser: Advertiser | None) -> Standing:
     )
 
 
-def _advertiser(checked: Checked, transport: Transport, say: Say) -> Advertiser:
+def _advertiser(checked: CheckedSettings, transport: Transport, say: Say) -> Advertiser:
     bits = checked.bandwidth
 
     def speed() -> Speed | Trouble:
@@ -211,7 +211,7 @@ def _advertiser(checked: Checked, transport: Transport, say: Say) -> Advertiser:
 
 
 async def _follow_peers(
-    checked: Checked, transport: Transport, heard: _Heard, meters: Meters, say: Say
+    checked: CheckedSettings, transport: Transport, heard: _Heard, meters: Meters, say: Say
 ) -> None:
     options = checked.options
     endpoints = Endpoints(transport, options.namespace or transport.namespace, options.service, PORT_NAME)
@@ -226,7 +226,7 @@ async def _follow_peers(
 
 
 async def _follow_node(
-    checked: Checked, transport: Transport, advertiser: Advertiser, meters: Meters, say: Say
+    checked: CheckedSettings, transport: Transport, advertiser: Advertiser, meters: Meters, say: Say
 ) -> None:
     own = OwnNode(transport, checked.name)
     meters.follows(own.reflector)
@@ -239,7 +239,7 @@ async def _follow_node(
         else:
             capacity, allocatable = node.capacity, node.allocatable
             advertiser.heard(
-                NodeNow(
+                AdvertisedNode(
                     uid=node.uid,
                     capacity=(capacity or {}).get(BANDWIDTH),
                     allocatable=(allocatable or {}).get(BANDWIDTH),

@@ -26,13 +26,13 @@ from closeby.cli.simulating.over_time import (
 )
 from closeby.errors import UnrunnableError
 from closeby.lab.comparing.running import Load
-from closeby.lab.replay.clusters import SHAPES, GivenCluster, Room, cluster_of, made_up, room_of
+from closeby.lab.replay.clusters import SHAPES, ClusterRoom, GivenCluster, cluster_of, made_up, room_of
 from closeby.lab.replay.driver import tree_of
 from closeby.lab.replay.limits import largest_job
 from closeby.lab.replay.settings import Policy, engine_of
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.applications import BOUTIQUE
-from closeby.lab.workloads.generating import CPU, WORKLOADS, Options
+from closeby.lab.workloads.generating import CPU, WORKLOADS, WorkloadOptions
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.leaving_out import left_out
 from closeby.lab.workloads.traces import read_trace
@@ -51,7 +51,7 @@ class Given(Struct, frozen=True, kw_only=True, eq=False):
     policies: tuple[Policy, ...]
     cluster: GivenCluster
     #: GPUs of the cluster by slot, and the cores that jobs may use.
-    room: Room
+    room: ClusterRoom
     cores: float
     #: The jobs of a trace, or what makes those of a seed.
     jobs: Jobs | Load
@@ -213,7 +213,7 @@ def _load(over_time: OverTime, place: _Place, usual_jobs: tuple[int, int]) -> tu
     capacity = place.cores if applications else place.gpus
     if not capacity:
         raise Unusable("other pods hold all of the cluster, so that there is no load to make")
-    options = Options(standing=not over_time.from_empty)
+    options = WorkloadOptions(standing=not over_time.from_empty)
     if not applications:
         options = replace(options, max_gpus=place.largest_job)
     else:

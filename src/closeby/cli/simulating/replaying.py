@@ -12,7 +12,7 @@ from closeby.errors import UnrunnableError
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import History
 from closeby.lab.replay.measuring import measure
-from closeby.lab.replay.settings import Policy, Settings
+from closeby.lab.replay.settings import Policy, ReplaySettings
 from closeby.lab.replay.unconstrained import unconstrained_waits
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.traces import write_trace
@@ -20,7 +20,7 @@ from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.quality.summary import Measures
 
 if TYPE_CHECKING:
-    from closeby.lab.documents.simulation import Asked
+    from closeby.lab.documents.simulation import AskedRun
 
 #: Runs of so many jobs say how far they are.
 LONG = 5_000
@@ -33,7 +33,7 @@ class Ran(Struct, frozen=True, kw_only=True, eq=False):
 
     history: History
     measures: Measures
-    asked: "Asked"
+    asked: "AskedRun"
 
 
 def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
@@ -42,7 +42,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     Raises:
         Unusable: something of it can't be used.
     """
-    from closeby.lab.documents.simulation import Asked
+    from closeby.lab.documents.simulation import AskedRun
 
     over_time.check()
     chosen = sources.config_path
@@ -53,7 +53,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     jobs = given.jobs_of(seed)
     if over_time.write_trace is not None:
         _write(over_time.write_trace, jobs)
-    settings = Settings(policy=given.policies[0], seed=seed, wishes=given.wishes, until=over_time.until)
+    settings = ReplaySettings(policy=given.policies[0], seed=seed, wishes=given.wishes, until=over_time.until)
     long = len(jobs) >= (LONG_OF_APPLICATIONS if jobs.graphs else LONG)
     try:
         with usable_configuration(), progress_of("jobs", len(jobs), wanted=long) as progress:
@@ -61,7 +61,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
             free = unconstrained_waits(history, given.cluster, settings)
     except UnrunnableError as error:
         raise Unusable(str(error)) from error
-    asked = Asked(
+    asked = AskedRun(
         workload=given.workload,
         standing=0 if load is None else len(jobs) - load.jobs,
         load=None if load is None else load.load,

@@ -25,9 +25,17 @@ from closeby.controllers.applications.status import (
 )
 from closeby.controllers.counting import COSTS_KNOWN, Counting, costs_condition, costs_problem
 from closeby.controllers.running import News
-from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, namespace_of, seen, validity
+from closeby.controllers.statuses import (
+    INSISTENCE,
+    Key,
+    SeenStatus,
+    StatusKeeper,
+    namespace_of,
+    seen,
+    validity,
+)
 from closeby.controllers.work import Work
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import PODS, Resource, Watched
@@ -61,7 +69,7 @@ class AppGroupController:
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
-        insistence: Pace = INSISTENCE,
+        insistence: RequestPace = INSISTENCE,
         counting: Counting | None = None,
     ) -> None:
         """``clock`` never goes back, ``now`` is in seconds since the epoch.
@@ -74,7 +82,7 @@ class AppGroupController:
         self._now = now
         self.work: Work[Key] = Work(clock, namespace_of)
         self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
-        self._groups: dict[Key, tuple[Seen, AppGroup | Condition]] = {}
+        self._groups: dict[Key, tuple[SeenStatus, AppGroup | Condition]] = {}
         #: The kinds that were heard of.
         self._resources: set[Resource] = set()
         self._orders: dict[Key, Calculation] = {}
@@ -167,7 +175,7 @@ class AppGroupController:
             if everywhere or namespace_of(one) == namespace:
                 self.work.add(one, after=_GATHERED)
 
-    def _choice(self, it: Seen, group: AppGroup | Condition) -> Choice | None:
+    def _choice(self, it: SeenStatus, group: AppGroup | Condition) -> Choice | None:
         """By which costs an application is placed; None where it has no calls, or nobody goes by costs."""
         if self._networks is None or self._wish is None or not isinstance(group, AppGroup):
             return None
@@ -190,7 +198,7 @@ class AppGroupController:
             self._orders[key] = found
         return found
 
-    async def _tell(self, it: Seen, problems: Sequence[Condition]) -> None:
+    async def _tell(self, it: SeenStatus, problems: Sequence[Condition]) -> None:
         """Says what is wrong in an Event, once: the published shape has no conditions."""
         key = it.resource, it.key
         if not problems:

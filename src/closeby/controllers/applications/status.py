@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from closeby.applications.registry import workload_name
 from closeby.applications.sorts import TopologyOrder, topology_order
-from closeby.controllers.statuses import VALID, Seen, Wanted, validity
+from closeby.controllers.statuses import VALID, SeenStatus, WantedStatus, validity
 from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
@@ -58,7 +58,7 @@ def member(pod: Pod) -> Member:
     )
 
 
-def is_kep(it: Seen) -> bool:
+def is_kep(it: SeenStatus) -> bool:
     """Whether an object has the KEP's shape, not the published one."""
     return it.resource.group == _KEP_GROUP
 
@@ -81,12 +81,12 @@ def problems_of(group: AppGroup | Condition, calculation: Calculation | None) ->
 
 
 def app_group_status(
-    it: Seen,
+    it: SeenStatus,
     group: AppGroup | Condition,
     calculation: Calculation | None,
     members: Iterable[Member],
     longest: int = LONGEST_LIST,
-) -> Wanted:
+) -> WantedStatus:
     """The status that ``it`` should have; ``longest`` bounds the list of pods, in bytes."""
     pods = sorted(members, key=lambda one: (one.workload, one.name))
     created = [one.created for one in pods if one.created is not None]
@@ -96,17 +96,17 @@ def app_group_status(
         **_order(it, calculation),
     }
     if not is_kep(it):
-        return Wanted(fields=fields)
+        return WantedStatus(fields=fields)
     listed, told = _listed(pods, longest)
     fields["podsScheduled"] = listed or None
-    return Wanted(
+    return WantedStatus(
         fields=fields,
         conditions=(validity(problems_of(group, calculation), it.generation), *told),
         types=frozenset((VALID, PODS_LISTED)),
     )
 
 
-def _order(it: Seen, calculation: Calculation | None) -> dict[str, object]:
+def _order(it: SeenStatus, calculation: Calculation | None) -> dict[str, object]:
     """``topologyOrder``, and when it was worked out: a time that stands there stays as long as the order."""
     if calculation is None:
         return {"topologyOrder": None, "topologyCalculationTime": None}

@@ -55,7 +55,7 @@ class Ref(Struct, frozen=True, order=True):
         return f"{self.kind}/{self.namespace}/{self.name}"
 
 
-class Owner(Struct, frozen=True):
+class GroupOwner(Struct, frozen=True):
     """An owner as it was fetched."""
 
     ref: Ref
@@ -154,7 +154,7 @@ class Owners:
             return ApiError(None, LATE, f"its owners were not found within {self._within:g} s")
 
     async def _walk(self, ref: Ref) -> Lineage | ApiError:
-        chain: list[Owner] = []
+        chain: list[GroupOwner] = []
         problem, missing = "", False
         above: Ref | None = ref
         while above is not None and len(chain) < _HIGHEST:
@@ -175,7 +175,7 @@ class Owners:
         self._remember(ref, lineage)
         return lineage
 
-    def _judged(self, ref: Ref, chain: list[Owner], problem: str, missing: bool) -> Lineage:
+    def _judged(self, ref: Ref, chain: list[GroupOwner], problem: str, missing: bool) -> Lineage:
         for place in range(len(chain) - 1, -1, -1):
             read = self._read(chain[place])
             if isinstance(read, Workload):
@@ -191,7 +191,7 @@ class Owners:
         highest = chain[-1].ref if chain else ref
         return Lineage(owner=highest, annotations=_annotations(chain), problem=problem, gone=missing)
 
-    async def _fetch(self, ref: Ref) -> Owner | ApiError:
+    async def _fetch(self, ref: Ref) -> GroupOwner | ApiError:
         """An owner as it is now; 404 also for another object of its name."""
         if not is_name(ref.name):
             return ApiError(404, NO_NAME, "no object can have this name; correct metadata.ownerReferences")
@@ -207,7 +207,7 @@ class Owners:
             return ApiError(None, UNREADABLE, str(error))
         if meta.uid != ref.uid:
             return ApiError(404, "NotFound", "another object bears its name now")
-        return Owner(ref, body, meta.annotations or {}, _above(meta))
+        return GroupOwner(ref, body, meta.annotations or {}, _above(meta))
 
     def _remember(self, direct: Ref, lineage: Lineage) -> None:
         """The walk ended here, with nothing left to read."""
@@ -216,7 +216,7 @@ class Owners:
                 self._tops.clear()
             self._tops[direct] = lineage.owner
 
-    def _read(self, owner: Owner) -> Workload | Condition | None:
+    def _read(self, owner: GroupOwner) -> Workload | Condition | None:
         """The owner as a workload, what is wrong with it, or None for a kind that is none."""
         ref = owner.ref
         if (ref.group, ref.kind) not in READERS:
@@ -270,6 +270,6 @@ def _above(meta: _Meta) -> Ref | None:
     return Ref(meta.namespace, one.api_version, one.kind, one.name, one.uid)
 
 
-def _annotations(owners: list[Owner]) -> dict[str, str]:
+def _annotations(owners: list[GroupOwner]) -> dict[str, str]:
     """Those of the nearest owner count most."""
     return {key: value for one in reversed(owners) for key, value in one.annotations.items()}

@@ -26,7 +26,7 @@ from closeby.reading.dialects.podgroups import with_condition
 _LONGEST_NUMBER: Final = 9
 
 
-class Gang(Struct, frozen=True):
+class PlannedGang(Struct, frozen=True):
     """A gang as it should be, named as its workload wants it, and its pods: uid to subgroup."""
 
     group: PodGroup
@@ -41,7 +41,7 @@ class Gang(Struct, frozen=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What is to be said about the pods of one owner."""
 
-    gangs: tuple[Gang, ...] = ()
+    gangs: tuple[PlannedGang, ...] = ()
     #: Uids of pods that belong to no gang.
     alone: frozenset[str] = frozenset()
     #: Uids of pods of which nothing can be said: they go on waiting.
@@ -68,7 +68,7 @@ def plan_of(lineage: Lineage, pods: Sequence[Pod], queues: Queues) -> Plan:
         return Plan(alone=frozenset(pod.uid for pod in pods))
     asked = gangs_of(_stand_in(lineage.owner, lineage.annotations, members), queues)
     gangs = tuple(
-        Gang(_judged(gang.group, members), {pod.uid: None for pod in members}) for gang in asked.gangs
+        PlannedGang(_judged(gang.group, members), {pod.uid: None for pod in members}) for gang in asked.gangs
     )
     return _plan(gangs, pods, asked.conditions)
 
@@ -96,23 +96,25 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
             members |= {uid: None for uid, place in position.items() if place is None}
         placed |= members.keys()
         group = _distinct(gang.group, workload)
-        gangs.append(Gang(_at_once(group, workload, gang.members, first), members))
+        gangs.append(PlannedGang(_at_once(group, workload, gang.members, first), members))
     asking = [pod for pod in pods if pod.uid not in placed and _asks(pod.annotations)]
     if asking:
         # Somebody wrote it on the pods after their template was read.
         more = gangs_of(_stand_in(lineage.owner, {}, asking), queues)
-        gangs += [Gang(_judged(one.group, asking), {pod.uid: None for pod in asking}) for one in more.gangs]
+        gangs += [
+            PlannedGang(_judged(one.group, asking), {pod.uid: None for pod in asking}) for one in more.gangs
+        ]
     return _plan(tuple(gangs), pods, asked.conditions)
 
 
 def _of_plain(pods: Sequence[Pod], queues: Queues) -> Plan:
     """Pods that nobody owns: those that Kueue groups by a label are one gang, another is a gang of one."""
     found = loose_gangs([msgspec.structs.replace(pod, group=None) for pod in pods], queues)
-    gangs = tuple(Gang(group, {pod.uid: None for pod in members}) for group, members in found)
+    gangs = tuple(PlannedGang(group, {pod.uid: None for pod in members}) for group, members in found)
     return _plan(gangs, pods, ())
 
 
-def _plan(gangs: tuple[Gang, ...], pods: Sequence[Pod], conditions: tuple[Condition, ...]) -> Plan:
+def _plan(gangs: tuple[PlannedGang, ...], pods: Sequence[Pod], conditions: tuple[Condition, ...]) -> Plan:
     members = {uid for gang in gangs for uid in gang.members}
     alone = frozenset(pod.uid for pod in pods if pod.uid not in members)
     return Plan(gangs=gangs, alone=alone, conditions=conditions)

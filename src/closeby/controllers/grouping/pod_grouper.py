@@ -19,7 +19,7 @@ from msgspec import Struct
 from closeby.controllers.grouping.groups import Groups, Key
 from closeby.controllers.grouping.objects import MANAGER, names_for, object_of
 from closeby.controllers.grouping.owners import LOOKUP_WITHIN, Lineage, Owners, Ref
-from closeby.controllers.grouping.plan import Gang, Plan, plan_of
+from closeby.controllers.grouping.plan import Plan, PlannedGang, plan_of
 from closeby.controllers.grouping.pods import Pods, pod_ref
 from closeby.controllers.grouping.writes import Writes
 from closeby.controllers.running import News
@@ -223,7 +223,7 @@ class PodGrouper:
             pod.uid: pod for pod in found if pod.group is None or self._groups.ours(pod.namespace, pod.group)
         }
 
-    async def _gang(self, lineage: Lineage, gang: Gang, pods: Mapping[str, Pod]) -> ApiError | None:
+    async def _gang(self, lineage: Lineage, gang: PlannedGang, pods: Mapping[str, Pod]) -> ApiError | None:
         """Makes one gang's PodGroup true and lets its pods name it."""
         owner = lineage.owner
         members = [pods[uid] for uid in gang.members]
@@ -282,7 +282,7 @@ class PodGrouper:
         self._groups.disclaim(key)
 
     async def _judge(
-        self, lineage: Lineage, gang: Gang, key: Key, uid: str, waiting: Sequence[Pod]
+        self, lineage: Lineage, gang: PlannedGang, key: Key, uid: str, waiting: Sequence[Pod]
     ) -> ApiError | None:
         """Says on the PodGroup whether what was asked for makes sense; tells if that keeps pods waiting."""
         verdict = self._groups.verdict(key, gang.group.conditions)

@@ -16,14 +16,27 @@ from msgspec.structs import replace
 
 from closeby.applications.networks import Counts
 from closeby.controllers.counting import COUNTS, Counting, counts_condition
-from closeby.controllers.networks.memory import Measured, Memory
-from closeby.controllers.networks.settings import Acquaintance, Settings, SettingsReading, read_settings
+from closeby.controllers.networks.memory import MeasuredCosts, Memory
+from closeby.controllers.networks.settings import (
+    Acquaintance,
+    NetworkSettings,
+    SettingsReading,
+    read_settings,
+)
 from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
-from closeby.controllers.networks.weights import Place, place_of
+from closeby.controllers.networks.weights import NetworkPlace, place_of
 from closeby.controllers.running import News
-from closeby.controllers.statuses import INSISTENCE, Key, Seen, StatusKeeper, Wanted, namespace_of, seen
+from closeby.controllers.statuses import (
+    INSISTENCE,
+    Key,
+    SeenStatus,
+    StatusKeeper,
+    WantedStatus,
+    namespace_of,
+    seen,
+)
 from closeby.controllers.work import Places, Work
-from closeby.kube.client.backoff import Pace
+from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.threads import in_thread
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
@@ -60,13 +73,13 @@ class Timing(Struct, frozen=True, kw_only=True):
     #: How long each word of a server's answer is waited for.
     answer: float = TIMEOUT
     #: Between two writes of the very same status.
-    insistence: Pace = INSISTENCE
+    insistence: RequestPace = INSISTENCE
 
 
 class _Known(Struct, frozen=True):
     """One object, and what it asks for."""
 
-    it: Seen
+    it: SeenStatus
     network: NetworkTopology | Condition
     reading: SettingsReading
 
@@ -110,7 +123,7 @@ class NetworkTopologyController:
         self._servers: dict[Key, Hashable] = {}
         self.work: Work[Key] = Work(clock, namespace_of, places=_PLACES, shares=self._servers.get)
         self._keeper = StatusKeeper(writer, say, self.work, clock, self._timing.insistence)
-        self._nodes: dict[str, Place] = {}
+        self._nodes: dict[str, NetworkPlace] = {}
         self._networks: dict[Key, _Known] = {}
         self._memory = Memory(is_operators=self._is_operators)
         #: Costs between many nodes take memory while they are calculated.
@@ -188,7 +201,7 @@ class NetworkTopologyController:
         await self._keeper.keep(latest.it, self._counted(key, latest.it, wanted), self._now())
         await self._tell(key, latest.it)
 
-    def _counted(self, key: Key, it: Seen, wanted: Wanted) -> Wanted:
+    def _counted(self, key: Key, it: SeenStatus, wanted: WantedStatus) -> WantedStatus:
         """With the condition that says whether the object counts."""
         if self._scope is None or not is_kep(it):
             return wanted
@@ -196,7 +209,7 @@ class NetworkTopologyController:
         said = () if counts is None else (counts_condition(self._scope, counts),)
         return replace(wanted, conditions=(*wanted.conditions, *said), types=wanted.types | {COUNTS})
 
-    async def _tell(self, key: Key, it: Seen) -> None:
+    async def _tell(self, key: Key, it: SeenStatus) -> None:
         """Says in an Event, once, that an object does not count: the published shape has no conditions."""
         counts = self._counts.get(key)
         if self._scope is None or counts is None or is_kep(it) or self._told.get(key) == it.uid:
@@ -216,12 +229,12 @@ class NetworkTopologyController:
         """Whether the objects of a namespace are the operator's."""
         return self._scope is None or self._scope.is_operators(namespace)
 
-    def _server(self, key: Key, settings: Settings) -> Hashable:
+    def _server(self, key: Key, settings: NetworkSettings) -> Hashable:
         """Which server is asked for these settings; None: none is."""
         asked = self._asked(key, settings)
         return None if isinstance(asked, Failure) else asked.origin
 
-    def _asked(self, key: Key, settings: Settings) -> Address | Failure:
+    def _asked(self, key: Key, settings: NetworkSettings) -> Address | Failure:
         """The address that is asked for an object, or why none is."""
         address = read_address(settings.address)
         if address is None:
@@ -240,14 +253,14 @@ class NetworkTopologyController:
             counts.value, f"its costs do not count, so nothing is measured; {self._scope.remedy(counts)}"
         )
 
-    async def _measure(self, key: Key, uid: str, reading: SettingsReading) -> Measured:
+    async def _measure(self, key: Key, uid: str, reading: SettingsReading) -> MeasuredCosts:
         """What is known of latencies, asked for if that is due."""
         settings = reading.settings
         every = settings.frequency * self._timing.minute
         asked = self._asked(key, settings)
         if isinstance(asked, Failure):
             self._memory.forget(key)
-            return Measured(uid, settings, Measurement(failure=asked), self._clock() + every)
+            return MeasuredCosts(uid, settings, Measurement(failure=asked), self._clock() + every)
         before = self._memory.get(key)
         if before is not None and (before.uid != uid or before.settings != settings):
             before = None
@@ -256,13 +269,15 @@ class NetworkTopologyController:
         known = before.measurement if before is not None else Measurement()
         new = await self._ask(key, asked, settings, known)
         wait = every if new.failure is None else min(every, self._timing.retry)
-        measured = Measured(uid, settings, new, self._clock() + wait)
+        measured = MeasuredCosts(uid, settings, new, self._clock() + wait)
         if key in self._networks:
             for gone in self._memory.keep(key, measured):
                 self.work.add(gone)
         return self._memory.get(key) or measured
 
-    async def _ask(self, key: Key, address: Address, settings: Settings, known: Measurement) -> Measurement:
+    async def _ask(
+        self, key: Key, address: Address, settings: NetworkSettings, known: Measurement
+    ) -> Measurement:
         provider = PrometheusLatencies(
             address.url,
             minutes=settings.time_range,

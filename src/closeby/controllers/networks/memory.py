@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.controllers.networks.settings import Settings
+from closeby.controllers.networks.settings import NetworkSettings
 from closeby.controllers.networks.status import Failure, Measurement
 from closeby.controllers.statuses import Key, namespace_of
 
@@ -21,11 +21,11 @@ MOST: Final = 32 * 1024 * 1024
 TOO_MANY: Final = "TooManyLatencies"
 
 
-class Measured(Struct, frozen=True):
+class MeasuredCosts(Struct, frozen=True):
     """What was measured for one object."""
 
     uid: str
-    settings: Settings
+    settings: NetworkSettings
     measurement: Measurement
     #: When it is to be measured again, by the clock that never goes back.
     due: float
@@ -46,14 +46,14 @@ class Memory:
         """``most`` is in bytes; ``is_operators`` tells which namespaces lose theirs last."""
         self._most = most
         self._is_operators = is_operators
-        self._kept: dict[Key, Measured] = {}
+        self._kept: dict[Key, MeasuredCosts] = {}
         self._sizes: Counter[str] = Counter()
 
-    def get(self, key: Key) -> Measured | None:
+    def get(self, key: Key) -> MeasuredCosts | None:
         """What is known of one."""
         return self._kept.get(key)
 
-    def keep(self, key: Key, measured: Measured) -> list[Key]:
+    def keep(self, key: Key, measured: MeasuredCosts) -> list[Key]:
         """Remembers it; returns those whose latencies were let go, which may be this one."""
         self.forget(key)
         self._kept[key] = measured
@@ -87,4 +87,4 @@ class Memory:
         )
         nothing = Measurement(failure=Failure(TOO_MANY, why))
         self.forget(key)
-        self._kept[key] = Measured(before.uid, before.settings, nothing, before.due)
+        self._kept[key] = MeasuredCosts(before.uid, before.settings, nothing, before.due)

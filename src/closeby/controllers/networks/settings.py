@@ -25,7 +25,7 @@ _LONGEST_METRIC: Final = 1000
 _LONGEST_TOKEN: Final = 16_000
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class NetworkSettings(Struct, frozen=True, kw_only=True):
     """What is to be measured."""
 
     #: URL of a Prometheus; empty: nobody measures, and the costs are by hand.
@@ -54,7 +54,7 @@ class Acquaintance(Struct, frozen=True):
         own = read_address(self.address)
         return permitted(address, (*self.allowed, *([] if own is None else [own])))
 
-    def access_to(self, settings: "Settings", *, operators: bool) -> Access:
+    def access_to(self, settings: "NetworkSettings", *, operators: bool) -> Access:
         """How the provider of these settings is talked to; a token of the object comes before ours.
 
         ``operators``: the object lies in a namespace of the operator's. Our credentials are for no other.
@@ -72,7 +72,7 @@ class Acquaintance(Struct, frozen=True):
 class SettingsReading(Struct, frozen=True):
     """``measured`` says whether a provider is asked for at all, usable or not."""
 
-    settings: Settings
+    settings: NetworkSettings
     measured: bool
     problems: tuple[Condition, ...] = ()
 
@@ -86,9 +86,13 @@ def read_settings(key: str, spec: Mapping[str, object]) -> SettingsReading:
     frequency = reader.minutes("freqUpdate", spec.get("freqUpdate"), FREQUENCY, _MOST_FREQUENCY)
     span = reader.minutes("timeRangeInMinutes", spec.get("timeRangeInMinutes"), TIME_RANGE, _MOST_TIME_RANGE)
     if not provider:
-        return SettingsReading(Settings(frequency=frequency, time_range=span), False, tuple(reader.problems))
+        return SettingsReading(
+            NetworkSettings(frequency=frequency, time_range=span), False, tuple(reader.problems)
+        )
     address, token, metric = reader.provider(provider)
-    settings = Settings(address=address, token=token, metric=metric, frequency=frequency, time_range=span)
+    settings = NetworkSettings(
+        address=address, token=token, metric=metric, frequency=frequency, time_range=span
+    )
     return SettingsReading(settings, True, tuple(reader.problems))
 
 

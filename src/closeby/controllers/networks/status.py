@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.controllers.networks.settings import SettingsReading
-from closeby.controllers.networks.weights import Detour, Place, Weights, weights_of
-from closeby.controllers.statuses import VALID, Seen, Wanted, validity
+from closeby.controllers.networks.weights import Detour, NetworkPlace, NetworkWeights, weights_of
+from closeby.controllers.statuses import VALID, SeenStatus, WantedStatus, validity
 from closeby.kube.writing.writer import StatusCondition, moment
 from closeby.measurements.latencies import Latencies
 from closeby.objects.bounds import sentences, some
@@ -62,26 +62,26 @@ class Limit(Struct, frozen=True):
         return since is not None and self.now - since >= self.seconds
 
 
-def is_kep(it: Seen) -> bool:
+def is_kep(it: SeenStatus) -> bool:
     """Whether an object has the KEP's shape, not the published one (whose costs are given in its spec)."""
     return it.resource.group == _KEP_GROUP
 
 
 def network_status(
-    it: Seen,
+    it: SeenStatus,
     network: NetworkTopology | Condition,
     reading: SettingsReading,
     measurement: Measurement | None,
-    nodes: Mapping[str, Place],
+    nodes: Mapping[str, NetworkPlace],
     limit: Limit | None = None,
-) -> Wanted:
+) -> WantedStatus:
     """The status that ``it`` should have; ``measurement`` is None where nobody measures.
 
     Without a ``limit`` costs never get too old.
     """
     fields: dict[str, object] = {"nodeCount": len(nodes)}
     if not is_kep(it):
-        return Wanted(fields=fields)
+        return WantedStatus(fields=fields)
     conditions = [validity(_problems(network, reading), it.generation)]
     types = _WITHOUT_NEWS if reading.measured else _TYPES
     if reading.measured and measurement is not None:
@@ -102,7 +102,7 @@ def network_status(
         elif weights is not None:
             conditions += [_all_nodes(measurement, weights, len(nodes)), _listed(weights)]
             types = _TYPES
-    return Wanted(fields=fields, conditions=conditions, types=types)
+    return WantedStatus(fields=fields, conditions=conditions, types=types)
 
 
 def _problems(network: NetworkTopology | Condition, reading: SettingsReading) -> tuple[Condition, ...]:
@@ -114,7 +114,7 @@ def _problems(network: NetworkTopology | Condition, reading: SettingsReading) ->
 
 
 def _measured(
-    measurement: Measurement, weights: Weights | None, time: str, dropped: Limit | None
+    measurement: Measurement, weights: NetworkWeights | None, time: str, dropped: Limit | None
 ) -> StatusCondition:
     failure = measurement.failure
     if failure is None and weights is None:
@@ -135,7 +135,7 @@ def _measured(
     )
 
 
-def _all_nodes(measurement: Measurement, weights: Weights, nodes: int) -> StatusCondition:
+def _all_nodes(measurement: Measurement, weights: NetworkWeights, nodes: int) -> StatusCondition:
     missing = weights.unmeasured
     told = [f"{len(missing)} of {nodes} nodes were not measured: {some(missing, _SHOWN)}"] if missing else []
     if strangers := _strangers(measurement.latencies, weights.strangers):
@@ -159,7 +159,7 @@ def _strangers(latencies: Latencies | None, gone: Collection[str]) -> str:
     return f"{told}, and others in {more} series" if more else told
 
 
-def _listed(weights: Weights) -> StatusCondition:
+def _listed(weights: NetworkWeights) -> StatusCondition:
     return StatusCondition(
         type=LISTED,
         status="False" if weights.omitted else "True",

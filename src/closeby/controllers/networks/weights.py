@@ -36,7 +36,7 @@ Pair = tuple[str, str]
 Zone = tuple[str, str]
 
 
-class Place(Struct, frozen=True):
+class NetworkPlace(Struct, frozen=True):
     """Where a node is, by its labels; empty where they do not say."""
 
     region: str = ""
@@ -52,7 +52,7 @@ class Detour(Struct, frozen=True):
     counts: int
 
 
-class Weights(Struct, frozen=True, kw_only=True):
+class NetworkWeights(Struct, frozen=True, kw_only=True):
     """What was calculated."""
 
     #: An entry of ``status.weights``.
@@ -67,19 +67,19 @@ class Weights(Struct, frozen=True, kw_only=True):
     detours: tuple[Detour, ...] = ()
 
 
-def place_of(node: Node) -> Place:
+def place_of(node: Node) -> NetworkPlace:
     """Where a node is."""
-    return Place(node.labels.get(REGION, ""), node.labels.get(ZONE, ""))
+    return NetworkPlace(node.labels.get(REGION, ""), node.labels.get(ZONE, ""))
 
 
 def weights_of(
     links: Iterable[Latency],
-    nodes: Mapping[str, Place],
+    nodes: Mapping[str, NetworkPlace],
     algorithm: str = "",
     *,
     most_nodes: int = MOST_NODES,
     longest: int = LONGEST_LIST,
-) -> Weights | None:
+) -> NetworkWeights | None:
     """The costs between ``nodes``; None if none of them was measured.
 
     Regions come first, then zones, then (up to ``most_nodes`` nodes) the nodes; what makes the entry longer
@@ -106,7 +106,7 @@ def weights_of(
     else:
         why = f"costs between nodes are listed up to {most_nodes:,} nodes, and there are {len(nodes):,}"
         outline.omitted.append(why)
-    return Weights(
+    return NetworkWeights(
         entry={"algorithmName": name}
         | ({"costList": costs} if costs else {})
         | ({"topologyList": listed} if listed else {}),
@@ -136,7 +136,9 @@ class _Outline:
         return costs
 
 
-def _between_nodes(links: Iterable[Latency], nodes: Mapping[str, Place]) -> tuple[dict[Pair, int], set[str]]:
+def _between_nodes(
+    links: Iterable[Latency], nodes: Mapping[str, NetworkPlace]
+) -> tuple[dict[Pair, int], set[str]]:
     """The slower direction of each measured pair, and the names that no node has."""
     # Some reporters put underscores in the places of dots.
     names = {name.replace(".", "_"): name for name in sorted(nodes)} | {name: name for name in nodes}
@@ -153,7 +155,7 @@ def _between_nodes(links: Iterable[Latency], nodes: Mapping[str, Place]) -> tupl
 
 
 def _medians(
-    known: Mapping[Pair, int], nodes: Mapping[str, Place]
+    known: Mapping[Pair, int], nodes: Mapping[str, NetworkPlace]
 ) -> tuple[dict[tuple[Zone, Zone], int], dict[Pair, int]]:
     """Costs between the zones of one region (and inside each), and between regions (and inside each)."""
     zones: dict[tuple[Zone, Zone], list[int]] = {}
@@ -175,7 +177,7 @@ def _filled(
     known: Mapping[Pair, int],
     zones: Mapping[tuple[Zone, Zone], int],
     regions: Mapping[Pair, int],
-    nodes: Mapping[str, Place],
+    nodes: Mapping[str, NetworkPlace],
 ) -> dict[Pair, int]:
     """``known`` with the costs of zones, else of regions, for pairs that are not in it."""
     filled = dict(known)
@@ -207,7 +209,7 @@ def _length(detour: Detour) -> float:
     return detour.measured / detour.counts
 
 
-def _zones(here: Place, there: Place) -> tuple[Zone, Zone] | None:
+def _zones(here: NetworkPlace, there: NetworkPlace) -> tuple[Zone, Zone] | None:
     """The two zones, if they are of one region (nodes without a region count as in one)."""
     if not here.zone or not there.zone or here.region != there.region:
         return None
@@ -240,7 +242,9 @@ def _closed(known: Mapping[Pair, int], algorithm: str) -> dict[Pair, int]:
     return dict(sorted(found.items()))
 
 
-def _cost_list(costs: Mapping[Pair, int], nodes: Mapping[str, Place]) -> Sequence[Mapping[str, object]]:
+def _cost_list(
+    costs: Mapping[Pair, int], nodes: Mapping[str, NetworkPlace]
+) -> Sequence[Mapping[str, object]]:
     """The KEP's ``costList``."""
     return [
         {

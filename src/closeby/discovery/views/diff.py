@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from closeby.discovery.diff import Capacity, Difference, LinkChange, Seen
+from closeby.discovery.diff import CapacityDiff, Difference, LinkChange, Seen
 from closeby.discovery.labelling import Place
 from closeby.objects.words import names_text, path_text, plural
 from closeby.report.views.layout import plain_table, section
@@ -66,7 +66,7 @@ def _links(title: str, changes: tuple[LinkChange, ...]) -> Iterator[RenderableTy
         yield section(f"{title} ({len(changes):,})", table)
 
 
-def _capacity(capacity: Capacity | None) -> str:
+def _capacity(capacity: CapacityDiff | None) -> str:
     if capacity is None:
         return "–"
     cables = plural(capacity.cables, "cable")

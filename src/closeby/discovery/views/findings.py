@@ -6,7 +6,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from closeby.discovery.findings import Findings
+from closeby.discovery.findings import ScanFindings
 from closeby.objects.natural import natural_key
 from closeby.objects.words import names_text, path_text, plural
 from closeby.report.documents.conditions import condition_entries
@@ -19,7 +19,7 @@ def manifests_text(manifests: Iterable[Mapping[str, object]]) -> str:
     return "---\n".join(msgspec.yaml.encode(one).decode() for one in manifests)
 
 
-def discovery_views(findings: Findings) -> Iterator[RenderableType]:
+def discovery_views(findings: ScanFindings) -> Iterator[RenderableType]:
     """The domains with their nodes, coarsest first, and what was noticed."""
     levels = " > ".join(reversed(findings.levels)) or "no levels"
     yield Text.assemble(
@@ -41,7 +41,7 @@ def _order(place: Sequence[str | None]) -> list[tuple[bool, object]]:
     return [(name is None, natural_key(name or "")) for name in place]
 
 
-def _uplinks(findings: Findings, names: Sequence[str]) -> str:
+def _uplinks(findings: ScanFindings, names: Sequence[str]) -> str:
     """How fast the nearest switch of these nodes is reached."""
     node = findings.nodes[names[0]]
     quality = node.qos.get(node.path[0] or "") if node.path else None

@@ -5,7 +5,7 @@ import random
 from msgspec import Struct
 
 
-class Pace(Struct, frozen=True):
+class RequestPace(Struct, frozen=True):
     """Seconds: the first wait is about ``first``, each further one twice as long, none beyond ``longest``."""
 
     first: float = 0.1
@@ -15,7 +15,7 @@ class Pace(Struct, frozen=True):
 class Backoff:
     """Counts failures in a row and says how long to wait after each."""
 
-    def __init__(self, pace: Pace, chance: random.Random | None = None) -> None:
+    def __init__(self, pace: RequestPace, chance: random.Random | None = None) -> None:
         self._pace = pace
         self._chance = chance or random.Random()
         self.failures = 0

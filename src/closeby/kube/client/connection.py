@@ -23,8 +23,8 @@ from closeby.kube.client.credentials import (
 )
 from closeby.kube.client.kubeconfig import (
     VARIABLE,
-    Access,
-    ClusterEntry,
+    ClusterAccess,
+    KubeconfigCluster,
     UserEntry,
     chosen_files,
     read_access,
@@ -127,7 +127,7 @@ def _in_cluster(environment: Mapping[str, str], folder: Path) -> Connection | Pr
 
 
 def _of_access(
-    access: Access, files: tuple[Path, ...], environment: Mapping[str, str]
+    access: ClusterAccess, files: tuple[Path, ...], environment: Mapping[str, str]
 ) -> Connection | Problem:
     cluster = access.cluster
     parts = urlsplit(cluster.server if "://" in cluster.server else f"http://{cluster.server}")
@@ -155,7 +155,7 @@ def _of_access(
     )
 
 
-def _credentials(access: Access, tls: ssl.SSLContext | None, source: str) -> Credentials | Problem:
+def _credentials(access: ClusterAccess, tls: ssl.SSLContext | None, source: str) -> Credentials | Problem:
     """In client-go's order: a token before a plugin, a password last."""
     user = access.user
     if user.token_file:
@@ -173,7 +173,7 @@ def _credentials(access: Access, tls: ssl.SSLContext | None, source: str) -> Cre
     return Fixed()
 
 
-def _alone(access: Access) -> dict[str, object]:
+def _alone(access: ClusterAccess) -> dict[str, object]:
     """What an identity provider's user needs of its file, as a kubeconfig of its own."""
     return {
         "current-context": "only",
@@ -189,7 +189,7 @@ def _impersonation(user: UserEntry) -> tuple[tuple[str, str], ...]:
     return (*((key, value) for key, value in named if value), *groups)
 
 
-def _tls(access: Access, source: str) -> ssl.SSLContext | Problem:
+def _tls(access: ClusterAccess, source: str) -> ssl.SSLContext | Problem:
     """Whom to trust, and the client certificate if the file has one."""
     cluster, user = access.cluster, access.user
     try:
@@ -213,7 +213,7 @@ def _tls(access: Access, source: str) -> ssl.SSLContext | Problem:
     return fault or tls
 
 
-def _server_context(authority: bytes | None, cluster: ClusterEntry | None = None) -> ssl.SSLContext:
+def _server_context(authority: bytes | None, cluster: KubeconfigCluster | None = None) -> ssl.SSLContext:
     """Trusts ``authority`` (PEM), or the system's authorities.
 
     Raises:

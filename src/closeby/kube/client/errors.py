@@ -32,7 +32,7 @@ _SHOWN: Final = 300
 _LONGEST: Final = 2048
 
 
-class Cause(Struct, frozen=True):
+class ErrorCause(Struct, frozen=True):
     """``details.causes[]``: one thing that is wrong, and the field."""
 
     reason: str = ""
@@ -47,7 +47,7 @@ class Details(Struct, frozen=True, rename="camel"):
     group: str = ""
     kind: str = ""
     uid: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[ErrorCause, ...] = ()
     retry_after_seconds: float | None = None
 
 
@@ -99,7 +99,7 @@ class _NullableDetails(Struct, rename="camel"):
     group: str | None = None
     kind: str | None = None
     uid: str | None = None
-    causes: tuple[Cause, ...] | None = None
+    causes: tuple[ErrorCause, ...] | None = None
     retry_after_seconds: float | None = None
 
 

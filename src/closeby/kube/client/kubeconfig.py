@@ -19,7 +19,7 @@ T = TypeVar("T")
 VARIABLE: Final = "KUBECONFIG"
 
 
-class ClusterEntry(Struct, frozen=True, rename="kebab"):
+class KubeconfigCluster(Struct, frozen=True, rename="kebab"):
     """``clusters[].cluster``."""
 
     server: str
@@ -54,11 +54,11 @@ class _ContextEntry(Struct, frozen=True):
     namespace: str = ""
 
 
-class Access(Struct, frozen=True, kw_only=True):
+class ClusterAccess(Struct, frozen=True, kw_only=True):
     """One context, resolved. Relative paths in ``cluster`` and ``user`` start at their file's folder."""
 
     context: str
-    cluster: ClusterEntry
+    cluster: KubeconfigCluster
     user: UserEntry
     namespace: str
     cluster_folder: Path
@@ -89,7 +89,7 @@ def chosen_files(named: str | None, environment: Mapping[str, str]) -> tuple[Pat
     return tuple(path for path in candidates if path.exists())
 
 
-def read_access(files: Sequence[Path], context: str | None = None) -> Access | Problem:
+def read_access(files: Sequence[Path], context: str | None = None) -> ClusterAccess | Problem:
     """The context with this name, or the current one."""
     merged = _Merged({}, {}, {}, "")
     for file in files:
@@ -107,7 +107,7 @@ def read_access(files: Sequence[Path], context: str | None = None) -> Access | P
     return _resolve(name, found, merged)
 
 
-def _resolve(name: str, found: _Named, merged: _Merged) -> Access | Problem:
+def _resolve(name: str, found: _Named, merged: _Merged) -> ClusterAccess | Problem:
     entry = _as(found, _ContextEntry, f"context {name!r}")
     if isinstance(entry, Problem):
         return entry
@@ -115,7 +115,7 @@ def _resolve(name: str, found: _Named, merged: _Merged) -> Access | Problem:
     if named_cluster is None:
         message = f"context {name!r} in {found.file} names the cluster {entry.cluster!r}, which is not there"
         return Problem(message, f"the clusters are {_listed(merged.clusters)}")
-    cluster = _as(named_cluster, ClusterEntry, f"cluster {entry.cluster!r}")
+    cluster = _as(named_cluster, KubeconfigCluster, f"cluster {entry.cluster!r}")
     if isinstance(cluster, Problem):
         return cluster
     named_user = merged.users.get(entry.user) if entry.user else _Named({}, found.file)
@@ -125,7 +125,7 @@ def _resolve(name: str, found: _Named, merged: _Merged) -> Access | Problem:
     user = _as(named_user, UserEntry, f"user {entry.user!r}")
     if isinstance(user, Problem):
         return user
-    return Access(
+    return ClusterAccess(
         context=name,
         cluster=cluster,
         user=user,

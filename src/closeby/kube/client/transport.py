@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 import closeby
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.errors import (
     CERTIFICATE,
@@ -68,7 +68,7 @@ class Limits(Struct, frozen=True):
     concurrency: int = 64
     #: Times that one request is sent.
     attempts: int = 5
-    pace: Pace = Pace()
+    pace: RequestPace = RequestPace()
     #: For one answer.
     answer_within: float = 30.0
     connect_within: float = 10.0

@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.reporter import GangReporter
-from closeby.kube.gangs.status import Standing
+from closeby.kube.gangs.status import GangStanding
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Verdict, Writer
@@ -30,7 +30,7 @@ from closeby.objects.unexpected import Contained, fields_of
 #: How often is looked (seconds).
 _EVERY: Final = 1.0
 #: Between attempts to evict one pod (seconds).
-_PACE: Final = Pace(2.0, 60.0)
+_PACE: Final = RequestPace(2.0, 60.0)
 _GONE: Final = 404
 
 
@@ -106,7 +106,7 @@ class Evictor:
                 self._say("not evicted", warning=True, gang=key, **told)
             self._faulty[key] = told["error"]
 
-    def _overdue(self, key: str) -> Standing | None:
+    def _overdue(self, key: str) -> GangStanding | None:
         """The gang as it stands now, if its start is to be ended; to be asked again after each ``await``."""
         standing, made = self._progress.standing(key), self._reporter.made(key)
         if standing is None or not standing.unfinished or standing.reduced or not made:
@@ -119,7 +119,7 @@ class Evictor:
             return None
         return standing if time.time() - began > standing.group.completion_timeout else None
 
-    async def _evict(self, standing: Standing) -> None:
+    async def _evict(self, standing: GangStanding) -> None:
         group, leaving = standing.group, []
         now = time.monotonic()
         for pod, _ in standing.held:

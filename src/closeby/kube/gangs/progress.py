@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from closeby.kube.gangs.status import Standing
+from closeby.kube.gangs.status import GangStanding
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import Binding, Place
@@ -109,14 +109,14 @@ class GangProgress:
         """Gangs whose start has come to its end since this was asked last, and nobody noticed."""
         return [key for key in tuple(self._begun) if self.settle(key)]
 
-    def unfinished(self) -> Iterator[Standing]:
+    def unfinished(self) -> Iterator[GangStanding]:
         """Gangs of whose start some members are bound, but too few."""
         for key in self._begun:
             standing = self.standing(key)
             if standing is not None and standing.unfinished and not standing.reduced:
                 yield standing
 
-    def told(self, key: str) -> Standing | None:
+    def told(self, key: str) -> GangStanding | None:
         """The same as ``standing``, with the place of the members that hold a node."""
         standing = self.standing(key)
         return None if standing is None else replace(standing, place=self.place(key))
@@ -125,14 +125,14 @@ class GangProgress:
         """Where the gang's members lie now."""
         return self._engine.recheck.place(key)
 
-    def standing(self, key: str) -> Standing | None:
+    def standing(self, key: str) -> GangStanding | None:
         """How a gang stands; None when there is none of that name."""
         state = self._engine.state
         group = state.groups.get(key)
         if group is None:
             return None
         kept = self._engine.reservation
-        return Standing(
+        return GangStanding(
             group=group,
             held=tuple(self._held(state.placed(key))),
             on_the_way=frozenset(self._on_the_way.get(key, ())),

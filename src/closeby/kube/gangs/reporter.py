@@ -19,8 +19,8 @@ from closeby.kube.gangs.status import (
     PRIORITY_LIMITED,
     SCHEDULED,
     VALID,
+    GangStanding,
     Said,
-    Standing,
     last_decision,
     limited,
     path_of,
@@ -253,7 +253,7 @@ class GangReporter:
             self._say("PodGroup not written", warning=True, gang=key, error=written.error)
         return written
 
-    async def _write_on(self, key: str, standing: Standing, found: GangObject) -> Written:
+    async def _write_on(self, key: str, standing: GangStanding, found: GangObject) -> Written:
         told = self._told.get(key)
         if standing.outcome is None and not standing.held and told is None and not standing.group.plan:
             return DONE  # Nothing was decided about it.
@@ -314,7 +314,9 @@ class GangReporter:
         record = self._objects.record_of(group)
         return "" if record is None else record.plan_made
 
-    def _decision(self, standing: Standing, found: GangObject, told: _Told | None) -> DecisionStatus | None:
+    def _decision(
+        self, standing: GangStanding, found: GangObject, told: _Told | None
+    ) -> DecisionStatus | None:
         """The newest decision; until this process has made one, that which stands in the cluster."""
         if told is not None and told.uid == found.uid:
             before = told.decision
@@ -323,7 +325,7 @@ class GangReporter:
             before = None if record is None else record.last_decision
         return last_decision(standing, before, utc(time.time()))
 
-    def _said(self, key: str, standing: Standing, found: GangObject) -> tuple[Said, ...]:
+    def _said(self, key: str, standing: GangStanding, found: GangObject) -> tuple[Said, ...]:
         wrong = valid(standing)
         if wrong is None:
             before = found.conditions.get(VALID)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.stopping import Stopping
 from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.reporter import GangReporter
@@ -18,7 +18,7 @@ from closeby.kube.writing.writer import Verdict
 from closeby.scheduling.outcomes import Binding
 
 #: Between attempts to write a plan (seconds).
-_PACE: Final = Pace(0.2, 10.0)
+_PACE: Final = RequestPace(0.2, 10.0)
 
 
 class Starts:

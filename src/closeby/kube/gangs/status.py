@@ -29,7 +29,7 @@ STARTING: Final = "Starting"
 PARTLY_PLACED: Final = "PartlyPlaced"
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class GangStanding(Struct, frozen=True, kw_only=True):
     """How a gang stands."""
 
     group: PodGroup
@@ -88,7 +88,7 @@ class Said(Struct, frozen=True):
     message: str
 
 
-def scheduled(standing: Standing) -> Said:
+def scheduled(standing: GangStanding) -> Said:
     """How far the gang is."""
     bound = standing.bound
     if standing.on_the_way and not standing.enough:
@@ -113,7 +113,7 @@ def scheduled(standing: Standing) -> Said:
     return Said(SCHEDULED, False, reason, why)
 
 
-def valid(standing: Standing) -> Said | None:
+def valid(standing: GangStanding) -> Said | None:
     """What is wrong with what the gang asks for; None if nothing is, as far as that is known."""
     conditions = [one for one in _conditions(standing) if one.reason is not Reason.PRIORITY_LIMITED]
     if not conditions:
@@ -122,7 +122,7 @@ def valid(standing: Standing) -> Said | None:
     return Said(VALID, False, str(conditions[0].reason), sentences(found, most=LONGEST_MESSAGE))
 
 
-def limited(standing: Standing) -> Said | None:
+def limited(standing: GangStanding) -> Said | None:
     """Which field of the pods' template to set, where the priority that the gang names does not count."""
     for one in _conditions(standing):
         if one.reason is Reason.PRIORITY_LIMITED:
@@ -130,7 +130,7 @@ def limited(standing: Standing) -> Said | None:
     return None
 
 
-def last_decision(standing: Standing, before: DecisionStatus | None, now: str) -> DecisionStatus | None:
+def last_decision(standing: GangStanding, before: DecisionStatus | None, now: str) -> DecisionStatus | None:
     """The newest decision; ``before``, which was written last, stays where nothing was decided since."""
     outcome = standing.outcome
     if outcome is None:
@@ -143,7 +143,7 @@ def last_decision(standing: Standing, before: DecisionStatus | None, now: str) -
     return before if same else decided
 
 
-def plan(standing: Standing, made: str) -> PlanWire | None:
+def plan(standing: GangStanding, made: str) -> PlanWire | None:
     """Where each member goes: that of those which hold a node, and what was promised to those that do not."""
     if not standing.starting:
         return None
@@ -164,12 +164,12 @@ def path_of(place: Place | None) -> str:
     return "" if place is None or place.level is None else "/".join(value or "" for value in place.path)
 
 
-def _conditions(standing: Standing) -> Sequence[Condition]:
+def _conditions(standing: GangStanding) -> Sequence[Condition]:
     outcome = standing.outcome
     return standing.group.conditions if outcome is None else outcome.conditions
 
 
-def _where(standing: Standing) -> str:
+def _where(standing: GangStanding) -> str:
     place = path_of(standing.place)
     return f" in {place}" if place else ""
 
@@ -178,7 +178,7 @@ def _members(count: int) -> str:
     return "1 member is" if count == 1 else f"{count} members are"
 
 
-def _refusal(standing: Standing) -> tuple[str, str] | None:
+def _refusal(standing: GangStanding) -> tuple[str, str] | None:
     """Reason and message of the newest decision, if members wait for it."""
     outcome = standing.outcome
     if outcome is None or not standing.waiting:

@@ -45,7 +45,7 @@ class Ruling(StrEnum):
     UNANSWERED = "unanswered"
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class AccessLimits(Struct, frozen=True, kw_only=True):
     """How long answers count, and how many questions are asked (times in seconds)."""
 
     allowed_for: float = 120.0
@@ -90,12 +90,12 @@ class Gate:
     def __init__(
         self,
         reviewer: Reviewer,
-        limits: Limits | None = None,
+        limits: AccessLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock`` gives seconds; only for tests."""
         self._reviewer = reviewer
-        self._limits = limits or Limits()
+        self._limits = limits or AccessLimits()
         self._clock = clock
         self._slots = asyncio.Semaphore(self._limits.at_once)
         #: By the hash of a token: no token is kept. Refusals take no place from permissions.

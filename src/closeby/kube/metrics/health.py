@@ -9,7 +9,7 @@ from msgspec import Struct
 Check = Callable[[], str | None]
 
 
-class Verdict(Struct, frozen=True):
+class HealthVerdict(Struct, frozen=True):
     """What became of one endpoint's checks: by name what is wrong, None for those that passed."""
 
     found: Mapping[str, str | None]
@@ -62,10 +62,10 @@ class Health:
         """Those of ``/readyz``, or of ``/livez``."""
         return {**self._alive, **self._ready} if ready else self._alive
 
-    def verdict(self, *, ready: bool, exclude: Collection[str] = ()) -> Verdict:
+    def verdict(self, *, ready: bool, exclude: Collection[str] = ()) -> HealthVerdict:
         """Asks all checks of an endpoint now."""
         checks = self.checks(ready=ready)
-        return Verdict(
+        return HealthVerdict(
             found={name: check() for name, check in checks.items() if name not in exclude},
             excluded=tuple(name for name in checks if name in exclude),
             unknown=tuple(name for name in exclude if name not in checks),

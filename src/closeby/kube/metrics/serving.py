@@ -31,7 +31,7 @@ _REFUSALS: Final[Mapping[Ruling, tuple[int, str]]] = {
 }
 
 
-class Address(Struct, frozen=True):
+class ListenAddress(Struct, frozen=True):
     """Where to listen. An empty host means all addresses of this machine, port 0 any that is free."""
 
     host: str = "127.0.0.1"
@@ -39,10 +39,10 @@ class Address(Struct, frozen=True):
 
 
 #: Reachable from this machine only.
-LOCAL: Final = Address()
+LOCAL: Final = ListenAddress()
 
 
-def read_address(text: str) -> Address | Problem:
+def read_address(text: str) -> ListenAddress | Problem:
     """``HOST:PORT``, ``:PORT`` (all addresses), ``[::1]:PORT``."""
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
@@ -51,7 +51,7 @@ def read_address(text: str) -> Address | Problem:
         return Problem(
             f"{text!r} is no address to listen on", "give HOST:PORT, such as 127.0.0.1:10251 or :10251"
         )
-    return Address(bare, int(port))
+    return ListenAddress(bare, int(port))
 
 
 class Server:
@@ -59,7 +59,7 @@ class Server:
 
     def __init__(
         self,
-        address: Address,
+        address: ListenAddress,
         health: Health,
         meters: Meters,
         *,

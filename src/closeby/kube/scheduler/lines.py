@@ -10,7 +10,7 @@ from closeby.scheduling.outcomes import Decision, Outcome
 _REMEMBERED: Final = 10_000
 
 
-class Lines:
+class DecisionLines:
     """What was said last about each work item."""
 
     def __init__(self, say: Say, *, dry_run: bool) -> None:

@@ -23,7 +23,7 @@ from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
 from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.hands import Hands, Means, Senses
 from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
-from closeby.kube.scheduler.lines import Lines
+from closeby.kube.scheduler.lines import DecisionLines
 from closeby.kube.scheduler.losses import Losses
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
@@ -72,7 +72,7 @@ STEPS: Final = 20_000
 _LOOK_AT_ALL_EVERY: Final = 60.0
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """How a live scheduler behaves (times in seconds)."""
 
     #: Pods that name it in ``spec.schedulerName`` are ours.
@@ -104,7 +104,7 @@ class LiveScheduler:
         self,
         transport: Transport,
         configuration: Configuration,
-        settings: Settings,
+        settings: SchedulerSettings,
         say: Say,
         meters: SchedulerMeters | None = None,
     ) -> None:
@@ -187,7 +187,7 @@ class LiveScheduler:
         self._caught_up = False
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
-        self._lines = Lines(say, dry_run=settings.dry_run)
+        self._lines = DecisionLines(say, dry_run=settings.dry_run)
 
     @property
     def leading(self) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.threads import in_thread
 from closeby.kube.scheduler.losses import Losses
 from closeby.measurements.ageing import Known, State
@@ -78,7 +78,7 @@ class Refreshing:
 
     async def _follow(self, plugin: Measured, known: Known) -> None:
         every = known.source.every
-        backoff = Backoff(Pace(every / 2, every * _LONGEST))
+        backoff = Backoff(RequestPace(every / 2, every * _LONGEST))
         while True:
             answer = await self._read(known.source)
             before = known.state

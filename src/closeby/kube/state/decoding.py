@@ -14,7 +14,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.registry import READERS, Record
 
 #: Objects after which the pool of equal specs is begun anew, so that specs nobody has any more are let go.
@@ -54,12 +54,12 @@ class Decoded(Struct, frozen=True):
 class Decoder:
     """Reads objects one by one; equal specs of pods become one object, as when a manifest is read."""
 
-    def __init__(self, together: Reading | None = None) -> None:
+    def __init__(self, together: DocumentReading | None = None) -> None:
         """``together`` gathers what is worth telling of all objects, each thing once; else each object tells
         its own.
         """
         self._together = together
-        self._pool = Reading().pool
+        self._pool = DocumentReading().pool
         self._read = 0
         #: By kind and name of large objects: a digest of what was read, and what came of it.
         self._large: OrderedDict[tuple[Resource, str], tuple[bytes, Decoded]] = OrderedDict()
@@ -102,8 +102,8 @@ class Decoder:
         self._read += 1
         if self._read > _POOLED:
             self._read = 0
-            self._pool = Reading().pool
-        reading = self._together or Reading()
+            self._pool = DocumentReading().pool
+        reading = self._together or DocumentReading()
         reading.pool = self._pool
         document = Document(
             file="cluster",

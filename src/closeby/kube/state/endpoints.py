@@ -23,7 +23,7 @@ from closeby.kube.watch.resources import ENDPOINT_SLICES
 _SERVICE: Final = "kubernetes.io/service-name"
 
 
-class Place(Struct, frozen=True):
+class EndpointPlace(Struct, frozen=True):
     """A pod that is ready: its node, that node's zone (empty if it has none), and where it answers."""
 
     node: str
@@ -64,9 +64,9 @@ class Endpoints:
         watching = Watching(labels=f"{_SERVICE}={service}", namespace=namespace)
         self.reflector = Reflector(transport, ENDPOINT_SLICES, watching)
         self._port = port
-        self._slices: dict[str, tuple[Place, ...]] = {}
+        self._slices: dict[str, tuple[EndpointPlace, ...]] = {}
 
-    async def changes(self) -> AsyncGenerator[tuple[Place, ...] | Troubled, None]:
+    async def changes(self) -> AsyncGenerator[tuple[EndpointPlace, ...] | Troubled, None]:
         """The places whenever they may have changed, from when all are known; never ends by itself."""
         known = False
         async with aclosing(self.reflector.changes()) as batches:
@@ -85,7 +85,7 @@ class Endpoints:
                     yield joined(self._slices)
 
 
-def places_of(raw: bytes, port: str) -> tuple[Place, ...]:
+def places_of(raw: bytes, port: str) -> tuple[EndpointPlace, ...]:
     """The places in one EndpointSlice; none if it makes no sense, or has no such port."""
     try:
         found = _decode(raw)
@@ -95,18 +95,18 @@ def places_of(raw: bytes, port: str) -> tuple[Place, ...]:
     if number is None:
         return ()
     return tuple(
-        Place(one.node_name, one.addresses[0], number, one.zone or "")
+        EndpointPlace(one.node_name, one.addresses[0], number, one.zone or "")
         for one in found.endpoints or ()
         # Not said means ready.
         if one.node_name and one.addresses and (one.conditions is None or one.conditions.ready is not False)
     )
 
 
-def joined(slices: Mapping[str, tuple[Place, ...]]) -> tuple[Place, ...]:
+def joined(slices: Mapping[str, tuple[EndpointPlace, ...]]) -> tuple[EndpointPlace, ...]:
     """One place a node: of several (a pod takes another's place, or has addresses of both kinds) the address
     of IPv4 first, then the lowest; the same whichever slice came first.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, EndpointPlace] = {}
     for place in (one for places in slices.values() for one in places):
         before = found.get(place.node)
         if before is None or _order(place) < _order(before):
@@ -114,7 +114,7 @@ def joined(slices: Mapping[str, tuple[Place, ...]]) -> tuple[Place, ...]:
     return tuple(sorted(found.values(), key=lambda one: one.node))
 
 
-def _order(place: Place) -> tuple[bool, str, int]:
+def _order(place: EndpointPlace) -> tuple[bool, str, int]:
     try:
         later = ipaddress.ip_address(place.address).version != 4
     except ValueError:

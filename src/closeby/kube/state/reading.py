@@ -27,7 +27,7 @@ from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology
 from closeby.reading.decoding.keys import POD_GROUPER
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.dialects.grouping import held_for_the_grouper, says_it_has_none, undecided
 from closeby.reading.manifests import Manifests
 from closeby.reading.registry import Record
@@ -103,7 +103,7 @@ class _Reader:
     def __init__(self, transport: Transport, progress: Callable[[int], None]) -> None:
         self._transport = transport
         self._progress = progress
-        self._reading = Reading()
+        self._reading = DocumentReading()
         self._decoder = Decoder(self._reading)
         self._records: dict[Resource, dict[str, Record]] = {}
         self._problems: dict[tuple[Resource, str], Condition] = {}

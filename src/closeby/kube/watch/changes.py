@@ -50,7 +50,7 @@ class Resumed(Struct, frozen=True):
 Change = Upserted | Deleted | Synced | Troubled | Resumed
 
 
-class Meta(Struct, rename="camel"):
+class ObjectMeta(Struct, rename="camel"):
     """``metadata``, as far as it says who an object is."""
 
     name: str = ""
@@ -65,7 +65,7 @@ class Meta(Struct, rename="camel"):
 
 
 class _Object(Struct):
-    metadata: Meta
+    metadata: ObjectMeta
 
 
 class ListMeta(Struct, rename="camel"):

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import UNREADABLE, ApiError, read_error
 from closeby.kube.client.lines import LineSplitter
 from closeby.kube.client.transport import Transport
@@ -50,7 +50,7 @@ class Watching(Struct, frozen=True, kw_only=True):
     lifetime: tuple[float, float] = (300.0, 600.0)
     #: A watch on which nothing comes for so long is dead: the server sends a bookmark every minute or so.
     idle: float = 150.0
-    pace: Pace = Pace()
+    pace: RequestPace = RequestPace()
 
 
 DEFAULT_WATCHING: Final = Watching()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from closeby.kube.client.backoff import Backoff, Pace
+from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.stopping import Stopping
 from closeby.kube.writing.under_way import Ask
@@ -22,9 +22,9 @@ from closeby.scheduling.events import BindFailed
 from closeby.scheduling.outcomes import Binding
 
 #: Between attempts while the server has trouble (seconds).
-ATTEMPTS: Final = Pace(0.2, 10.0)
+ATTEMPTS: Final = RequestPace(0.2, 10.0)
 #: Before a pod is placed anew whose binding was refused (seconds).
-REFUSALS: Final = Pace(1.0, 10.0)
+REFUSALS: Final = RequestPace(1.0, 10.0)
 #: An answer of the owner is as good as new for so long (seconds).
 _AT_ONCE: Final = 0.05
 #: After an attempt without a clear answer, until a read of the pod tells whether it had an effect (seconds).
@@ -34,7 +34,7 @@ _SETTLES: Final = 1.0
 CONCURRENCY: Final = 32
 
 
-class Owner(Protocol):
+class BindingOwner(Protocol):
     """Whose bindings these are: asked before each attempt, and told what became of it."""
 
     def asks(self, bind: Binding) -> Ask:
@@ -68,7 +68,7 @@ class Owner(Protocol):
 class Binder:
     """All bindings that are on the way."""
 
-    def __init__(self, writer: Writer, say: Say, tasks: asyncio.TaskGroup, owner: Owner) -> None:
+    def __init__(self, writer: Writer, say: Say, tasks: asyncio.TaskGroup, owner: BindingOwner) -> None:
         self._writer = writer
         self._say = say
         self._tasks = tasks

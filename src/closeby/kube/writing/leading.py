@@ -16,7 +16,7 @@ from typing import Final
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.writing.lease import Elector, LeaseSettings, Standing
+from closeby.kube.writing.lease import Elector, LeaseSettings, LeaseStatus
 from closeby.objects.saying import Say
 
 #: Token of the error with which a process ends that does not lead any more.
@@ -56,7 +56,7 @@ class Lead:
             await asyncio.Event().wait()
             return None
         loop = asyncio.get_running_loop()
-        told: asyncio.Queue[Standing] = asyncio.Queue()
+        told: asyncio.Queue[LeaseStatus] = asyncio.Queue()
         candidate = _Candidate(
             self._transport.another(),
             self._settings,
@@ -81,7 +81,7 @@ class Lead:
             candidate.end()
             await asyncio.wait([running], timeout=_TO_HAND_OVER)
 
-    def _take_in(self, standing: Standing, name: str) -> ApiError | None:
+    def _take_in(self, standing: LeaseStatus, name: str) -> ApiError | None:
         """Notes how things stand now; returns why the lead is lost, if it is."""
         if standing.leading:
             self._say("leading", lease=name)
@@ -105,7 +105,7 @@ class _Candidate:
     """One candidate in an event loop of its own."""
 
     def __init__(
-        self, transport: Transport, settings: LeaseSettings, tell: Callable[[Standing], object]
+        self, transport: Transport, settings: LeaseSettings, tell: Callable[[LeaseStatus], object]
     ) -> None:
         self.elector = Elector(transport, settings, time.time)
         self._transport = transport

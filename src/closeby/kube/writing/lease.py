@@ -40,7 +40,7 @@ class LeaseSettings(Struct, frozen=True, kw_only=True):
     retry: float = 2.0
 
 
-class Standing(Struct, frozen=True):
+class LeaseStatus(Struct, frozen=True):
     """Who leads now, as far as this candidate knows."""
 
     leading: bool
@@ -95,13 +95,13 @@ class Elector:
         renewed = self._renewed_at
         return renewed is not None and _now() < renewed + self._settings.duration
 
-    async def standings(self) -> AsyncGenerator[Standing, None]:
+    async def standings(self) -> AsyncGenerator[LeaseStatus, None]:
         """Campaigns, leads, campaigns again, and tells each change; never ends by itself.
 
         Ask for the next one soon: the Lease is renewed while somebody waits for it. Close it (``aclosing``):
         a leader then hands the Lease over, and another candidate need not wait.
         """
-        told: Standing | None = None
+        told: LeaseStatus | None = None
         try:
             while True:
                 error = await self._attempt()
@@ -133,12 +133,12 @@ class Elector:
             if not isinstance(answer, ApiError) or answer.code != _CONFLICT:
                 return
 
-    def _standing(self, error: ApiError | None) -> Standing:
+    def _standing(self, error: ApiError | None) -> LeaseStatus:
         holder = (self._seen.holder_identity if self._seen else None) or ""
         if self._renewed_at is None:
-            return Standing(False, "" if holder == self._settings.identity else holder, error)
+            return LeaseStatus(False, "" if holder == self._settings.identity else holder, error)
         # A renewal that failed is no loss yet.
-        return Standing(True, self._settings.identity)
+        return LeaseStatus(True, self._settings.identity)
 
     def _pause(self) -> float:
         """Until the next attempt: the retry period, but never beyond the leader's own deadline."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode
 from closeby.discovery.relabelling import NodeNow, Relabelling, Rules, cut_short, match_hosts, relabel
-from closeby.discovery.renaming import Kept, keep_names
+from closeby.discovery.renaming import KeptNames, keep_names
 from closeby.kube.client.errors import UNREADABLE, ApiError
 from closeby.kube.client.transport import MERGE_PATCH, Request, Transport
 from closeby.kube.watch.resources import NODES
@@ -20,7 +20,7 @@ _PAGE: Final = 500
 _GONE: Final = (404, 409)
 
 
-class Labelled(Struct, frozen=True, kw_only=True):
+class LabelledNode(Struct, frozen=True, kw_only=True):
     """What became of one round."""
 
     #: Nodes that were found and carry their labels now.
@@ -68,7 +68,7 @@ async def label_nodes(
     source: str,
     hosts: Mapping[str, FoundNode],
     rules: Rules,
-) -> Labelled | ApiError:
+) -> LabelledNode | ApiError:
     """One round: labels the nodes that are ``hosts``, and counts misses of the others (see ``relabel``).
 
     When too many are missing (see ``cut_short``) nodes that were not found stay as they are. Only what
@@ -88,7 +88,7 @@ async def label_nodes(
     answers = await asyncio.gather(*(_write(transport, *change) for change in changes.values()))
     errors = {name: error for name, error in zip(changes, answers, strict=True) if error is not None}
     done = [name for name in changes if name not in errors]
-    return Labelled(
+    return LabelledNode(
         found=len(found),
         changed=tuple(done),
         cleared=tuple(name for name in done if None in changes[name][1].labels.values()),
@@ -100,7 +100,7 @@ async def label_nodes(
     )
 
 
-def _change(source: str, node: NodeNow, kept: Kept | None, rules: Rules) -> Relabelling:
+def _change(source: str, node: NodeNow, kept: KeptNames | None, rules: Rules) -> Relabelling:
     if kept is None:
         return relabel(source, node, None, rules)
     return relabel(source, node, kept.found, rules, missed=kept.missed)

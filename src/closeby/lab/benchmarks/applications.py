@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from closeby.cluster.columns import Cluster
-from closeby.lab.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
+from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppWorkload, Dependency
 from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
@@ -111,7 +111,7 @@ def placing(sizes: Sequence[int] = (11, 100), count: int = 5_000) -> Iterator[Fi
         yield summary("application, placement", case, count, services * REPLICAS, samples[1:])
 
 
-def _place(engine: Engine, group: AppGroup) -> Sample:
+def _place(engine: Engine, group: AppGroup) -> TimedSample:
     pods = [_pod(workload.name, replica) for workload in group.workloads for replica in range(REPLICAS)]
     engine.handle(AppGroupChanged(group), *(PodUpserted(pod) for pod in pods))
 

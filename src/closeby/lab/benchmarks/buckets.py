@@ -6,7 +6,7 @@ from random import Random
 
 from closeby.applications.buckets import make_buckets
 from closeby.applications.roles import RoleRules, read_rules
-from closeby.lab.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
+from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
@@ -56,7 +56,7 @@ def _sort(rules: RoleRules, pods: list[Pod]) -> int:
     return len(make_buckets(rules, pods).order)
 
 
-def _place(engine: Engine, name: str) -> Sample:
+def _place(engine: Engine, name: str) -> TimedSample:
     pods = _tasks(name, {"ps": 1, "worker": 7}, 256)
     engine.handle(GroupChanged(_group(name, "ps,worker", "ps")), *(PodUpserted(pod) for pod in pods))
     sample = timed(lambda: len(bindings_of(engine.handle(Tick()))))

@@ -56,7 +56,7 @@ class Machine(Struct, frozen=True):
     closeby: str
 
 
-class Result(Struct, frozen=True):
+class BenchmarkResult(Struct, frozen=True):
     """All figures of one run."""
 
     machine: Machine
@@ -72,7 +72,7 @@ def this_machine() -> Machine:
     return Machine(model, os.cpu_count() or 1, platform.python_version(), np.__version__, __version__)
 
 
-class Sample(Struct, frozen=True):
+class TimedSample(Struct, frozen=True):
     """One timed call; seconds."""
 
     cpu: float
@@ -80,11 +80,11 @@ class Sample(Struct, frozen=True):
     placed: int
 
 
-def timed(call: Callable[[], int]) -> Sample:
+def timed(call: Callable[[], int]) -> TimedSample:
     """Time one call that returns how many pods it placed."""
     wall, cpu = time.perf_counter(), time.process_time()
     placed = call()
-    return Sample(time.process_time() - cpu, time.perf_counter() - wall, placed)
+    return TimedSample(time.process_time() - cpu, time.perf_counter() - wall, placed)
 
 
 def summary(
@@ -92,7 +92,7 @@ def summary(
     case: str,
     nodes: int,
     pods: int,
-    samples: list[Sample],
+    samples: list[TimedSample],
     target_ms: float | None = None,
 ) -> Figure:
     """Medians of some samples."""

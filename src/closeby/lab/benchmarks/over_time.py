@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from closeby.lab.benchmarks.figures import Figure, summary, timed
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.driver import replay
-from closeby.lab.replay.settings import Policy, Settings
-from closeby.lab.workloads.generating import Options, generate
+from closeby.lab.replay.settings import Policy, ReplaySettings
+from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import CLOSEBY, NAMED
 
@@ -19,8 +19,8 @@ SEED = 1
 def over_time() -> Iterator[Figure]:
     """Whole runs with the configuration ``closeby``: arrivals, decisions, ends, and the history."""
     cluster = made_up("lingjun")
-    settings = Settings(policy=Policy(name=CLOSEBY, configuration=NAMED[CLOSEBY]), seed=SEED)
-    options = Options(standing=True)
+    settings = ReplaySettings(policy=Policy(name=CLOSEBY, configuration=NAMED[CLOSEBY]), seed=SEED)
+    options = WorkloadOptions(standing=True)
     gpus = sum(node.allocatable[cluster.resource] for node in cluster.nodes)
     for count, limit in CASES:
         jobs = generate("seren", jobs=count, load=LOAD, capacity=gpus, seed=SEED, options=options)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from closeby.lab.benchmarks import clusters
-from closeby.lab.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
+from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.objects.nodes import Node
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
@@ -27,7 +27,7 @@ TARGETS = {5_000: 0.1, 50_000: 0.5, 100_000: 1.0}
 PER_POD_MS = 0.004
 
 
-class Shape(NamedTuple):
+class BenchmarkShape(NamedTuple):
     """A gang of the benchmark."""
 
     pods: int
@@ -43,18 +43,18 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape(64, 1, required="rack"),
-    Shape(256, 1, required="block"),
-    Shape(1024, 1, required="block"),
-    Shape(64, 8, required="block"),
-    Shape(256, 8, required="block"),
-    Shape(1024, 8, required="block"),
-    Shape(64, 1, preferred="rack"),
-    Shape(256, 1, preferred="rack"),
-    Shape(1024, 1, preferred="rack"),
-    Shape(64, 8, preferred="rack"),
-    Shape(256, 8, preferred="rack"),
-    Shape(1024, 8, preferred="rack"),
+    BenchmarkShape(64, 1, required="rack"),
+    BenchmarkShape(256, 1, required="block"),
+    BenchmarkShape(1024, 1, required="block"),
+    BenchmarkShape(64, 8, required="block"),
+    BenchmarkShape(256, 8, required="block"),
+    BenchmarkShape(1024, 8, required="block"),
+    BenchmarkShape(64, 1, preferred="rack"),
+    BenchmarkShape(256, 1, preferred="rack"),
+    BenchmarkShape(1024, 1, preferred="rack"),
+    BenchmarkShape(64, 8, preferred="rack"),
+    BenchmarkShape(256, 8, preferred="rack"),
+    BenchmarkShape(1024, 8, preferred="rack"),
 )
 
 #: A scorer that depends on what was placed a moment ago, so that gangs are filled pod by pod.
@@ -86,7 +86,7 @@ def warm(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
 
 def after_node_change(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
     """The same, with a node that was cordoned (or that arrived) just before; its event is timed too."""
-    shape = Shape(256, 1, required="block")
+    shape = BenchmarkShape(256, 1, required="block")
     for count in sizes:
         engine = engine_of(count)
         members = clusters.nodes(count + RUNS)
@@ -106,12 +106,12 @@ def pod_by_pod(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
     for count in sizes:
         engine = engine_of(count, POD_BY_POD)
         with quiet_collector():
-            for shape in (Shape(64, 1, required="rack"), Shape(256, 1, required="block")):
+            for shape in (BenchmarkShape(64, 1, required="rack"), BenchmarkShape(256, 1, required="block")):
                 samples = [_place(engine, shape, run) for run in range(4)]
                 yield summary("placement, pod by pod", shape.text, count, shape.pods, samples[1:])
 
 
-def _place(engine: Engine, shape: Shape, run: int, *changes: Event) -> Sample:
+def _place(engine: Engine, shape: BenchmarkShape, run: int, *changes: Event) -> TimedSample:
     group, pods = clusters.gang(f"gang-{run}", shape.pods, shape.gpus, shape.required, shape.preferred)
     engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from closeby.lab.benchmarks import clusters
-from closeby.lab.benchmarks.figures import Figure, Sample, quiet_collector, summary, timed
+from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
@@ -63,7 +63,7 @@ def refusals() -> Iterator[Figure]:
         yield summary("time to say no", f"1,000 {name} plain pods", NODES, len(pods), [sample])
 
 
-def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[Sample], list[Sample]]:
+def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[TimedSample], list[TimedSample]]:
     intake, decisions = [], []
     members = clusters.nodes(NODES, racks_a_block=25, nodes_a_rack=100)
     for _ in range(RUNS):

@@ -18,7 +18,7 @@ class Unit(StrEnum):
     RATIO = "ratio"
 
 
-class Figure(NamedTuple):
+class ComparedFigure(NamedTuple):
     """One figure of a run."""
 
     #: Name for tools, such as ``excessSpan.leaf``.
@@ -45,7 +45,7 @@ TALK: Final = "What talk between pods cost"
 PAIRS: Final = "Pairs of pods that talk"
 
 
-def figures_of(measures: Measures) -> tuple[tuple[Figure, float | None], ...]:
+def figures_of(measures: Measures) -> tuple[tuple[ComparedFigure, float | None], ...]:
     """The figures of one run; runs on one cluster have the same ones in the same order."""
     return (
         *_waiting(measures),
@@ -58,30 +58,32 @@ def figures_of(measures: Measures) -> tuple[tuple[Figure, float | None], ...]:
     )
 
 
-def figures_of_applications(measures: Measures, talk: RunTalk) -> tuple[tuple[Figure, float | None], ...]:
+def figures_of_applications(
+    measures: Measures, talk: RunTalk
+) -> tuple[tuple[ComparedFigure, float | None], ...]:
     """The figures of one run of applications; those of GPUs and of gangs have no sense there."""
     return (*_waiting_applications(measures), *_talk(talk))
 
 
-def _waiting_applications(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _waiting_applications(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     started = measures.started / measures.jobs if measures.jobs else None
     every = measures.delays[0]
-    yield Figure("delay", "mean delay", WAITING, Unit.SECONDS, False), every.mean
-    yield Figure("delay.p99", "99 % delay", WAITING, Unit.SECONDS, False), every.p99
-    yield Figure("started", "started", WAITING, Unit.SHARE, True), started
-    yield Figure("makespan", "makespan", WAITING, Unit.SECONDS, False), measures.makespan
+    yield ComparedFigure("delay", "mean delay", WAITING, Unit.SECONDS, False), every.mean
+    yield ComparedFigure("delay.p99", "99 % delay", WAITING, Unit.SECONDS, False), every.p99
+    yield ComparedFigure("started", "started", WAITING, Unit.SHARE, True), started
+    yield ComparedFigure("makespan", "makespan", WAITING, Unit.SECONDS, False), measures.makespan
 
 
-def _talk(talk: RunTalk) -> Iterator[tuple[Figure, float | None]]:
-    yield Figure("talkCost", "cost, of an application", TALK, Unit.RATIO, False), talk.cost
-    yield Figure("talkCost.pair", "cost, of a pair", TALK, Unit.RATIO, False), talk.cost_per_pair
-    yield Figure("overLimit", "pairs, beyond their limit", TALK, Unit.SHARE, False), talk.over
-    yield Figure("sameNode", "in one node", PAIRS, Unit.SHARE, True), talk.same_node
-    yield Figure("sameZone", "in one zone", PAIRS, Unit.SHARE, True), talk.same_zone
-    yield Figure("sameRegion", "in one region", PAIRS, Unit.SHARE, True), talk.same_region
+def _talk(talk: RunTalk) -> Iterator[tuple[ComparedFigure, float | None]]:
+    yield ComparedFigure("talkCost", "cost, of an application", TALK, Unit.RATIO, False), talk.cost
+    yield ComparedFigure("talkCost.pair", "cost, of a pair", TALK, Unit.RATIO, False), talk.cost_per_pair
+    yield ComparedFigure("overLimit", "pairs, beyond their limit", TALK, Unit.SHARE, False), talk.over
+    yield ComparedFigure("sameNode", "in one node", PAIRS, Unit.SHARE, True), talk.same_node
+    yield ComparedFigure("sameZone", "in one zone", PAIRS, Unit.SHARE, True), talk.same_zone
+    yield ComparedFigure("sameRegion", "in one region", PAIRS, Unit.SHARE, True), talk.same_region
 
 
-def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _waiting(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     by_size = {delay.size: delay for delay in measures.delays}
     unit = f"{measures.size_unit}s"
     told: tuple[tuple[str, str, str, Callable[[Delay], float | None]], ...] = (
@@ -91,12 +93,12 @@ def _waiting(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
         ("delay.>64", f"mean, >64 {unit}", ">64", lambda delay: delay.mean),
     )
     for name, title, size, value in told:
-        yield Figure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])
-    topology = Figure("delay.topology", "mean, for topology", WAITING, Unit.SECONDS, False)
+        yield ComparedFigure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])
+    topology = ComparedFigure("delay.topology", "mean, for topology", WAITING, Unit.SECONDS, False)
     yield topology, by_size["all"].topology
 
 
-def _places(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _places(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     # Single nodes come last: a job of whole nodes can't use more of them than it must.
     for level in reversed(measures.levels[:-1]):
         yield _of_level(level, "excessSpan", "excess span", PLACES), level.weighted_excess_span
@@ -104,21 +106,21 @@ def _places(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
         yield _of_level(level, "groupSpread", "group spread", PLACES), level.group_spread
 
 
-def _ranks(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _ranks(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     for level in measures.levels[-2:-1]:
         yield _of_level(level, "crossPairs", "cross pairs", RANKS, Unit.SHARE), level.cross_pairs
         yield _of_level(level, "ringCrossings", "ring crossings", RANKS), level.ring_crossings
-    yield Figure("ringHops", "ring hops, of least", RANKS, Unit.RATIO, False), measures.ring_hops
-    yield Figure("meanDistance", "distance, edges", RANKS, Unit.RATIO, False), measures.mean_distance
+    yield ComparedFigure("ringHops", "ring hops, of least", RANKS, Unit.RATIO, False), measures.ring_hops
+    yield ComparedFigure("meanDistance", "distance, edges", RANKS, Unit.RATIO, False), measures.mean_distance
 
 
-def _gaps(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _gaps(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     for level in reversed(measures.levels[:-1]):
         yield _of_level(level, "spanGap", "span", GAPS, Unit.SHARE), level.span_gap
-    yield Figure("distanceGap", "distance", GAPS, Unit.SHARE, False), measures.distance_gap
+    yield ComparedFigure("distanceGap", "distance", GAPS, Unit.SHARE, False), measures.distance_gap
 
 
-def _room(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _room(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     for level in measures.levels[-2:-1]:
         largest = _of_level(level, "largestGang", "largest gang", ROOM, Unit.SHARE, more_is_better=True)
         yield largest, level.largest_gang
@@ -134,22 +136,25 @@ def _of_level(
     unit: Unit = Unit.RATIO,
     *,
     more_is_better: bool = False,
-) -> Figure:
-    return Figure(f"{name}.{level.level}", f"{title}, {level.level}", section, unit, more_is_better)
+) -> ComparedFigure:
+    return ComparedFigure(f"{name}.{level.level}", f"{title}, {level.level}", section, unit, more_is_better)
 
 
-def _use(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _use(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     ended = measures.ended / measures.jobs if measures.jobs else None
-    yield Figure("ended", "jobs that ended", USE, Unit.SHARE, True), ended
-    yield Figure("utilisation", "utilisation", USE, Unit.SHARE, True), measures.utilisation
-    yield Figure("goodput", "goodput", USE, Unit.SHARE, True), measures.goodput
-    yield Figure("makespan", "makespan", USE, Unit.SECONDS, False), measures.makespan
+    yield ComparedFigure("ended", "jobs that ended", USE, Unit.SHARE, True), ended
+    yield ComparedFigure("utilisation", "utilisation", USE, Unit.SHARE, True), measures.utilisation
+    yield ComparedFigure("goodput", "goodput", USE, Unit.SHARE, True), measures.goodput
+    yield ComparedFigure("makespan", "makespan", USE, Unit.SECONDS, False), measures.makespan
 
 
-def _network(measures: Measures) -> Iterator[tuple[Figure, float | None]]:
+def _network(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     contended, slowdown = measures.contended_all_reduce, measures.contended_slowdown
-    yield Figure("allReduce", "if all send", ALL_REDUCE, Unit.SECONDS, False), measures.all_reduce
-    yield Figure("allReduce.contended", "as they sent", ALL_REDUCE, Unit.SECONDS, False), contended
-    yield Figure("slowdown", "slowdown, if all send", NETWORK, Unit.RATIO, False), measures.slowdown
-    yield Figure("slowdown.contended", "slowdown, as they sent", NETWORK, Unit.RATIO, False), slowdown
-    yield Figure("slowdown.job", "slowdown, whole jobs", NETWORK, Unit.RATIO, False), measures.job_slowdown
+    yield ComparedFigure("allReduce", "if all send", ALL_REDUCE, Unit.SECONDS, False), measures.all_reduce
+    yield ComparedFigure("allReduce.contended", "as they sent", ALL_REDUCE, Unit.SECONDS, False), contended
+    yield ComparedFigure("slowdown", "slowdown, if all send", NETWORK, Unit.RATIO, False), measures.slowdown
+    yield ComparedFigure("slowdown.contended", "slowdown, as they sent", NETWORK, Unit.RATIO, False), slowdown
+    yield (
+        ComparedFigure("slowdown.job", "slowdown, whole jobs", NETWORK, Unit.RATIO, False),
+        measures.job_slowdown,
+    )

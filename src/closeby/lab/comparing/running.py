@@ -13,17 +13,17 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.lab.comparing.figures import Figure, figures_of, figures_of_applications
+from closeby.lab.comparing.figures import ComparedFigure, figures_of, figures_of_applications
 from closeby.lab.comparing.talking import judged_talk, talk_over_time
 from closeby.lab.replay.applications import Judge
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import NO_SAMPLES, History
 from closeby.lab.replay.measuring import measure
-from closeby.lab.replay.settings import Policy, Settings, engine_of
+from closeby.lab.replay.settings import Policy, ReplaySettings, engine_of
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.replay.unconstrained import unconstrained_waits
-from closeby.lab.workloads.generating import Options, generate
+from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
 from closeby.quality.talk import TalkMeasures
 
@@ -36,7 +36,7 @@ class Load(Struct, frozen=True, kw_only=True):
     load: float
     #: GPUs that the jobs may use; cores where they ask for none.
     capacity: float
-    options: Options
+    options: WorkloadOptions
 
     def jobs_of(self, seed: int) -> Jobs:
         """The jobs of a seed."""
@@ -79,7 +79,7 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
         return self.source.jobs_of(0 if seed is None else seed)
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class ComparedRun(Struct, frozen=True, kw_only=True):
     """One policy on the jobs of one seed."""
 
     policy: str
@@ -89,7 +89,7 @@ class Result(Struct, frozen=True, kw_only=True):
     unstarted: int
     #: Jobs that the cluster could never hold: they are refused as they come, and count in no figure.
     impossible: int
-    figures: tuple[tuple[Figure, float | None], ...]
+    figures: tuple[tuple[ComparedFigure, float | None], ...]
     #: What happened, if the experiment asks for it; without the samples, which are most of it, and with the
     #: talk of applications by the costs that all policies are judged by.
     history: History | None = None
@@ -99,18 +99,18 @@ class Result(Struct, frozen=True, kw_only=True):
 Progress = Callable[[int], None]
 
 
-def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Result:
+def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> ComparedRun:
     """One run. Whoever runs it where gets the same result.
 
     Raises:
         UnrunnableError: cluster, topology and wishes make no sense together.
     """
     jobs = experiment.jobs_of(seed)
-    settings = Settings(policy=policy, seed=seed, wishes=experiment.wishes)
+    settings = ReplaySettings(policy=policy, seed=seed, wishes=experiment.wishes)
     history = replay(jobs, experiment.cluster, settings)
     talk = _talk(experiment, history)
     unstarted = int(np.isnan(history.started).sum()) - len(history.impossible)
-    return Result(
+    return ComparedRun(
         policy=policy.name,
         seed=seed,
         jobs=len(jobs),
@@ -129,8 +129,8 @@ def _talk(experiment: Experiment, history: History) -> dict[int, TalkMeasures]:
 
 
 def _figures(
-    history: History, talk: dict[int, TalkMeasures], cluster: GivenCluster, settings: Settings
-) -> tuple[tuple[Figure, float | None], ...]:
+    history: History, talk: dict[int, TalkMeasures], cluster: GivenCluster, settings: ReplaySettings
+) -> tuple[tuple[ComparedFigure, float | None], ...]:
     if history.jobs.graphs:
         return figures_of_applications(measure(history), talk_over_time(history, talk))
     return figures_of(measure(history, unconstrained=unconstrained_waits(history, cluster, settings)))
@@ -138,7 +138,7 @@ def _figures(
 
 def run_all(
     experiment: Experiment, *, processes: int | None = None, progress: Progress | None = None
-) -> tuple[Result, ...]:
+) -> tuple[ComparedRun, ...]:
     """All runs, seed by seed and policy by policy; ``processes`` at a time, by default one per core.
 
     Raises:
@@ -146,7 +146,7 @@ def run_all(
     """
     tasks = [(policy, seed) for seed in experiment.seeds for policy in experiment.policies]
     workers = min(os.cpu_count() or 1 if processes is None else processes, len(tasks))
-    found: list[Result] = []
+    found: list[ComparedRun] = []
     for result in _in_turn(experiment, tasks) if workers < 2 else _beside(experiment, tasks, workers):
         found.append(result)
         if progress is not None:
@@ -158,12 +158,12 @@ _Task = tuple[Policy, int | None]
 _Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
-def _in_turn(experiment: Experiment, tasks: Sequence[_Task]) -> Iterator[Result]:
+def _in_turn(experiment: Experiment, tasks: Sequence[_Task]) -> Iterator[ComparedRun]:
     for policy, seed in tasks:
         yield run_one(experiment, policy, seed)
 
 
-def _beside(experiment: Experiment, tasks: Sequence[_Task], workers: int) -> Iterator[Result]:
+def _beside(experiment: Experiment, tasks: Sequence[_Task], workers: int) -> Iterator[ComparedRun]:
     # Spawned, as a forked process would inherit the threads that draw the progress.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _know, (experiment,))
     others = set(active_children())
@@ -224,5 +224,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run_known(task: _Task) -> Result:
+def _run_known(task: _Task) -> ComparedRun:
     return run_one(_known[0], *task)

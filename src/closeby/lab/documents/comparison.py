@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.lab.comparing.figures import Figure
+from closeby.lab.comparing.figures import ComparedFigure
 from closeby.lab.comparing.paired import CONFIDENCE, paired
-from closeby.lab.comparing.running import Result
+from closeby.lab.comparing.running import ComparedRun
 from closeby.objects.words import plural
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.scheduling import API_VERSION
@@ -92,7 +92,7 @@ class ComparisonReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def comparison_report(
-    results: Sequence[Result],
+    results: Sequence[ComparedRun],
     policies: tuple[str, ...],
     workload: ComparedWorkload,
     cluster: ComparedCluster,
@@ -122,7 +122,7 @@ def comparison_report(
     )
 
 
-def _figure(index: int, figure: Figure, of_policy: dict[str, list[Result]]) -> FigureEntry:
+def _figure(index: int, figure: ComparedFigure, of_policy: dict[str, list[ComparedRun]]) -> FigureEntry:
     values = {name: tuple(run.figures[index][1] for run in runs) for name, runs in of_policy.items()}
     reference = next(iter(values.values()))
     return FigureEntry(
@@ -136,7 +136,7 @@ def _figure(index: int, figure: Figure, of_policy: dict[str, list[Result]]) -> F
 
 
 def _policy(
-    name: str, values: tuple[float | None, ...], reference: tuple[float | None, ...], figure: Figure
+    name: str, values: tuple[float | None, ...], reference: tuple[float | None, ...], figure: ComparedFigure
 ) -> PolicyFigure:
     found = paired(values, reference)
     better = found.difference is not None and (found.difference > 0) is figure.more_is_better

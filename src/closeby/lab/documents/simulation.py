@@ -27,7 +27,7 @@ class WorkloadEntry(Struct, frozen=True, kw_only=True):
     seed: int | None
 
 
-class LevelEntry(Struct, frozen=True):
+class RunLevelEntry(Struct, frozen=True):
     """One level of the topology, and how many domains it has."""
 
     name: str
@@ -43,7 +43,7 @@ class ClusterEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     held_gpus: int
     cores: float
     topology: str | None
-    levels: tuple[LevelEntry, ...]
+    levels: tuple[RunLevelEntry, ...]
 
 
 class PolicyEntry(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     example: str
 
 
-class JobEntry(Struct, frozen=True, kw_only=True):
+class RunJobEntry(Struct, frozen=True, kw_only=True):
     """What became of one job. Times in virtual seconds; null for what did not happen."""
 
     name: str
@@ -144,7 +144,7 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
     reservations: tuple[ReservationEntry, ...]
     samples: SamplesEntry
     #: Only there when it was asked for.
-    jobs: tuple[JobEntry, ...] | UnsetType = UNSET
+    jobs: tuple[RunJobEntry, ...] | UnsetType = UNSET
     #: What was left aside, as sentences.
     notices: tuple[str, ...] = ()
 
@@ -154,7 +154,7 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return bool(self.summary.waiting or self.summary.impossible)
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class AskedRun(Struct, frozen=True, kw_only=True):
     """What the run was asked to do, as far as its history does not know."""
 
     workload: str
@@ -170,7 +170,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 def simulation_report(
-    history: History, measures: Measures, asked: Asked, *, full: bool = False
+    history: History, measures: Measures, asked: AskedRun, *, full: bool = False
 ) -> SimulationReport:
     """The report of a run; ``full`` adds every job and every sample."""
     tree = history.tree
@@ -190,7 +190,7 @@ def simulation_report(
             held_gpus=asked.held_gpus,
             cores=asked.cores,
             topology=tree.name or None,
-            levels=tuple(LevelEntry(name, tree.count(level)) for level, name in enumerate(names)),
+            levels=tuple(RunLevelEntry(name, tree.count(level)) for level, name in enumerate(names)),
         ),
         policy=PolicyEntry(name=history.policy, required=asked.required, preferred=asked.preferred),
         summary=_summary(history),
@@ -289,12 +289,12 @@ def _samples(history: History, full: bool) -> SamplesEntry:
     )
 
 
-def _jobs(history: History, names: tuple[str, ...]) -> list[JobEntry]:
+def _jobs(history: History, names: tuple[str, ...]) -> list[RunJobEntry]:
     jobs, tree = history.jobs, history.tree
     submitted, sizes, pods = jobs.submitted.tolist(), jobs.sizes.tolist(), jobs.pods.tolist()
     started, ended = history.started.tolist(), history.ended.tolist()
     return [
-        JobEntry(
+        RunJobEntry(
             name=name,
             kind=jobs.kinds[job],
             gpus=sizes[job],

@@ -56,14 +56,14 @@ class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(event.pod for event in self.others if isinstance(event, PodUpserted))
 
 
-class Room(Struct, frozen=True, eq=False):
+class ClusterRoom(Struct, frozen=True, eq=False):
     """GPUs by slot: what a node has, and what of it the jobs may use."""
 
     total: Counts
     free: Counts
 
 
-def room_of(engine: Engine, resource: str) -> Room:
+def room_of(engine: Engine, resource: str) -> ClusterRoom:
     """The room of a cluster whose pods are those that stay; shapes (slots,).
 
     Nodes that take no pods of the jobs have none: they are cordoned, not ready or tainted (but for the taint
@@ -73,12 +73,12 @@ def room_of(engine: Engine, resource: str) -> Room:
     row = cluster.row_of.get(resource)
     if row is None:
         none = np.zeros(cluster.capacity, dtype=np.int64)
-        return Room(none, none.copy())
+        return ClusterRoom(none, none.copy())
     usable = np.array(
         [node is not None and _takes_jobs(node, resource) for node in cluster.nodes], dtype=bool
     )
     total = cluster.allocatable[row, : cluster.capacity] * usable
-    return Room(total, cluster.free(row, slice(0, cluster.capacity)) * usable)
+    return ClusterRoom(total, cluster.free(row, slice(0, cluster.capacity)) * usable)
 
 
 def _takes_jobs(node: Node, resource: str) -> bool:
@@ -131,7 +131,7 @@ def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenClu
     )
 
 
-class Shape(Struct, frozen=True):
+class ClusterShape(Struct, frozen=True):
     """A made-up cluster: its hosts, and what it is like."""
 
     hosts: Callable[[], tuple[Node, ...]]
@@ -194,16 +194,16 @@ def _zone_costs() -> tuple[Event, ...]:
 
 
 #: Made-up clusters by name; hosts have 8 GPUs each, but for those of ``zones``.
-SHAPES: Mapping[str, Shape] = {
-    "lingjun": Shape(_lingjun, "847 hosts in 119 uneven leaves, 3 pods (Alibaba's Lingjun, 2023)"),
-    "small": Shape(lambda: tuple(_even(2, 4, 8)), "64 hosts in 8 leaves of 8, 2 pods"),
-    "superpod": Shape(lambda: tuple(_even(1, 4, 32)), "128 hosts in 4 leaves of 32, 1 pod"),
-    "zones": Shape(
+SHAPES: Mapping[str, ClusterShape] = {
+    "lingjun": ClusterShape(_lingjun, "847 hosts in 119 uneven leaves, 3 pods (Alibaba's Lingjun, 2023)"),
+    "small": ClusterShape(lambda: tuple(_even(2, 4, 8)), "64 hosts in 8 leaves of 8, 2 pods"),
+    "superpod": ClusterShape(lambda: tuple(_even(1, 4, 32)), "128 hosts in 4 leaves of 32, 1 pod"),
+    "zones": ClusterShape(
         lambda: tuple(_in_zones()),
         "120 nodes of 32 cores without GPUs in 6 zones, 2 regions, with costs between them",
         _zone_costs(),
     ),
-    "racks": Shape(lambda: tuple(_even(5, 10, 100)), "5,000 hosts in 50 racks of 100, 5 pods"),
+    "racks": ClusterShape(lambda: tuple(_even(5, 10, 100)), "5,000 hosts in 50 racks of 100, 5 pods"),
 }
 
 

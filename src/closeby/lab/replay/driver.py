@@ -16,7 +16,7 @@ from closeby.lab.replay.clusters import GivenCluster, judged_in, room_of, usual_
 from closeby.lab.replay.history import History
 from closeby.lab.replay.limits import too_large, too_many_cores, too_many_pods
 from closeby.lab.replay.recording import Recorder
-from closeby.lab.replay.settings import Settings, engine_of
+from closeby.lab.replay.settings import ReplaySettings, engine_of
 from closeby.lab.replay.submitting import Submitter, Wishes
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
@@ -45,7 +45,7 @@ Progress = Callable[[int], None]
 def replay(
     jobs: Jobs,
     cluster: GivenCluster,
-    settings: Settings,
+    settings: ReplaySettings,
     progress: Progress | None = None,
     after_each: Callable[[Engine], None] | None = None,
 ) -> History:
@@ -65,7 +65,7 @@ def replay(
 class _Replay:
     """One run."""
 
-    def __init__(self, jobs: Jobs, cluster: GivenCluster, settings: Settings, engine: Engine) -> None:
+    def __init__(self, jobs: Jobs, cluster: GivenCluster, settings: ReplaySettings, engine: Engine) -> None:
         self._jobs = jobs
         self._settings = settings
         self._engine = engine

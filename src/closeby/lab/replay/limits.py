@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from closeby.lab.replay.clusters import Room
+from closeby.lab.replay.clusters import ClusterRoom
 from closeby.lab.replay.history import Counts
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.sampling import GPUS_PER_HOST
 from closeby.topology.tree import Tree
 
 
-def largest_job(room: Room, tree: Tree, required: str | None) -> int:
+def largest_job(room: ClusterRoom, tree: Tree, required: str | None) -> int:
     """GPUs of the largest job that the cluster could hold if no other ran, made as generated jobs are.
 
     That is one pod a host of 8 GPUs, all in one domain of the required level, or else a single pod.
@@ -19,7 +19,7 @@ def largest_job(room: Room, tree: Tree, required: str | None) -> int:
     return max(together, min(int(room.free.max(initial=0)), GPUS_PER_HOST))
 
 
-def too_large(jobs: Jobs, room: Room, tree: Tree, required: str | None) -> dict[int, str]:
+def too_large(jobs: Jobs, room: ClusterRoom, tree: Tree, required: str | None) -> dict[int, str]:
     """Jobs that the cluster could not hold if no other job ran, with the reason; told by GPUs."""
     level = None if required is None else tree.level_named(required)
     found: dict[int, str] = {}
@@ -48,7 +48,7 @@ def too_many_pods(jobs: Jobs, room: Counts) -> dict[int, str]:
     return dict.fromkeys(np.flatnonzero((jobs.gpus == 0) & (jobs.pods > in_all)).tolist(), message)
 
 
-def too_many_cores(jobs: Jobs, room: Room) -> dict[int, str]:
+def too_many_cores(jobs: Jobs, room: ClusterRoom) -> dict[int, str]:
     """Applications that the cluster could not hold alone, with the reason; told by CPU."""
     in_all, in_one = int(room.free.sum()) / 1000, int(room.free.max(initial=0)) / 1000
     found = {}

@@ -20,7 +20,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     measurements: tuple[MeasurementsChanged, ...] = ()
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class ReplaySettings(Struct, frozen=True, kw_only=True):
     """What is run, on a cluster and with jobs that are given."""
 
     policy: Policy = Policy()

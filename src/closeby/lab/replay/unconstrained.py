@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import replay
 from closeby.lab.replay.history import Floats, History
-from closeby.lab.replay.settings import Settings, engine_of
+from closeby.lab.replay.settings import ReplaySettings, engine_of
 from closeby.quality.delays import waits
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.extension import PlacementGenerate
 
 
-def unconstrained_waits(history: History, cluster: GivenCluster, settings: Settings) -> Floats | None:
+def unconstrained_waits(history: History, cluster: GivenCluster, settings: ReplaySettings) -> Floats | None:
     """What each job of a run waits in the same run when no level is required; seconds, shape (J,).
 
     Required is what jobs ask for, and what plugins of the policy require by themselves: these are left out of

@@ -15,7 +15,7 @@ from closeby.report.views.quality import seconds_text
 DEFINITION: Final = "what it is"
 
 
-class Told(NamedTuple):
+class ShownMeasure(NamedTuple):
     """One measure: its field, its name and how it is written, and its definition."""
 
     field: str
@@ -41,77 +41,89 @@ def _times(value: float) -> str:
 
 
 BY_LEVEL: Final = (
-    Told("span", "span", _number, "domains that a job lies in, mean"),
-    Told(
+    ShownMeasure("span", "span", _number, "domains that a job lies in, mean"),
+    ShownMeasure(
         "excess_span",
         "excess span",
         _number,
         "span over the fewest that could hold it when empty; 1 is ideal",
     ),
-    Told("greatest_excess_span", "greatest", _number, "the greatest excess span of a job"),
-    Told(
+    ShownMeasure("greatest_excess_span", "greatest", _number, "the greatest excess span of a job"),
+    ShownMeasure(
         "weighted_excess_span",
         "of large jobs",
         _number,
         "excess span of jobs larger than a node, weighted by GPU-time",
     ),
-    Told("cross_pairs", "cross pairs", _share, "pairs of pods of a job that lie in different domains"),
-    Told(
+    ShownMeasure(
+        "cross_pairs", "cross pairs", _share, "pairs of pods of a job that lie in different domains"
+    ),
+    ShownMeasure(
         "ring_crossings",
         "ring crossings",
         _number,
         "edges of a job's ring of ranks that leave a domain, mean",
     ),
-    Told(
+    ShownMeasure(
         "group_spread",
         "group spread",
         _number,
         "domains that the widest data- or pipeline-parallel group of a large job touches",
     ),
-    Told("mean_group_spread", "mean spread", _number, "the same, mean over its groups"),
-    Told(
+    ShownMeasure("mean_group_spread", "mean spread", _number, "the same, mean over its groups"),
+    ShownMeasure(
         "largest_gang", "largest gang", _share, "the most that one domain could still hold, of all free GPUs"
     ),
-    Told(
+    ShownMeasure(
         "stranded",
         "stranded",
         _share,
         "free GPUs in domains that cannot hold a gang that is next, of all free ones",
     ),
-    Told("span_gap", "span gap", _gap, "span over the least possible on what was free at the start"),
+    ShownMeasure("span_gap", "span gap", _gap, "span over the least possible on what was free at the start"),
 )
 PLACES: Final = (
-    Told("mean_distance", "distance", _number, "tree edges between two pods of a job, mean"),
-    Told("diameter", "diameter", _number, "the same of the two farthest, mean over jobs"),
-    Told(
+    ShownMeasure("mean_distance", "distance", _number, "tree edges between two pods of a job, mean"),
+    ShownMeasure("diameter", "diameter", _number, "the same of the two farthest, mean over jobs"),
+    ShownMeasure(
         "ring_hops",
         "ring hops",
         _times,
         "tree edges that the ring of ranks runs over, over the fewest in another order of ranks",
     ),
-    Told(
+    ShownMeasure(
         "distance_gap", "distance gap", _gap, "distance over the least possible on what was free at the start"
     ),
-    Told("compared", "compared", "{:,}".format, "jobs of up to 64 pods on several nodes whose gaps are told"),
+    ShownMeasure(
+        "compared", "compared", "{:,}".format, "jobs of up to 64 pods on several nodes whose gaps are told"
+    ),
 )
 USE: Final = (
-    Told("utilisation", "utilisation", _share, "GPU-time that jobs held while jobs came, of what there was"),
-    Told(
+    ShownMeasure(
+        "utilisation", "utilisation", _share, "GPU-time that jobs held while jobs came, of what there was"
+    ),
+    ShownMeasure(
         "goodput", "goodput", _share, "the same with each job counted by 1 / its slowdown, which is modelled"
     ),
-    Told("makespan", "makespan", time_text, "from the first submission to the last end"),
+    ShownMeasure("makespan", "makespan", time_text, "from the first submission to the last end"),
 )
 MODELLED: Final = (
-    Told("all_reduce", "all-reduce", seconds_text, "of a job of several GPUs if all nodes send, mean"),
-    Told("contended_all_reduce", "… as they sent", seconds_text, "the same among the flows that were there"),
-    Told(
+    ShownMeasure(
+        "all_reduce", "all-reduce", seconds_text, "of a job of several GPUs if all nodes send, mean"
+    ),
+    ShownMeasure(
+        "contended_all_reduce", "… as they sent", seconds_text, "the same among the flows that were there"
+    ),
+    ShownMeasure(
         "slowdown",
         "slowdown",
         _times,
         "time of an all-reduce over that on an ideal placement, weighted by GPU-time",
     ),
-    Told("contended_slowdown", "… as they sent", _times, "the same among the flows that were there"),
-    Told("job_slowdown", "… of whole jobs", _times, "what the first of the two makes of a job's run time"),
+    ShownMeasure("contended_slowdown", "… as they sent", _times, "the same among the flows that were there"),
+    ShownMeasure(
+        "job_slowdown", "… of whole jobs", _times, "what the first of the two makes of a job's run time"
+    ),
 )
 
 
@@ -128,7 +140,7 @@ def by_level(levels: Iterable[LevelMeasures]) -> Table:
     return table
 
 
-def of_run(measures: Measures, told: Iterable[Told]) -> Table:
+def of_run(measures: Measures, told: Iterable[ShownMeasure]) -> Table:
     """A row for each measure that is known."""
     table = plain_table("", "all jobs", DEFINITION, right=("all jobs",))
     for one in told:

@@ -20,7 +20,7 @@ from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 Floats = NDArray[np.float64]
 
 
-class Shape(Struct, frozen=True, kw_only=True):
+class ApplicationShape(Struct, frozen=True, kw_only=True):
     """Parameters of a made-up application."""
 
     #: Layers of workloads below the entry, and workloads in each.
@@ -54,9 +54,9 @@ BOUTIQUE: Final = CallGraph(
 
 #: Shapes of the workload ``microservices``, with the share of applications that have each.
 SHAPES: Final = (
-    (Shape(depth=1, width=3, fan_out=3), 0.4),
-    (Shape(depth=3, width=4, fan_out=3, stores=1), 0.4),
-    (Shape(depth=4, width=8, fan_out=4, stores=2, store_share=0.7), 0.2),
+    (ApplicationShape(depth=1, width=3, fan_out=3), 0.4),
+    (ApplicationShape(depth=3, width=4, fan_out=3, stores=1), 0.4),
+    (ApplicationShape(depth=4, width=8, fan_out=4, stores=2, store_share=0.7), 0.2),
 )
 #: ``maxNetworkCost`` of calls to a store in made-up applications: as far as zones of one region are in the
 #: made-up cluster ``zones``.
@@ -68,7 +68,7 @@ _BOUTIQUE_SHARE: Final = 0.2
 _STAYS: Final = (3_600.0, 259_200.0)
 
 
-def application(shape: Shape, random: Generator) -> CallGraph:
+def application(shape: ApplicationShape, random: Generator) -> CallGraph:
     """A graph without cycles: an entry, layers that call the next one, and stores that many call."""
     layers = [[0]]
     for _ in range(shape.depth):

@@ -53,21 +53,21 @@ class Drawn(Struct, frozen=True, kw_only=True, eq=False):
         return self.sizes.astype(np.float64)
 
 
-class Workload(Struct, frozen=True, kw_only=True):
+class GeneratedWorkload(Struct, frozen=True, kw_only=True):
     """A kind of load by name."""
 
     name: str
     #: One line for people.
     about: str
     #: Draws a number of jobs, none larger than the options allow.
-    draw: Callable[[int, "Options", Generator], Drawn]
+    draw: Callable[[int, "WorkloadOptions", Generator], Drawn]
     #: What its load is a load of: GPUs, or cores where jobs take none.
     resource: str = GPU
     diurnal: bool = True
     burstiness: float = BURSTINESS
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class WorkloadOptions(Struct, frozen=True, kw_only=True):
     """What to change of a workload. Each is 1 or more; None takes what was published."""
 
     #: Leave larger jobs out: what they would have been is drawn of the others.
@@ -103,7 +103,7 @@ class Options(Struct, frozen=True, kw_only=True):
         )
 
 
-AS_PUBLISHED: Final = Options()
+AS_PUBLISHED: Final = WorkloadOptions()
 
 
 def generate(
@@ -113,7 +113,7 @@ def generate(
     load: float,
     capacity: float,
     seed: int,
-    options: Options = AS_PUBLISHED,
+    options: WorkloadOptions = AS_PUBLISHED,
 ) -> Jobs:
     """A workload that offers ``load`` times what the cluster has, over the time in which its jobs come.
 
@@ -156,7 +156,7 @@ def generate(
     return _jobs(name, drawn, submitted)
 
 
-def _drawn(workload: Workload, count: int, options: Options, random: Generator) -> Drawn:
+def _drawn(workload: GeneratedWorkload, count: int, options: WorkloadOptions, random: Generator) -> Drawn:
     drawn = workload.draw(count, options, random)
     return replace(drawn, durations=np.minimum(drawn.durations, options.max_duration))
 
@@ -204,17 +204,17 @@ def _jobs(name: str, drawn: Drawn, submitted: Floats) -> Jobs:
     )
 
 
-def _of_mix(mix: Mix) -> Callable[[int, Options, Generator], Drawn]:
+def _of_mix(mix: Mix) -> Callable[[int, WorkloadOptions, Generator], Drawn]:
     largest = SIZES[len(mix.jobs) - 1]
 
-    def drawn(count: int, options: Options, random: Generator) -> Drawn:
+    def drawn(count: int, options: WorkloadOptions, random: Generator) -> Drawn:
         sizes, durations, kinds = draw(mix, count, options.max_gpus or largest, random)
         return Drawn(sizes=sizes, durations=durations, kinds=kinds)
 
     return drawn
 
 
-def _gavel(count: int, options: Options, random: Generator) -> Drawn:
+def _gavel(count: int, options: WorkloadOptions, random: Generator) -> Drawn:
     """Closed form of Gavel (Narayanan et al., OSDI 2020; MIT licence, ``scheduler/utils.py``).
 
     1, 2, 4 or 8 GPUs with 70, 10, 15 and 5 %; run time 60 x 10^U s with U even in 1.5..3 in 80 % of jobs,
@@ -229,13 +229,13 @@ def _gavel(count: int, options: Options, random: Generator) -> Drawn:
     return Drawn(sizes=drawn, durations=60.0 * 10.0**powers, kinds=("",) * count)
 
 
-def _applications(count: int, options: Options, random: Generator) -> Drawn:
+def _applications(count: int, options: WorkloadOptions, random: Generator) -> Drawn:
     graphs, durations, kinds = draw_applications(count, random, options.allows)
     return Drawn(sizes=np.zeros(count, dtype=np.int64), durations=durations, kinds=kinds, graphs=graphs)
 
 
-def _published(name: str, about: str, mix: Mix) -> Workload:
-    return Workload(name=name, about=about, draw=_of_mix(mix))
+def _published(name: str, about: str, mix: Mix) -> GeneratedWorkload:
+    return GeneratedWorkload(name=name, about=about, draw=_of_mix(mix))
 
 
 #: All named workloads.
@@ -254,14 +254,14 @@ WORKLOADS: Final = {
             _published(f"helios-{name}", f"deep learning, SenseTime 2020: cluster {name.title()}", mix)
             for name, mix in HELIOS_CLUSTERS.items()
         ),
-        Workload(
+        GeneratedWorkload(
             name="gavel",
             about="closed form of Gavel 2020: 1 to 8 GPUs, Poisson arrivals",
             draw=_gavel,
             diurnal=False,
             burstiness=1.0,
         ),
-        Workload(
+        GeneratedWorkload(
             name="microservices",
             about="applications whose workloads call each other, and the Online Boutique; no GPUs",
             draw=_applications,

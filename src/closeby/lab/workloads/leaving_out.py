@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.random import PCG64, Generator
 
-from closeby.lab.workloads.generating import AS_PUBLISHED, WORKLOADS, Options
+from closeby.lab.workloads.generating import AS_PUBLISHED, WORKLOADS, WorkloadOptions
 
 #: Seeds, and jobs of each, of which the shares are taken.
 _SEEDS: Final = 10
@@ -21,7 +21,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     time: float
 
 
-def left_out(name: str, options: Options) -> LeftOut:
+def left_out(name: str, options: WorkloadOptions) -> LeftOut:
     """What options leave out of a workload for its size, averaged over seeds.
 
     Raises:

@@ -10,7 +10,7 @@ from closeby.objects.pods import BandwidthLimits
 from closeby.objects.quantities import QuantityText, Rounding, amount
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 
 #: The extended resource that nodes offer and pods request (network-aware scheduling KEP), in bits per second.
 BANDWIDTH: Final = "network.aware.com/bandwidth"
@@ -58,7 +58,7 @@ def bandwidth_limits(
 def read_bandwidth_limits(
     annotations: Mapping[str, str],
     requests: tuple[tuple[str, int], ...],
-    reading: Reading,
+    reading: DocumentReading,
     owner: str,
     part: str,
 ) -> BandwidthLimits | None:

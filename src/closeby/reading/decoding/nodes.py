@@ -5,7 +5,7 @@ from closeby.objects.bounds import quoted
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.quantities import LARGEST_AMOUNT, amount
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Quantities, Wire
 
 
@@ -53,7 +53,7 @@ class NodeWire(ObjectWire):
     status: NodeStatusWire | None = None
 
 
-def read_node(document: Document, reading: Reading) -> Node:
+def read_node(document: Document, reading: DocumentReading) -> Node:
     """A node; its amounts are rounded down, and cut at ``LARGEST_AMOUNT``.
 
     Raises:

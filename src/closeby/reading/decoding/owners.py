@@ -13,7 +13,7 @@ from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.keys import unread_wishes, wish_path
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire
 
 #: A workload that asks for more pods than any cluster has is a slip, and would fill the memory.
@@ -32,7 +32,7 @@ class ConditionWire(Wire, gc=False):
 class Owner:
     """A workload under construction: what its pod sets need to know of it."""
 
-    def __init__(self, document: Document, reading: Reading, meta: Meta) -> None:
+    def __init__(self, document: Document, reading: DocumentReading, meta: Meta) -> None:
         """Raises ``FieldError`` when the object has no name."""
         self._document = document
         self._reading = reading

@@ -25,7 +25,7 @@ from closeby.reading.decoding.keys import (
     wish_path,
 )
 from closeby.reading.decoding.podspecs import PodSpecWire
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, seconds
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
@@ -87,7 +87,7 @@ class Identity(Struct, frozen=True):
     called: str
 
 
-def read_pod(document: Document, reading: Reading) -> Pod:
+def read_pod(document: Document, reading: DocumentReading) -> Pod:
     """A pod with its own name.
 
     Raises:
@@ -115,7 +115,7 @@ def read_pod(document: Document, reading: Reading) -> Pod:
     return pod
 
 
-def read_template(wire: TemplateWire | None, reading: Reading, owner: Identity, path: Path) -> Pod:
+def read_template(wire: TemplateWire | None, reading: DocumentReading, owner: Identity, path: Path) -> Pod:
     """The pod that a template describes, called after its owner (``Kind/name``) until it gets a name.
 
     Its wishes that nobody reads are for the reader of its owner to report.
@@ -127,7 +127,7 @@ def read_template(wire: TemplateWire | None, reading: Reading, owner: Identity, 
     return msgspec.structs.replace(pod, owner=owner.name)
 
 
-def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, path: Path) -> Pod:
+def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Identity, path: Path) -> Pod:
     meta = wire.meta
     labels, annotations = meta.label_map, meta.annotation_map
     spec_wire = wire.spec or PodSpecWire()
@@ -167,7 +167,11 @@ def _pod(wire: PodWire | TemplateWire, reading: Reading, identity: Identity, pat
 
 
 def _ends(
-    started: datetime | None, deadline: int | None, expected: str | None, reading: Reading, called: str
+    started: datetime | None,
+    deadline: int | None,
+    expected: str | None,
+    reading: DocumentReading,
+    called: str,
 ) -> float | None:
     """When a pod is done, by what it is allowed and what somebody expects."""
     ends = []

@@ -2,7 +2,7 @@
 
 from closeby.objects.priorities import PriorityClass
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire
 
 
@@ -13,7 +13,7 @@ class PriorityClassWire(ObjectWire):
     global_default: bool | None = None
 
 
-def read_priority_class(document: Document, reading: Reading) -> PriorityClass:
+def read_priority_class(document: Document, reading: DocumentReading) -> PriorityClass:
     """A priority class.
 
     Raises:

@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[\w.:-]{1,253}", re.ASCII)
 _NAME_REMEDY: Final = "use letters, digits, dots and dashes"
 
 
-class Reading:
+class DocumentReading:
     """One run over all documents; it has one owner and is thrown away afterwards."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import object_id
 from closeby.reading.decoding.label_keys import is_label_key
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 
 _MOST_LEVELS: Final = 16
@@ -60,7 +60,7 @@ _KNOWN: Final = {
 }
 
 
-def read_topology(document: Document, reading: Reading) -> Topology:
+def read_topology(document: Document, reading: DocumentReading) -> Topology:
     """A peer's topology; one that makes no sense comes with blocking conditions.
 
     Raises:
@@ -71,7 +71,7 @@ def read_topology(document: Document, reading: Reading) -> Topology:
     return _topology(document, reading.name(document, wire.meta), levels)
 
 
-def read_own_topology(document: Document, reading: Reading) -> Topology:
+def read_own_topology(document: Document, reading: DocumentReading) -> Topology:
     """closeby's own topology.
 
     Raises:

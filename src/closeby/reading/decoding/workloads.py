@@ -7,7 +7,7 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import ConditionWire, Owner, count, finished, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 
 
@@ -49,7 +49,7 @@ class JobWire(ObjectWire):
     status: JobStatusWire | None = None
 
 
-def read_replicated(document: Document, reading: Reading) -> Workload:
+def read_replicated(document: Document, reading: DocumentReading) -> Workload:
     """A Deployment, ReplicaSet or ReplicationController.
 
     Raises:
@@ -58,7 +58,7 @@ def read_replicated(document: Document, reading: Reading) -> Workload:
     return _replicated(document, reading, indexed=False)
 
 
-def read_stateful_set(document: Document, reading: Reading) -> Workload:
+def read_stateful_set(document: Document, reading: DocumentReading) -> Workload:
     """A StatefulSet; its pods are numbered.
 
     Raises:
@@ -67,7 +67,7 @@ def read_stateful_set(document: Document, reading: Reading) -> Workload:
     return _replicated(document, reading, indexed=True)
 
 
-def read_job(document: Document, reading: Reading) -> Workload:
+def read_job(document: Document, reading: DocumentReading) -> Workload:
     """A Job. Pods at a time: ``parallelism``, but not more than are still to complete.
 
     Raises:
@@ -98,7 +98,7 @@ def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
     return min(parallelism, count(spec.completions, (*path, "completions"), default=parallelism))
 
 
-def _replicated(document: Document, reading: Reading, *, indexed: bool) -> Workload:
+def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) -> Workload:
     wire = document.decode(ReplicatedWire)
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or ReplicatedSpecWire()

@@ -29,7 +29,7 @@ _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)", re.ASCII)
 _BASES: Final = {"b": 2, "x": 16, "o": 8}
 
 
-class Lines:
+class YamlLines:
     """Where the fields of one document stand."""
 
     def __init__(self, first: int) -> None:
@@ -82,7 +82,7 @@ class ValueBuilder:
 
     def __init__(self, first_line: int) -> None:
         self.value: object = None
-        self.lines = Lines(first_line)
+        self.lines = YamlLines(first_line)
         self._stack: list[_Frame] = []
         self._anchors: dict[str, tuple[object, int]] = {}
         self._size = 0

@@ -40,7 +40,7 @@ class Call(Struct, frozen=True, kw_only=True):
     wire: CallWire
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class GraphDraft(Struct, frozen=True, kw_only=True):
     """One workload as written; ``place`` and ``field`` as in ``Call``."""
 
     name: str
@@ -53,7 +53,7 @@ class Drafts(Struct, frozen=True):
     """All workloads as written, and the path of their list."""
 
     field: str
-    entries: list[Draft]
+    entries: list[GraphDraft]
 
 
 def judged(group: AppGroup, drafts: Drafts, findings: Findings) -> AppGroup:

@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from closeby.objects.applications import AppGroup
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of, object_id
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
-from closeby.reading.dialects.app_graphs import Call, CallWire, Draft, Drafts, judged
+from closeby.reading.dialects.app_graphs import Call, CallWire, Drafts, GraphDraft, judged
 from closeby.reading.dialects.findings import Findings
-from closeby.reading.dialects.spelling import Shape, check_spelling
+from closeby.reading.dialects.spelling import KnownFields, check_spelling
 
 
 class KepCallWire(CallWire):
@@ -87,27 +87,29 @@ class PublishedAppGroupWire(ObjectWire):
     spec: PublishedSpecWire | None = None
 
 
-_CALL: Final[dict[str, Shape | None]] = dict.fromkeys(("weight", "minBandwidth", "maxNetworkCost"))
-_SPEC: Final[dict[str, Shape | None]] = dict.fromkeys(("numMembers", "topologySortingAlgorithm"))
-_KEP_POD: Final = Shape(
+_CALL: Final[dict[str, KnownFields | None]] = dict.fromkeys(("weight", "minBandwidth", "maxNetworkCost"))
+_SPEC: Final[dict[str, KnownFields | None]] = dict.fromkeys(("numMembers", "topologySortingAlgorithm"))
+_KEP_POD: Final = KnownFields(
     {
         "name": None,
         "type": None,
-        "dependencies": Shape({"name": None, "type": None, "podAffinity": None, **_CALL}),
+        "dependencies": KnownFields({"name": None, "type": None, "podAffinity": None, **_CALL}),
     }
 )
-_KEP: Final = Shape(
+_KEP: Final = KnownFields(
     {
-        "spec": Shape(
+        "spec": KnownFields(
             {"Pods": _KEP_POD, "pods": _KEP_POD, **_SPEC},
             renamed={"workloads": "Pods", "Workloads": "Pods"},
         )
     }
 )
-_WORKLOAD: Final = Shape(dict.fromkeys(("kind", "name", "selector", "apiVersion", "namespace")))
-_ENTRY: Final = Shape({"workload": _WORKLOAD, "dependencies": Shape({"workload": _WORKLOAD, **_CALL})})
-_PUBLISHED: Final = Shape(
-    {"spec": Shape({"workloads": _ENTRY, **_SPEC}, renamed={"Pods": "workloads", "pods": "workloads"})}
+_WORKLOAD: Final = KnownFields(dict.fromkeys(("kind", "name", "selector", "apiVersion", "namespace")))
+_ENTRY: Final = KnownFields(
+    {"workload": _WORKLOAD, "dependencies": KnownFields({"workload": _WORKLOAD, **_CALL})}
+)
+_PUBLISHED: Final = KnownFields(
+    {"spec": KnownFields({"workloads": _ENTRY, **_SPEC}, renamed={"Pods": "workloads", "pods": "workloads"})}
 )
 _POD_AFFINITY: Final = "podAffinity"
 
@@ -119,7 +121,7 @@ class _Object(Struct, frozen=True):
     findings: Findings
 
 
-def read_kep(document: Document, reading: Reading) -> AppGroup:
+def read_kep(document: Document, reading: DocumentReading) -> AppGroup:
     """An AppGroup in the KEP's shape; one that can't be used comes with blocking conditions.
 
     Raises:
@@ -134,11 +136,11 @@ def read_kep(document: Document, reading: Reading) -> AppGroup:
     for i, pod in enumerate(spec.pods or spec.lower_pods or ()):
         place = f"spec.{name}[{i}]"
         calls = _kep_calls(pod, f"{place}.dependencies", start.findings)
-        drafts.append(Draft(name=pod.name, place=place, field=f"{place}.name", calls=calls))
+        drafts.append(GraphDraft(name=pod.name, place=place, field=f"{place}.name", calls=calls))
     return judged(start.group, Drafts(f"spec.{name}", drafts), start.findings)
 
 
-def read_published(document: Document, reading: Reading) -> AppGroup:
+def read_published(document: Document, reading: DocumentReading) -> AppGroup:
     """An AppGroup as published; one that can't be used comes with blocking conditions.
 
     Workloads are called by their selector, which is what their pods carry.
@@ -165,12 +167,14 @@ def read_published(document: Document, reading: Reading) -> AppGroup:
             at = f"{place}.dependencies[{j}]"
             calls.append(Call(workload=target, place=at, field=f"{at}.workload.selector", wire=call))
         drafts.append(
-            Draft(name=_called(entry.workload), place=place, field=f"{place}.workload.selector", calls=calls)
+            GraphDraft(
+                name=_called(entry.workload), place=place, field=f"{place}.workload.selector", calls=calls
+            )
         )
     return judged(start.group, Drafts("spec.workloads", drafts), start.findings)
 
 
-def _start(document: Document, reading: Reading, wire: ObjectWire, spec: SpecWire) -> _Object:
+def _start(document: Document, reading: DocumentReading, wire: ObjectWire, spec: SpecWire) -> _Object:
     meta = wire.meta
     namespace, name = namespace_of(meta), reading.name(document, meta)
     group = AppGroup(

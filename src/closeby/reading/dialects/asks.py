@@ -6,7 +6,7 @@ from closeby.objects.groups import TopologyConstraint
 from closeby.objects.reasons import Condition
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class PlacementAsk(Struct, frozen=True, kw_only=True):
     """A wish for closeness, for none at all, or nothing."""
 
     constraint: TopologyConstraint | None = None

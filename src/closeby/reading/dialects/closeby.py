@@ -10,7 +10,7 @@ from closeby.objects.groups import OnPartial, PodGroup, SubGroup
 from closeby.objects.reasons import Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF, POD_GROUPER
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.plans import read_plan, read_ranks
 from closeby.reading.dialects.podgroups import (
@@ -78,7 +78,7 @@ _KNOWN: Final = {
 }
 
 
-def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang. Without ``minMember`` it needs one pod, or what its subgroups need.
 
     Raises:

@@ -4,7 +4,7 @@ import msgspec
 
 from closeby.objects.groups import PodGroup
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.podgroups import new_group
 from closeby.reading.dialects.trees import checked
@@ -22,7 +22,7 @@ class PodGroupWire(ObjectWire):
     spec: SpecWire | None = None
 
 
-def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang.
 
     Raises:

@@ -17,7 +17,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, members_apart, wish_conditions
 from closeby.reading.dialects import kai, kueue
-from closeby.reading.dialects.asks import Ask
+from closeby.reading.dialects.asks import PlacementAsk
 from closeby.reading.dialects.kueue import QUEUE_NAME, Queues
 from closeby.reading.dialects.podgroups import STRATEGY_FIELD, with_condition, with_strategy
 
@@ -33,7 +33,7 @@ class Gang(Struct, frozen=True):
     members: Mapping[int, str | None]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class AskedGang(Struct, frozen=True, kw_only=True):
     """What a workload asks for."""
 
     gangs: tuple[Gang, ...] = ()
@@ -43,13 +43,13 @@ class Asked(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-def read_ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> Ask:
+def read_ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:
     """What annotations ask for, in KAI's or Kueue's words; both at once is refused."""
     asks = [
         ask for ask in (kai.ask(annotations, owner, part), kueue.ask(annotations, owner, part)) if ask.given
     ]
     if len(asks) < 2:
-        return asks[0] if asks else Ask()
+        return asks[0] if asks else PlacementAsk()
     condition = Condition(
         reason=Reason.INVALID_SPEC,
         object=owner,
@@ -58,10 +58,10 @@ def read_ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.a
         remedy="keep the annotations of one of them",
         blocking=True,
     )
-    return Ask(conditions=(condition,))
+    return PlacementAsk(conditions=(condition,))
 
 
-def gangs_of(workload: Workload, queues: Queues) -> Asked:
+def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
     """The gangs of a workload, called like it, for its pod sets that name no PodGroup themselves."""
     queue = _queue(workload)
     flavor = queues.flavor(workload.namespace, queue) if queue else None
@@ -84,14 +84,18 @@ def gangs_of(workload: Workload, queues: Queues) -> Asked:
     conditions = wishes + _template_wishes(workload)
     if gangs:
         carrying = tuple(Gang(_extended(gang.group, conditions), gang.members) for gang in gangs)
-        return Asked(gangs=carrying, flavor=flavor)
+        return AskedGang(gangs=carrying, flavor=flavor)
     if named and owner_ask.given:
         conditions += (*owner_ask.conditions, _overruled(workload, named))
-    return Asked(flavor=flavor, conditions=conditions)
+    return AskedGang(flavor=flavor, conditions=conditions)
 
 
 def _gang(
-    workload: Workload, name: str, sets: Mapping[int, PodSet], owner_ask: Ask, asks: Mapping[int, Ask]
+    workload: Workload,
+    name: str,
+    sets: Mapping[int, PodSet],
+    owner_ask: PlacementAsk,
+    asks: Mapping[int, PlacementAsk],
 ) -> Gang:
     """The gang of some pod sets."""
     group = workload.gang or PodGroup(

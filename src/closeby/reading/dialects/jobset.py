@@ -5,7 +5,7 @@ import msgspec
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import ConditionWire, Owner, at_most, count, finished, with_role
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
 
@@ -44,7 +44,7 @@ class JobSetWire(ObjectWire):
     status: StatusWire | None = None
 
 
-def read_job_set(document: Document, reading: Reading) -> Workload:
+def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     """A JobSet with one pod set for each replicated job; pods are called ``jobset-job-index-index``.
 
     Raises:

@@ -11,9 +11,9 @@ import msgspec
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
-from closeby.reading.dialects.asks import Ask
+from closeby.reading.dialects.asks import PlacementAsk
 from closeby.reading.dialects.podgroups import ConstraintWire, constraint_of, new_group, with_level_check
 from closeby.reading.dialects.trees import checked
 
@@ -50,7 +50,7 @@ class PodGroupWire(ObjectWire):
     spec: SpecWire | None = None
 
 
-def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang. With subgroups KAI ignores ``minMember`` of the group: the tree says what is needed.
 
     Raises:
@@ -84,16 +84,16 @@ def read_pod_group(document: Document, reading: Reading) -> PodGroup:
     return checked(group, given_minimum=not subgroups)
 
 
-def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> Ask:
+def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:
     """What a workload's annotations ask for; ``owner`` and ``part`` name object and field in conditions."""
     topology, required, preferred = (annotations.get(key) or None for key in (TOPOLOGY, REQUIRED, PREFERRED))
     if required or preferred:
-        return Ask(
+        return PlacementAsk(
             constraint=TopologyConstraint(topology=topology, required=required, preferred=preferred),
             dialect="kai.scheduler",
         )
     if topology is None:
-        return Ask()
+        return PlacementAsk()
     condition = Condition(
         reason=Reason.INVALID_SPEC,
         object=owner,
@@ -101,7 +101,7 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
         message=f"names topology {topology} but no level, so it asks for nothing",
         remedy=f"add {REQUIRED} or {PREFERRED}",
     )
-    return Ask(conditions=(condition,))
+    return PlacementAsk(conditions=(condition,))
 
 
 def _parents(subgroups: list[SubGroupWire]) -> list[str | None]:

@@ -20,7 +20,7 @@ from closeby.reading.decoding.owners import (
     with_role,
 )
 from closeby.reading.decoding.pods import TemplateWire
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 
 
@@ -85,7 +85,7 @@ _ROLES = {
 KINDS = tuple(_ROLES)
 
 
-def read_training_job(document: Document, reading: Reading) -> Workload:
+def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     """A training job with one pod set for each role, called like the role in lower case.
 
     Raises:

@@ -13,9 +13,9 @@ from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of
 from closeby.reading.decoding.label_keys import is_label_key
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
-from closeby.reading.dialects.asks import Ask
+from closeby.reading.dialects.asks import PlacementAsk
 
 REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
@@ -76,7 +76,7 @@ class LocalQueueWire(ObjectWire):
     spec: LocalQueueSpecWire | None = None
 
 
-def read_flavor(document: Document, reading: Reading) -> ResourceFlavor:
+def read_flavor(document: Document, reading: DocumentReading) -> ResourceFlavor:
     """A flavor.
 
     Raises:
@@ -92,7 +92,7 @@ def read_flavor(document: Document, reading: Reading) -> ResourceFlavor:
     )
 
 
-def read_cluster_queue(document: Document, reading: Reading) -> ClusterQueue:
+def read_cluster_queue(document: Document, reading: DocumentReading) -> ClusterQueue:
     """A cluster queue.
 
     Raises:
@@ -104,7 +104,7 @@ def read_cluster_queue(document: Document, reading: Reading) -> ClusterQueue:
     return ClusterQueue(name=reading.name(document, wire.meta), flavors=tuple(dict.fromkeys(names)))
 
 
-def read_local_queue(document: Document, reading: Reading) -> LocalQueue:
+def read_local_queue(document: Document, reading: DocumentReading) -> LocalQueue:
     """A local queue.
 
     Raises:
@@ -118,14 +118,14 @@ def read_local_queue(document: Document, reading: Reading) -> LocalQueue:
     )
 
 
-def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> Ask:
+def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:
     """What annotations ask for; ``owner`` and ``part`` name the object and the field in conditions.
 
     Required, preferred and unconstrained exclude one another, and a level is named by its label.
     """
     given = [key for key in (REQUIRED, PREFERRED, UNCONSTRAINED) if key in annotations]
 
-    def refuse(key: str, message: str, remedy: str) -> Ask:
+    def refuse(key: str, message: str, remedy: str) -> PlacementAsk:
         condition = Condition(
             reason=Reason.INVALID_SPEC,
             object=owner,
@@ -134,23 +134,23 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
             remedy=remedy,
             blocking=True,
         )
-        return Ask(conditions=(condition,), dialect="kueue.x-k8s.io")
+        return PlacementAsk(conditions=(condition,), dialect="kueue.x-k8s.io")
 
     if not given:
-        return Ask()
+        return PlacementAsk()
     key, value = given[0], annotations[given[0]]
     if len(given) > 1:
         return refuse(key, f"{' and '.join(given)} exclude one another", "keep one of them")
     if key == UNCONSTRAINED:
         if value not in ("true", "false"):
             return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
-        return Ask(unconstrained=value == "true", dialect="kueue.x-k8s.io")
+        return PlacementAsk(unconstrained=value == "true", dialect="kueue.x-k8s.io")
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
     constraint = (
         TopologyConstraint(required=value) if key == REQUIRED else TopologyConstraint(preferred=value)
     )
-    return Ask(constraint=constraint, dialect="kueue.x-k8s.io")
+    return PlacementAsk(constraint=constraint, dialect="kueue.x-k8s.io")
 
 
 class Queues(Struct, frozen=True):

@@ -6,7 +6,7 @@ from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import Owner, at_most, count
 from closeby.reading.decoding.pods import TemplateWire
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 
 
@@ -31,7 +31,7 @@ class LeaderWorkerSetWire(ObjectWire):
     spec: SpecWire | None = None
 
 
-def read_leader_worker_set(document: Document, reading: Reading) -> Workload:
+def read_leader_worker_set(document: Document, reading: DocumentReading) -> Workload:
     """A LeaderWorkerSet. Replica 2 is the gang ``name-2``: leader ``name-2``, workers ``name-2-1`` and on.
 
     Raises:

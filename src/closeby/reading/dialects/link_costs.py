@@ -32,7 +32,7 @@ class LinkDraft(Struct, frozen=True, gc=False):
     allocated: QuantityText | None = None
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class CostDraft(Struct, frozen=True, kw_only=True):
     """One set of costs as written; ``field`` is the path of its name."""
 
     name: str
@@ -44,7 +44,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 _Links = dict[tuple[str, str], LinkCost]
 
 
-def weight_sets(drafts: Iterable[Draft], findings: Findings) -> tuple[WeightSet, ...]:
+def weight_sets(drafts: Iterable[CostDraft], findings: Findings) -> tuple[WeightSet, ...]:
     """The sets by name, in the order in which they are written; sets of one name are one set.
 
     Of two costs from one place to another the greater counts.

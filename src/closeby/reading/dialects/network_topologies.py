@@ -17,11 +17,11 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.quantities import QuantityText
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of, object_id
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.findings import Findings
-from closeby.reading.dialects.link_costs import Draft, LinkDraft, check_algorithm, weight_sets
-from closeby.reading.dialects.spelling import Shape, check_spelling
+from closeby.reading.dialects.link_costs import CostDraft, LinkDraft, check_algorithm, weight_sets
+from closeby.reading.dialects.spelling import KnownFields, check_spelling
 
 _KEYS: Final = (REGION, ZONE, HOSTNAME)
 
@@ -109,18 +109,18 @@ class PublishedTopologyWire(ObjectWire):
     spec: PublishedSpecWire | None = None
 
 
-_COST: Final = Shape(
+_COST: Final = KnownFields(
     dict.fromkeys(("destination", "networkCost", "bandwidthCapacity", "bandwidthAllocated")),
     renamed={"cost": "networkCost"},
 )
-_ORIGIN: Final = Shape({"origin": None, "costList": _COST}, renamed={"costs": "costList"})
-_KEY: Final = Shape({"topologyKey": None, "originList": _ORIGIN}, renamed={"originCosts": "originList"})
-_KEP: Final = Shape(
+_ORIGIN: Final = KnownFields({"origin": None, "costList": _COST}, renamed={"costs": "costList"})
+_KEY: Final = KnownFields({"topologyKey": None, "originList": _ORIGIN}, renamed={"originCosts": "originList"})
+_KEP: Final = KnownFields(
     {
-        "spec": Shape({"topologyAlgorithm": None}, renamed={"weights": "status.weights"}),
-        "status": Shape(
+        "spec": KnownFields({"topologyAlgorithm": None}, renamed={"weights": "status.weights"}),
+        "status": KnownFields(
             {
-                "weights": Shape(
+                "weights": KnownFields(
                     {
                         "algorithmName": None,
                         # Entries are many and read by the million, so their names are not looked at.
@@ -134,10 +134,10 @@ _KEP: Final = Shape(
         ),
     }
 )
-_WEIGHT: Final = Shape({"name": None, "topologyList": _KEY}, renamed={"costList": "topologyList"})
-_PUBLISHED: Final = Shape(
+_WEIGHT: Final = KnownFields({"name": None, "topologyList": _KEY}, renamed={"costList": "topologyList"})
+_PUBLISHED: Final = KnownFields(
     {
-        "spec": Shape(
+        "spec": KnownFields(
             {"configmapName": None, "topologyAlgorithm": None, "weights": _WEIGHT},
             unread=frozenset({"configmapName"}),
         )
@@ -153,7 +153,7 @@ class _Start(Struct, frozen=True):
     findings: Findings
 
 
-def read_kep(document: Document, reading: Reading) -> NetworkTopology:
+def read_kep(document: Document, reading: DocumentReading) -> NetworkTopology:
     """A NetworkTopology in the KEP's shape; one whose costs are not calculated yet has no weight sets.
 
     Raises:
@@ -170,14 +170,14 @@ def read_kep(document: Document, reading: Reading) -> NetworkTopology:
             costs, field = costs.items, f"{field}.items"
         areas = _links(weight.topology_list, place, start.findings)
         links = chain(_node_links(costs or (), field), areas)
-        drafts.append(Draft(name=weight.algorithm_name, field=f"{place}.algorithmName", links=links))
+        drafts.append(CostDraft(name=weight.algorithm_name, field=f"{place}.algorithmName", links=links))
     if not drafts:
         remedy = "all costs are unknown until status.weights is filled"
         start.findings.add("status.weights", "no costs are given", remedy)
     return _topology(document, wire, start, wire.spec or SpecWire(), drafts)
 
 
-def read_published(document: Document, reading: Reading) -> NetworkTopology:
+def read_published(document: Document, reading: DocumentReading) -> NetworkTopology:
     """A NetworkTopology as published.
 
     Raises:
@@ -191,7 +191,7 @@ def read_published(document: Document, reading: Reading) -> NetworkTopology:
     for i, weight in enumerate(spec.weights or ()):
         place = f"spec.weights[{i}]"
         links = _links(weight.topology_list, place, start.findings)
-        drafts.append(Draft(name=weight.name, field=f"{place}.name", links=links))
+        drafts.append(CostDraft(name=weight.name, field=f"{place}.name", links=links))
     if not drafts:
         remedy = "all costs are unknown until spec.weights is filled"
         start.findings.add("spec.weights", "no costs are given", remedy)
@@ -226,13 +226,13 @@ def _links(topology_list: list[KeyWire] | None, place: str, findings: Findings) 
                 )
 
 
-def _start(document: Document, reading: Reading, wire: ObjectWire) -> _Start:
+def _start(document: Document, reading: DocumentReading, wire: ObjectWire) -> _Start:
     namespace, name = namespace_of(wire.meta), reading.name(document, wire.meta)
     return _Start(namespace, name, Findings(object_id("NetworkTopology", namespace, name)))
 
 
 def _topology(
-    document: Document, wire: ObjectWire, start: _Start, spec: SpecWire, drafts: list[Draft]
+    document: Document, wire: ObjectWire, start: _Start, spec: SpecWire, drafts: list[CostDraft]
 ) -> NetworkTopology:
     algorithm = spec.topology_algorithm or ""
     check_algorithm(algorithm, start.findings)

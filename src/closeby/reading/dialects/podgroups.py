@@ -10,7 +10,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, members_apart, wish_conditions
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire
 
 STRATEGY_FIELD: Final = f'metadata.annotations["{PLACEMENT_STRATEGY}"]'
@@ -24,7 +24,7 @@ class ConstraintWire(Wire):
     preferred_topology_level: str | None = None
 
 
-def new_group(document: Document, reading: Reading, meta: Meta) -> PodGroup:
+def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGroup:
     """A group with what every dialect takes from ``metadata``: name, annotations, strategy, age.
 
     Raises:

@@ -7,7 +7,7 @@ from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered, with_role
 from closeby.reading.decoding.pods import TemplateWire
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 
 #: What KubeRay calls the group of the head in its label ``ray.io/group``.
@@ -45,7 +45,7 @@ class RayClusterWire(ObjectWire):
     spec: SpecWire | None = None
 
 
-def read_ray_cluster(document: Document, reading: Reading) -> Workload:
+def read_ray_cluster(document: Document, reading: DocumentReading) -> Workload:
     """A RayCluster with one pod set for the head and one for each group of workers, called like the group.
 
     A replica of a group is ``numOfHosts`` pods; without ``replicas`` there are as many as ``minReplicas``.

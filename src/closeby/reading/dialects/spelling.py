@@ -17,23 +17,23 @@ from closeby.reading.dialects.findings import Findings
 _ALIKE: Final = 0.85
 
 
-class Shape(Struct, frozen=True):
+class KnownFields(Struct, frozen=True):
     """The fields of a mapping, or of each mapping in a list."""
 
     #: Name to the shape of what lies below; None where nothing of interest does.
-    fields: Mapping[str, "Shape | None"]
+    fields: Mapping[str, "KnownFields | None"]
     #: Names that are wrong for certain, to the right ones.
     renamed: Mapping[str, str] = {}
     #: Right names of which nothing is read.
     unread: frozenset[str] = frozenset()
 
 
-def check_spelling(value: object, shape: Shape, findings: Findings) -> None:
+def check_spelling(value: object, shape: KnownFields, findings: Findings) -> None:
     """Notes every wrong name in ``value`` (plain Python); what can't be meant otherwise is blocking."""
     _walk(value, shape, findings, ())
 
 
-def _walk(value: object, shape: Shape, findings: Findings, path: Path) -> None:
+def _walk(value: object, shape: KnownFields, findings: Findings, path: Path) -> None:
     if isinstance(value, list):
         for i, entry in enumerate(value):
             _walk(entry, shape, findings, (*path, i))

@@ -10,7 +10,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.podspecs import Present
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.podgroups import new_group, with_condition
 from closeby.reading.dialects.trees import checked
@@ -59,7 +59,7 @@ class PodGroupWire(ObjectWire):
     spec: SpecWire | None = None
 
 
-def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang, or (policy basic) a group without all-or-nothing: its minimum is 0.
 
     Raises:
@@ -94,7 +94,7 @@ def read_pod_group(document: Document, reading: Reading) -> PodGroup:
     return checked(group)
 
 
-def read_composite(document: Document, reading: Reading) -> None:
+def read_composite(document: Document, reading: DocumentReading) -> None:
     """A CompositePodGroup is reported; the PodGroups that name it wait.
 
     Raises:

@@ -12,7 +12,7 @@ import msgspec
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.podgroups import new_group
 from closeby.reading.dialects.trees import checked
@@ -51,7 +51,7 @@ class PodGroupWire(ObjectWire):
     spec: SpecWire | None = None
 
 
-def read_pod_group(document: Document, reading: Reading) -> PodGroup:
+def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang; minima of single tasks become subgroups called like the tasks.
 
     Raises:

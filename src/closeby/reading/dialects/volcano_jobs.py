@@ -9,7 +9,7 @@ from closeby.reading.decoding.identity import object_id
 from closeby.reading.decoding.keys import TASK_SPEC, members_apart
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
-from closeby.reading.decoding.reading import Reading
+from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.trees import checked
 from closeby.reading.dialects.volcano import (
@@ -67,7 +67,7 @@ class JobWire(ObjectWire):
 _OVER = ("Completed", "Failed", "Terminated", "Aborted")
 
 
-def read_volcano_job(document: Document, reading: Reading) -> Workload:
+def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
     """A Volcano Job with one pod set for each task; pods are called ``job-task-index``.
 
     Raises:

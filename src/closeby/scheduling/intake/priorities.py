@@ -35,7 +35,7 @@ class Turn(Struct, frozen=True):
     begun: bool = False
 
 
-class Gang(Struct, frozen=True):
+class PriorityInput(Struct, frozen=True):
     """What the turn of a gang depends on."""
 
     group: PodGroup | None
@@ -79,7 +79,7 @@ class Priorities:
         named = self._classes.get(pod.spec.priority_class_name)
         return self._default if named is None else named.value
 
-    def turn(self, gang: Gang) -> Turn:
+    def turn(self, gang: PriorityInput) -> Turn:
         """Who of a gang (or of an application, whose group is None) is decided next, at which priority."""
         group, waiting = gang.group, gang.waiting
         if group is None and len(waiting) == 1:
@@ -103,7 +103,7 @@ class Priorities:
         begun = bool(chosen) and all(pod.uid in gang.planned for pod in chosen)
         return Turn(priority, chosen, behind=len(chosen) < len(waiting), begun=begun)
 
-    def limits(self, gang: Gang) -> tuple[Condition, ...]:
+    def limits(self, gang: PriorityInput) -> tuple[Condition, ...]:
         """A condition where the gang's class says more than its members' priority, and does not count."""
         group = gang.group
         asked = None if group is None else self._asked(group)
@@ -139,7 +139,7 @@ class Priorities:
         named = self._classes.get(group.priority_class_name)
         return None if named is None else named.value
 
-    def _admitted(self, gang: Gang) -> int:
+    def _admitted(self, gang: PriorityInput) -> int:
         """The priority that the members' own priorities give the gang."""
         members: Sequence[Pod] = (*gang.waiting, *gang.others)
         if _alike(members):

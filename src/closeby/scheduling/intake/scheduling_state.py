@@ -11,7 +11,7 @@ from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.keys import item_key, kind_of, name_of
 from closeby.scheduling.intake.members import Members, member_order
-from closeby.scheduling.intake.priorities import Gang, Priorities, Turn
+from closeby.scheduling.intake.priorities import Priorities, PriorityInput, Turn
 from closeby.scheduling.outcomes import ItemKind
 
 
@@ -306,14 +306,14 @@ class SchedulingState:
 
         return tuple(sorted(pods, key=place))
 
-    def _gang(self, key: str, waiting: tuple[Pod, ...]) -> Gang:
+    def _gang(self, key: str, waiting: tuple[Pod, ...]) -> PriorityInput:
         gated = self.gated.keys() & {pod.uid for pod in waiting} if self.gated else ()
         members = self.members.get(key)
         if members is None:
-            return Gang(None, waiting, gated=gated)
+            return PriorityInput(None, waiting, gated=gated)
         group = self.groups.get(key)
         others = (*self.placed(key), *members.done.values())
-        return Gang(group, waiting, others, self.planned(key).keys(), gated)
+        return PriorityInput(group, waiting, others, self.planned(key).keys(), gated)
 
 
 def gang_key(pod: Pod) -> str:

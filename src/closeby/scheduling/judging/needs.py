@@ -70,7 +70,7 @@ def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:
     return Need(key=None, wants=(), some=tuple(Want(pod, key, 1) for key, pod in kinds.items()))
 
 
-class Rooms:
+class RoomIndex:
     """Answers whether there is the room that a need names, remembering what it worked out."""
 
     def __init__(

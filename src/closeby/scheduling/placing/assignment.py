@@ -10,7 +10,7 @@ from closeby.scheduling.placing.budget import Budget
 MANY_GROUPS = 128
 
 
-class Outlook(Enum):
+class Feasibility(Enum):
     """What is known about a set of groups and the room of the domains."""
 
     #: The largest group first, each into the tightest domain that holds it, does it.
@@ -21,19 +21,19 @@ class Outlook(Enum):
     OPEN = "open"
 
 
-def outlook(sizes: Sequence[int], rooms: Sequence[int], budget: Budget) -> Outlook:
+def outlook(sizes: Sequence[int], rooms: Sequence[int], budget: Budget) -> Feasibility:
     """Whether every group (``sizes``) can go whole into one domain (``rooms``); domains may be shared."""
     wanted = sorted(sizes, reverse=True)
     room = sorted(value for value in rooms if value >= wanted[-1])
     if sum(wanted) > sum(room):
-        return Outlook.HOPELESS
+        return Feasibility.HOPELESS
     for count, size in enumerate(wanted, start=1):
         if wanted[count : count + 1] != [size] and sum(value // size for value in room) < count:
-            return Outlook.HOPELESS  # Even if the larger groups were only this large.
+            return Feasibility.HOPELESS  # Even if the larger groups were only this large.
     if _each_into_the_tightest(wanted, room):
-        return Outlook.EASY
+        return Feasibility.EASY
     if len(wanted) > MANY_GROUPS:
-        return Outlook.OPEN
+        return Feasibility.OPEN
     return _Exact(wanted, budget).solve(room)
 
 
@@ -56,10 +56,10 @@ class _Exact:
         self._budget = budget
         self._gave_up = False
 
-    def solve(self, room: Sequence[int]) -> Outlook:
+    def solve(self, room: Sequence[int]) -> Feasibility:
         if self._place(0, tuple(room)):
-            return Outlook.FITS
-        return Outlook.OPEN if self._gave_up else Outlook.HOPELESS
+            return Feasibility.FITS
+        return Feasibility.OPEN if self._gave_up else Feasibility.HOPELESS
 
     def _place(self, index: int, room: tuple[int, ...]) -> bool:
         if index == len(self._wanted):

@@ -11,7 +11,7 @@ from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.order import hardest_first
 from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, scoped_counts
 from closeby.scheduling.judging.classes import Share
-from closeby.scheduling.placing.assignment import Outlook, outlook
+from closeby.scheduling.placing.assignment import Feasibility, outlook
 from closeby.scheduling.placing.budget import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
@@ -80,11 +80,11 @@ class Search:
     def _siblings(self, part: Part, scope: NodeSet) -> Iterator[None]:
         children = hardest_first(part)
         may_skip = len(children) - part.min_children
-        first = Outlook.EASY if may_skip else self._outlook(children, scope)
-        if first is Outlook.HOPELESS:
+        first = Feasibility.EASY if may_skip else self._outlook(children, scope)
+        if first is Feasibility.HOPELESS:
             return
         # As long as each sibling finds its place at once, looking ahead would only cost time.
-        careful = first is not Outlook.EASY or self._group.strategy is Strategy.SPREAD
+        careful = first is not Feasibility.EASY or self._group.strategy is Strategy.SPREAD
         #: Per sibling on the way: its alternatives, and whether it is skipped now.
         way: list[Iterator[bool]] = [self._try(children[0], scope, may_skip)]
         skipped: list[bool] = []
@@ -100,7 +100,7 @@ class Search:
                 yield
                 continue
             skips = may_skip - sum(skipped)
-            if careful and not skips and self._outlook(children[len(way) :], scope) is Outlook.HOPELESS:
+            if careful and not skips and self._outlook(children[len(way) :], scope) is Feasibility.HOPELESS:
                 continue
             way.append(self._try(children[len(way)], scope, skips))
 
@@ -113,7 +113,7 @@ class Search:
                 self.chosen.pop(leaf.name, None)
             yield True
 
-    def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Outlook:
+    def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Feasibility:
         """Whether the siblings can fit beside each other, judged for each class of pods on its own."""
         judged: dict[tuple[int, str, int], list[int]] = {}
         rooms: dict[tuple[int, str, int], list[int]] = {}
@@ -129,9 +129,9 @@ class Search:
         outlooks = {outlook(sizes, rooms[key], self.budget) for key, sizes in judged.items()}
         if len(outlooks) == 1:
             return outlooks.pop()
-        if Outlook.HOPELESS in outlooks:
-            return Outlook.HOPELESS
-        return Outlook.OPEN if outlooks else Outlook.EASY
+        if Feasibility.HOPELESS in outlooks:
+            return Feasibility.HOPELESS
+        return Feasibility.OPEN if outlooks else Feasibility.EASY
 
     def _rooms(self, share: Share, tree: Tree, level: int, scope: NodeSet) -> list[int]:
         counts = scoped_counts(self._table, share.pod_class, tree, scope, self._cluster.capacity)

@@ -12,7 +12,7 @@ from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.judging.needs import Need, Rooms
+from closeby.scheduling.judging.needs import Need, RoomIndex
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.moving.sites import Sites
 from closeby.scheduling.nodes_view import Nodes
@@ -92,7 +92,7 @@ class Tools:
         #: Counts the work of the decision in hand.
         self.pace = Pace()
         self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
-        self.rooms = Rooms(cluster, self.table, topologies, self.reserved)
+        self.rooms = RoomIndex(cluster, self.table, topologies, self.reserved)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything

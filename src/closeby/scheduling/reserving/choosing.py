@@ -25,7 +25,7 @@ Shares = NDArray[np.float64]
 REHEARSALS: Final = 8
 
 
-class Choice(Struct, frozen=True, kw_only=True, eq=False):
+class ReservationChoice(Struct, frozen=True, kw_only=True, eq=False):
     """Nodes that suffice for a gang once what runs on them has come to its end."""
 
     slots: Ints
@@ -42,7 +42,7 @@ class Chooser:
         self._tools = tools
         self._hypothetical = hypothetical
 
-    def choose(self, gang: WaitingGang) -> Choice | None:
+    def choose(self, gang: WaitingGang) -> ReservationChoice | None:
         """The best nodes to keep; None when the gang would not even find a place in an empty cluster."""
         self._hypothetical.begin()
         minimum = gang.parts(everyone=False)
@@ -64,7 +64,7 @@ class Chooser:
                 slots = self._rehearsed(gang, tree, domain)
                 if slots is not None:
                     missing = sum(one.missing_on(slots) for one in weighed)
-                    return Choice(slots=slots, tree=tree, domain=domain, missing=missing)
+                    return ReservationChoice(slots=slots, tree=tree, domain=domain, missing=missing)
         return None
 
     def suffices(self, gang: WaitingGang, slots: Ints) -> bool:
@@ -151,7 +151,7 @@ class _Weighed:
         """Pods without room on these slots."""
         return max(self.wanted - int(self._can_at[slots].sum()), 0)
 
-    def choice(self, domain: Domain) -> Choice:
+    def choice(self, domain: Domain) -> ReservationChoice:
         """As few nodes of a domain as could hold all: whole children with the most room first."""
         positions: list[int] = []
         left = self.wanted
@@ -171,7 +171,9 @@ class _Weighed:
                 break
         slots = self._tree.slot_at[positions]
         top = self._top(slots, domain)
-        return Choice(slots=np.sort(slots), tree=self._tree, domain=top, missing=self.missing_on(slots))
+        return ReservationChoice(
+            slots=np.sort(slots), tree=self._tree, domain=top, missing=self.missing_on(slots)
+        )
 
     def _top(self, slots: Ints, inside: Domain) -> Domain:
         """The tightest domain that holds the nodes."""

@@ -21,7 +21,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.placing.waiting_gangs import WaitingGang, waiting_gang
-from closeby.scheduling.reserving.choosing import Choice, Chooser
+from closeby.scheduling.reserving.choosing import Chooser, ReservationChoice
 from closeby.topology.tree import ROOT_LEVEL
 
 Ints = NDArray[np.intp]
@@ -202,7 +202,7 @@ class Reservations:
             return [*changes, self._take(first, choice, moment, moment.text())]
         return changes
 
-    def _is_held(self, choice: Choice) -> bool:
+    def _is_held(self, choice: ReservationChoice) -> bool:
         """Whether these nodes are reserved already."""
         return self._held is not None and self._held.names == self._names_at(choice.slots)
 
@@ -273,7 +273,7 @@ class Reservations:
         ready = tuple(pod for pod in state.waiting(key) if pod.uid not in state.gated)
         return waiting_gang(self._tools, state, state.groups[key], ready)
 
-    def _take(self, key: str, choice: Choice, moment: Moment, since: str) -> Reserved:
+    def _take(self, key: str, choice: ReservationChoice, moment: Moment, since: str) -> Reserved:
         tree, domain = choice.tree, choice.domain
         nodes = self._names_at(choice.slots)
         shown = Reservation(

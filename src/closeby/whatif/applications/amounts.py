@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import names_text
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual, Kind
@@ -57,7 +57,9 @@ def _less(
     yield replace(said, change={f"pods[{one.name}].requests[{resource}]": written for one in pods})
 
 
-def _tried(question: Question, pods: list[Pod], resource: str, amount: int) -> tuple[Change, Result] | None:
+def _tried(
+    question: Question, pods: list[Pod], resource: str, amount: int
+) -> tuple[Change, TrialResult] | None:
     change = Change(waiting=tuple(_asking(pod, resource, amount) for pod in pods))
     result = question.tried(change)
     return None if result is None or not question.got(result) else (change, result)

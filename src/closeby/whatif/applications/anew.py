@@ -11,7 +11,7 @@ from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, plural
 from closeby.simulator.runs import DEFAULT_SCHEDULER
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.applications.reach import Reach
 from closeby.whatif.applications.talking import ROUNDING, Cost
@@ -29,7 +29,7 @@ class _Found(NamedTuple):
 
     pods: tuple[Pod, ...]
     change: Change
-    result: Result
+    result: TrialResult
     cost: Cost | None
 
 
@@ -173,7 +173,7 @@ class Anew:
         return said if entry is None else replace(said, talk=entry)
 
 
-def _moved(pods: Sequence[Pod], result: Result) -> tuple[Pod, ...]:
+def _moved(pods: Sequence[Pod], result: TrialResult) -> tuple[Pod, ...]:
     """The pods that went elsewhere. Of pods that are alike it is no matter which lies where."""
     nodes = {one.pod.uid: one.node for one in result.bindings}
     stay = Counter((_alike(pod), nodes[pod.uid]) for pod in pods)

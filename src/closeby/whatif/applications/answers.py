@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.talking import Talk
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
@@ -15,7 +15,7 @@ class Answers:
         self.question = question
         self.talk = talk
 
-    def answer(self, kind: Kind, result: Result, change: Change, condition: str) -> Counterfactual:
+    def answer(self, kind: Kind, result: TrialResult, change: Change, condition: str) -> Counterfactual:
         """``a-0 fits now if …: on n1 (its talk then costs 5).``; ``condition`` is what follows the verb."""
         there = self.talk.then(change, result)
         cost = "" if there is None else f" (its talk then costs {there.figure:,})"

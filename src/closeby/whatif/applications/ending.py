@@ -10,7 +10,7 @@ from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.applications.reach import Kin, Reach
 from closeby.whatif.fewest import fewest
@@ -38,7 +38,7 @@ def ended_for_all(question: Question, answers: Answers, reach: Reach) -> Iterato
     jobs = sorted((job for job in jobs_beside(question) if reach.helps(job.pods)), key=soonest)
     complete = len(jobs) <= JOBS
     enough = 0
-    best: tuple[Job, Result] | None = None
+    best: tuple[Job, TrialResult] | None = None
     for job in jobs[:JOBS]:
         if question.trials.spent:
             complete = False
@@ -64,17 +64,17 @@ def ended_for_all(question: Question, answers: Answers, reach: Reach) -> Iterato
         yield no_end_helps(_names(question.waiting), complete=complete)
 
 
-def _told(answers: Answers, jobs: Sequence[Job], result: Result, *, complete: bool) -> Counterfactual:
+def _told(answers: Answers, jobs: Sequence[Job], result: TrialResult, *, complete: bool) -> Counterfactual:
     change = Change(gone=tuple(pod for job in jobs for pod in job.pods))
     said = answers.answer(Kind.ENDED, result, change, when(jobs))
     return replace(said, jobs=tuple(job.entry for job in jobs), complete=complete)
 
 
-def _together(question: Question, reach: Reach, jobs: Sequence[Job]) -> tuple[list[Job], Result] | None:
+def _together(question: Question, reach: Reach, jobs: Sequence[Job]) -> tuple[list[Job], TrialResult] | None:
     """The roomiest jobs that are enough together, and none of which could stay."""
     ordered = sorted(jobs, key=lambda job: (-reach.gain(job.pods), len(job.held)))
 
-    def fit_without(ended: Sequence[Job]) -> Result | None:
+    def fit_without(ended: Sequence[Job]) -> TrialResult | None:
         return _all_fit(question, [pod for job in ended for pod in job.pods])
 
     return enough_together(ordered, fit_without)
@@ -140,7 +140,7 @@ def _entry(question: Question, reach: Reach, way: tuple[str, ...]) -> ShortEntry
     )
 
 
-def _cleared(question: Question, reach: Reach) -> tuple[list[Pod], Result] | None:
+def _cleared(question: Question, reach: Reach) -> tuple[list[Pod], TrialResult] | None:
     """Nodes are cleared, those that win most for each pod first, until all fits; then what may stay stays."""
     cluster = question.trials.engine.cluster
     weights = Weights(cluster, {row for kin in reach.kin for row in kin.rooms.least})
@@ -183,8 +183,8 @@ def _room(kin: Kin, slot: int, pods: Sequence[Pod]) -> int:
 
 
 def _fewest(
-    question: Question, weights: Weights, pods: Sequence[Pod], result: Result
-) -> tuple[list[Pod], Result]:
+    question: Question, weights: Weights, pods: Sequence[Pod], result: TrialResult
+) -> tuple[list[Pod], TrialResult]:
     """Without those that may stay, the largest first: node by node, then one after another.
 
     As long as trials are left.
@@ -193,7 +193,7 @@ def _fewest(
     for pod in pods:
         on.setdefault(pod.node_name, []).append(pod)
 
-    def fit_without(nodes: Sequence[str | None]) -> Result | None:
+    def fit_without(nodes: Sequence[str | None]) -> TrialResult | None:
         return _all_fit(question, [pod for node in nodes for pod in on[node]])
 
     nodes, result = fewest(sorted(on, key=lambda node: sum(map(weights.of, on[node]))), result, fit_without)
@@ -201,7 +201,7 @@ def _fewest(
     return fewest(left, result, partial(_all_fit, question))
 
 
-def _all_fit(question: Question, gone: Sequence[Pod]) -> Result | None:
+def _all_fit(question: Question, gone: Sequence[Pod]) -> TrialResult | None:
     if not gone:
         return None
     result = question.tried(Change(gone=tuple(gone)))

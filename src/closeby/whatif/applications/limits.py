@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
 from closeby.scheduling.state import CycleState
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, Kind
@@ -83,7 +83,9 @@ def _condition(edges: Collection[Edge], limit: int | None) -> str:
     return f"if maxNetworkCost of {joined(names)} is {limit:,}{instead}"
 
 
-def _tried(question: Question, edges: Collection[Edge], limit: int | None) -> tuple[Change, Result] | None:
+def _tried(
+    question: Question, edges: Collection[Edge], limit: int | None
+) -> tuple[Change, TrialResult] | None:
     application = question.application
     if application is None:
         return None

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from closeby.applications.registry import Application, app_group_key, application
 from closeby.plugins.registry import dependency_cost
-from closeby.simulator.trials import Change, Result, Trials
+from closeby.simulator.trials import Change, TrialResult, Trials
 from closeby.whatif.records import TalkEntry
 
 #: Costs that differ by less are equal.
@@ -43,7 +43,7 @@ class Talk:
         """None where no network says what talk costs, and where nobody talks."""
         return self._cost({pod.uid: pod.node_name for pod in self.pods}, self._application)
 
-    def then(self, change: Change, result: Result) -> Cost | None:
+    def then(self, change: Change, result: TrialResult) -> Cost | None:
         """After a trial; limits are those that the change asks for."""
         at = {pod.uid: pod.node_name for pod in self.pods}
         at |= dict.fromkeys((pod.uid for pod in (*change.gone, *change.waiting)), None)

@@ -11,7 +11,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import path_text, plural
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.outcomes import Place
-from closeby.simulator.trials import Change, Result, Trials
+from closeby.simulator.trials import Change, TrialResult, Trials
 from closeby.topology.tree import Tree
 from closeby.whatif.questions import where_entry, where_text
 from closeby.whatif.records import Counterfactual, DistanceEntry, Kind
@@ -71,7 +71,7 @@ def _waiting(pod: Pod) -> Pod:
     return replace(pod, node_name=None, rank=None, phase="Pending")
 
 
-def _cost(here: Place, result: Result, distance: DistanceEntry, members: int) -> str:
+def _cost(here: Place, result: TrialResult, distance: DistanceEntry, members: int) -> str:
     parts = []
     if len(result.bindings) < members:
         parts.append(f"with {len(result.bindings)} of its {plural(members, 'pod')}")

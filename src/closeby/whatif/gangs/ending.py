@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from closeby.objects.words import plural
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.jobs import (
     NAMED,
     Job,
@@ -29,7 +29,7 @@ def ended(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
     jobs = jobs_beside(question)
     if not jobs:
         return
-    enough: list[tuple[Job, Result]] = []
+    enough: list[tuple[Job, TrialResult]] = []
     complete = True
     for job in jobs:
         if not rooms.may_hold(job.pods):
@@ -66,9 +66,9 @@ def _others(question: Question) -> str:
     )
 
 
-def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[list[Job], Result] | None:
+def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[list[Job], TrialResult] | None:
     """Jobs that are enough together, and none of which could stay; greedily, in the roomiest domains."""
-    found: list[tuple[list[Job], Result]] = []
+    found: list[tuple[list[Job], TrialResult]] = []
     for domain in rooms.best()[:DOMAINS].tolist():
         chosen = _in_domain(question, rooms, jobs, domain)
         if chosen is not None:
@@ -78,7 +78,7 @@ def _together(question: Question, rooms: Rooms, jobs: Sequence[Job]) -> tuple[li
 
 def _in_domain(
     question: Question, rooms: Rooms, jobs: Sequence[Job], domain: int
-) -> tuple[list[Job], Result] | None:
+) -> tuple[list[Job], TrialResult] | None:
     gains = []
     for number, job in enumerate(jobs):
         if not rooms.lie_in(job.pods, domain):
@@ -88,7 +88,7 @@ def _in_domain(
         gain = int((room - rooms.at[slots])[inside].sum())
         gains.append((-gain, len(job.held), number))
 
-    def fits_without(ended: Sequence[Job]) -> Result | None:
+    def fits_without(ended: Sequence[Job]) -> TrialResult | None:
         pods = tuple(pod for job in ended for pod in job.pods)
         return question.tried(Change(gone=pods)) if rooms.may_hold(pods) else None
 
@@ -96,7 +96,7 @@ def _in_domain(
 
 
 def _fits(
-    question: Question, jobs: Sequence[Job], result: Result, complete: bool, more: str = ""
+    question: Question, jobs: Sequence[Job], result: TrialResult, complete: bool, more: str = ""
 ) -> Counterfactual:
     return Counterfactual(
         kind=Kind.ENDED,

@@ -10,12 +10,12 @@ from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import all_pods, path_text, plural
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.topology.tree import ROOT_LEVEL, Domain
 from closeby.whatif.emptied import Emptied
 from closeby.whatif.fewest import fewest
 from closeby.whatif.gangs.clearing import Clearings
-from closeby.whatif.gangs.missing import Lack, lack_of, lack_text
+from closeby.whatif.gangs.missing import MissingRoom, lack_of, lack_text
 from closeby.whatif.jobs import named_owners, shares
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
@@ -128,7 +128,7 @@ def _even_if(view: _View) -> str:
     return "even if nothing else ran there"
 
 
-def _how_short(view: _View, at: Domain, fits: int, nodes: int | None, lack: Lack) -> str:
+def _how_short(view: _View, at: Domain, fits: int, nodes: int | None, lack: MissingRoom) -> str:
     rooms, level = view.rooms, view.level
     pods, where = plural(rooms.needed, "pod"), path_text(rooms.tree.path(at))
     whole = all_pods(rooms.needed)
@@ -192,10 +192,10 @@ def _whole_nodes(view: _View, clearings: Clearings, domain: int, missing: int) -
     return None
 
 
-def _least(view: _View, clearings: Clearings, pods: list[Pod], result: Result) -> tuple[Pod, ...]:
+def _least(view: _View, clearings: Clearings, pods: list[Pod], result: TrialResult) -> tuple[Pod, ...]:
     """Without those that may stay, the largest of them first."""
 
-    def fits_without(gone: Sequence[Pod]) -> Result | None:
+    def fits_without(gone: Sequence[Pod]) -> TrialResult | None:
         return view.question.tried(Change(gone=tuple(gone))) if view.rooms.may_hold(gone) else None
 
     return tuple(fewest(sorted(pods, key=clearings.weights.of), result, fits_without)[0])

@@ -16,7 +16,7 @@ Counts = NDArray[np.int64]
 Ints = NDArray[np.intp]
 
 
-class Lack(Struct, frozen=True):
+class MissingRoom(Struct, frozen=True):
     """What lacks on some nodes."""
 
     #: By resource: what is asked for in all beyond what is free on nodes that may be used; only above 0.
@@ -26,7 +26,9 @@ class Lack(Struct, frozen=True):
     split: dict[str, int]
 
 
-def lack_of(question: Question, fits: Counts, slots: Ints, needed: int, *, alone: bool = False) -> Lack:
+def lack_of(
+    question: Question, fits: Counts, slots: Ints, needed: int, *, alone: bool = False
+) -> MissingRoom:
     """What ``needed`` pods lack on some nodes, of which ``fits`` find room by slot.
 
     ``alone``: they must all lie on one node.
@@ -40,7 +42,7 @@ def lack_of(question: Question, fits: Counts, slots: Ints, needed: int, *, alone
         there = int(free.max(initial=0)) if alone else int(free.sum())
         if amount * needed > there:
             amounts[resource] = amount * needed - there
-    return Lack(amounts, {} if amounts else _split(question, asked | {"pods": 1}, fits, usable))
+    return MissingRoom(amounts, {} if amounts else _split(question, asked | {"pods": 1}, fits, usable))
 
 
 def usable_slots(question: Question, pod: Pod, slots: Ints) -> NDArray[np.bool_]:
@@ -70,7 +72,7 @@ def _split(question: Question, asked: dict[str, int], fits: Counts, usable: Ints
     return somewhere if covered.all() else {}
 
 
-def lack_text(lack: Lack) -> str:
+def lack_text(lack: MissingRoom) -> str:
     """``4 nvidia.com/gpu``; ``enough in sum, but no node has 4 nvidia.com/gpu left``."""
     if lack.amounts:
         return joined(_amounts(lack.amounts))

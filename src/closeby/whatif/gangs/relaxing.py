@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
-from closeby.simulator.trials import Change, Result
+from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.choosing_nodes import other_nodes
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
@@ -85,7 +85,7 @@ def _members(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     if group.subgroups or question.needed < 2:
         return
     fewest, most = there + 1, group.min_member - 1
-    best: tuple[int, Result] | None = None
+    best: tuple[int, TrialResult] | None = None
     while fewest <= most:
         middle = (fewest + most) // 2
         result = question.tried(Change(groups=(replace(group, min_member=middle),)))
@@ -104,11 +104,11 @@ def _constrained(group: PodGroup, constraint: TopologyConstraint) -> Change:
     return Change(groups=(replace(group, constraint=constraint),))
 
 
-def _where(result: Result) -> str:
+def _where(result: TrialResult) -> str:
     return f"{where_text(result)}."
 
 
-def _fits(sentence: str, change: Mapping[str, str | int | None], result: Result) -> Counterfactual:
+def _fits(sentence: str, change: Mapping[str, str | int | None], result: TrialResult) -> Counterfactual:
     return Counterfactual(
         kind=Kind.RELAXED, fits=True, sentence=sentence, change=change, where=where_entry(result)
     )
