@@ -11,7 +11,7 @@ BIN := .venv/bin
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PYTHONHOME PYTHONPATH
 
 # The stamps say which steps were completed. They hold the folder's path, because the scripts in .venv do too:
-# an environment that was moved, or whose Python is gone, is made anew.
+# an environment that was moved, or whose Python is gone, is recreated.
 DEPENDENCIES := .venv/.dependencies-installed
 PROJECT := .venv/.project-installed
 ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && cat $(DEPENDENCIES) 2>/dev/null),$(CURDIR))
@@ -30,7 +30,7 @@ help:  ## Say what there is to make
 install: $(PROJECT)  ## Make .venv, so that .venv/bin/closeby runs
 	@echo 'Ready: .venv/bin/closeby'
 
-demo: $(PROJECT)  ## Place gangs on a made-up GPU cluster and say why
+demo: $(PROJECT)  ## Place gangs on a synthetic GPU cluster and explain why
 	@$(BIN)/closeby demo
 	@echo 'Here closeby is $(BIN)/closeby, and docs/examples/tour is a folder of manifests to try it on.'
 
@@ -46,7 +46,7 @@ bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 benchlive: $(PROJECT)  ## Measure bindings on a real API server, beside kube-scheduler
 	@$(BIN)/python -m tests.benchmarks.live_cluster
 
-cluster: $(PROJECT)  ## Start a real control plane with made-up nodes to try things on, until Ctrl-C
+cluster: $(PROJECT)  ## Start a real control plane with fake nodes to try things on, until Ctrl-C
 	@$(BIN)/python -m tests.control_plane
 
 lint: $(PROJECT)  ## Check the format, the code, the types, the layers and the prose
@@ -56,13 +56,13 @@ lint: $(PROJECT)  ## Check the format, the code, the types, the layers and the p
 	$(BIN)/lint-imports
 	@$(BIN)/python -m tests.prose
 
-format: $(PROJECT)  ## Format the code and mend what the linter can mend
+format: $(PROJECT)  ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 # One version of each package for all supported Pythons, with the hashes of its files for all platforms.
 # `make lock UPGRADE=--upgrade` takes the newest versions that pyproject.toml allows.
-lock: $(PROJECT)  ## Write requirements.lock anew from pyproject.toml
+lock: $(PROJECT)  ## Rewrite requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 \
 	    --fork-strategy fewest --generate-hashes --custom-compile-command 'make lock' \
 	    --quiet $(UPGRADE) --output-file requirements.lock
@@ -71,7 +71,7 @@ clean:  ## Remove .venv, the caches and the built packages
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Written last, so that an interrupted installation is started afresh.
+# Written last, so that an interrupted installation starts again.
 $(DEPENDENCIES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "closeby needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \

@@ -71,11 +71,11 @@ class YamlError(RemediedError):
 
 
 class QuantityError(RemediedError, ValueError):
-    """A text that is no quantity, or one that does not fit."""
+    """A text that is not a quantity, or one that does not fit."""
 
 
 class HostlistError(ClosebyError, ValueError):
-    """A list that is no host list, or stands for too many names."""
+    """A list that is not a host list, or stands for too many names."""
 
 
 class UnknownWorkloadError(ClosebyError, ValueError):

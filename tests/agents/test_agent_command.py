@@ -278,7 +278,7 @@ def test_programs_that_know_no_token_need_to_be_allowed(program: tuple[str, ...]
     peers = peers_file(tmp_path / "peers.yaml", {"a-1": ("::1", 1)})
     done = refused("--peers", peers, *program, environment={"CLOSEBY_AGENT_TOKEN": TOKEN})
     assert done.returncode == 2
-    assert "answers anybody" in done.stderr and "--insecure" in done.stderr
+    assert "accepts unauthenticated clients" in done.stderr and "--insecure" in done.stderr
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ GARBAGE = [
 
 
 def test_garbage_on_the_metrics_port(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    """A stranger who reaches the port sends what is no HTTP. That is answered and not worth a traceback."""
+    """A stranger who reaches the port sends what is not HTTP. That is answered and not worth a traceback."""
 
     async def run() -> None:
         async with scheduler(control_plane, namespace, tmp_path, "--metrics-address", "127.0.0.1:0") as it:

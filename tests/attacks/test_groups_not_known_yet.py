@@ -163,7 +163,7 @@ def test_the_pod_says_what_it_waits_for(control_plane: ControlPlane, namespace: 
 def test_an_app_group_that_the_watch_does_not_tell_of(control_plane: ControlPlane, namespace: str) -> None:
     """The watch of AppGroups is refused while pods are heard: the grace ends, and the pod waits on.
 
-    The server still lists the AppGroup's name, so that the pod is no plain one.
+    The server still lists the AppGroup's name, so that the pod is not a plain one.
     """
     hasty = read_configuration("unknownAppGroupDelay: 0s")
     whole = "/apis/scheduling.sigs.k8s.io/v1alpha1/appgroups"

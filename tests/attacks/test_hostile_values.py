@@ -247,7 +247,7 @@ def test_times_of_creation(time: object) -> None:
 
 
 def test_latencies_that_are_none() -> None:
-    """A Prometheus that a tenant runs says anything; what is no latency is counted, and no cost."""
+    """A Prometheus that a tenant runs says anything; what is not a latency is counted, and no cost."""
     values = ("NaN", "+Inf", "-Inf", "-1", "1e308", "", "0x10", "1e400", "250")
     series = [{"metric": {"origin": "a", "destination": "b"}, "value": [0, value]} for value in values]
     content = json.dumps({"status": "success", "data": {"resultType": "vector", "result": series}})

@@ -138,14 +138,14 @@ def test_the_tables_show_the_order_the_cost_and_the_edges() -> None:
     shown = closeby("simulate", "-f", "-", "--explain", stdin=text(*APPLICATION)).stdout
     assert "Applications" in shown
     assert "P1 → P2 → P3" in shown
-    assert "Who talks to whom" in shown
+    assert "Dependencies" in shown
     assert "placed together with A1" in shown
 
 
 def test_explain_an_application_and_one_of_its_pods() -> None:
     shown = closeby("explain", "appgroup/A1", "-f", "-", stdin=text(*APPLICATION)).stdout
     assert "3 of 3 pods of default/A1 lie on 3 nodes." in shown
-    assert "Talk over its 2 dependencies costs 6." in shown
+    assert "Traffic over its 2 dependencies costs 6." in shown
     shown = closeby("explain", "pod/p2-0", "-f", "-", stdin=text(*APPLICATION)).stdout
     assert "It was placed together with AppGroup A1" in shown
 

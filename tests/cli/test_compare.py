@@ -90,11 +90,11 @@ def test_the_table_says_what_differs(trace: Path) -> None:
     printed = closeby("compare", *configs, "--trace", trace, "-f", "-", stdin=CLUSTER).stdout
     lines = printed.splitlines()
     assert lines[0] == "2 jobs of jobs.csv on the cluster of the files: 6 nodes with 48 GPUs"
-    assert "Waiting" in lines and "Where jobs lay" in lines and "Use of the GPUs" in lines
+    assert "Waiting" in lines and "Where jobs ran" in lines and "Use of the GPUs" in lines
     row = next(index for index, line in enumerate(lines) if line.startswith("  single-level-required"))
     assert lines[row].split()[1] == "45.0"
     assert lines[row + 1].split()[0] == "+45.0"
-    assert "one run of each tells nothing of chance" in printed
+    assert "one run of each says nothing about random variation" in printed
 
 
 def test_sizes_of_jobs_without_gpus_are_told_in_pods(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_figure_that_not_every_seed_tells_says_how_many_do() -> None:
     assert (delay["seeds"], delay["pairedSeeds"]) == (known, known)
     told = closeby("compare", *asked).stdout
     assert f"(n={known})" in told
-    assert "n: seeds that tell, where not all do" in " ".join(told.split())
+    assert "n: seeds with a value, where not all have one" in " ".join(told.split())
 
 
 def test_every_measure_and_the_constants_of_the_model_are_compared(trace: Path) -> None:
@@ -212,8 +212,8 @@ def test_the_table_of_applications() -> None:
     assert printed.startswith(
         "1 seed of 8 applications of microservices on zones: 120 nodes with 3,840 cores\n"
     )
-    assert "What talk between pods cost" in printed
-    assert "Pairs of pods that talk" in printed
+    assert "Network cost between pods" in printed
+    assert "Pairs of dependent pods" in printed
     assert "GPU" not in printed
     said = " ".join(printed.split())
     assert "slurm-tree, kueue-best-fit are baselines for gangs: pods of applications go to the" in said
@@ -231,7 +231,7 @@ def test_the_table_of_applications() -> None:
         (("--config", "closeby", "--config", "random"), "--trace reads them: give one of them"),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--load", "nan"),
-            "'nan' is no number",
+            "'nan' is not a number",
         ),
         (
             ("--config", "closeby", "--config", "random", "--trace", "-", "-f", "-"),
@@ -316,7 +316,7 @@ def test_what_can_not_be_read_is_left_out_only_if_that_is_said(trace: Path) -> N
     stdin = CLUSTER + "\n---\n{broken: [\n"
     refused = closeby(*asked, stdin=stdin)
     assert refused.exit_code == 2
-    assert "leave it out with --keep-going" in refused.stderr
+    assert "skip it with --keep-going" in refused.stderr
     assert report(*asked, "--keep-going", "--processes", 1, stdin=stdin)["notices"][0].startswith("skipped: ")
 
 

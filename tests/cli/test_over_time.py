@@ -338,21 +338,21 @@ def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) 
         (("--trace", "x.csv"), "x.csv: can't be read: No such file or directory; check the path"),
         (("--jobs", "3"), "--jobs belongs to a run over time"),
         (("--workload", "seren", "--explain"), "--explain is for the pods of manifests"),
-        (("--workload", "seren", "--until", "soon"), "'soon' is no span of time; write seconds"),
-        (("--workload", "seren", "--until", "1h30"), "'1h30' is no span of time"),
-        (("--workload", "seren", "--until", "1d5"), "'1d5' is no span of time"),
-        (("--workload", "seren", "--until", "0d"), "'0d' is no span of time"),
-        (("--workload", "seren", "--until", "d"), "'d' is no span of time"),
+        (("--workload", "seren", "--until", "soon"), "'soon' is not a span of time; write seconds"),
+        (("--workload", "seren", "--until", "1h30"), "'1h30' is not a span of time"),
+        (("--workload", "seren", "--until", "1d5"), "'1d5' is not a span of time"),
+        (("--workload", "seren", "--until", "0d"), "'0d' is not a span of time"),
+        (("--workload", "seren", "--until", "d"), "'d' is not a span of time"),
         (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
-        (("--workload", "seren", "--load", "nan"), "'nan' is no number"),
+        (("--workload", "seren", "--load", "nan"), "'nan' is not a number"),
         (("--trace", "-", "-f", "-"), "can't both read standard input"),
         (
             ("--workload", "seren", "--required", "row"),
             "topology fabric has no level row; there are pod",
         ),
         (("--workload", "seren", "--resource", "amd.com/gpu"), "no node offers amd.com/gpu"),
-        (("--workload", "seren", "--resource", "cpu"), "'cpu' is no device that jobs can ask for"),
-        (("--workload", "seren", "--resource", ""), "'' is no device that jobs can ask for"),
+        (("--workload", "seren", "--resource", "cpu"), "'cpu' is not a device that jobs can ask for"),
+        (("--workload", "seren", "--resource", ""), "'' is not a device that jobs can ask for"),
         (("--workload", "seren", "--cluster", ""), "there is no cluster ''"),
         (
             ("--workload", "microservices", "--jobs", "2", "--load", "0.01", "--write-trace", "x.csv"),
@@ -459,7 +459,7 @@ def test_without_a_topology_no_level_can_be_required(trace: Path) -> None:
 def test_a_level_that_the_table_prints_can_be_asked_for(trace: Path) -> None:
     cluster = text(*CLUSTER)
     printed = closeby("simulate", "-f", "-", "--trace", trace, stdin=cluster).stdout
-    table = printed.split("Where jobs lay\n")[1].split("Means over jobs")[0].splitlines()
+    table = printed.split("Where jobs ran\n")[1].split("Means over jobs")[0].splitlines()
     levels = [line.split()[0] for line in table[2:] if line.strip()]
     assert levels == ["zone", "rack", "hostname"]
     for level in levels:
@@ -483,8 +483,8 @@ def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) ->
     path.write_text(f"{HEADER}\na,0,10,1,8,0,\nb,0,long,1,8,0,\nc,0,10,none,8,0,\n")
     result = closeby("simulate", "--trace", path)
     assert result.exit_code == 2
-    assert f"error: {path}:3: duration: 'long' is no time" in result.stderr
-    assert f"error: {path}:4: pods: 'none' is no number" in result.stderr
+    assert f"error: {path}:3: duration: 'long' is not a time" in result.stderr
+    assert f"error: {path}:4: pods: 'none' is not a number" in result.stderr
 
 
 def test_files_without_nodes() -> None:

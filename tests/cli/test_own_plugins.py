@@ -97,7 +97,7 @@ def test_a_score_out_of_range_is_the_fault_of_its_plugin(tmp_path: Path) -> None
     assert done.returncode == UNUSABLE
     assert done.stderr == (
         "error: plugin boasting:Boasting failed: boasting gives pod default/p the score 300 on node a: a "
-        "score must lie between 0 and its max_score, 100; `closeby --debug …` shows the traceback\n"
+        "score must be between 0 and its max_score, 100; `closeby --debug …` shows the traceback\n"
     )
 
 

@@ -49,7 +49,7 @@ def test_the_page_says_what_the_table_says(tmp_path: Path) -> None:
     result = closeby(*OVER_TIME, "--html", page)
     html = page.read_text(encoding="utf-8")
     assert "<h1>seren on small, configuration closeby</h1>" in html
-    for heading in ("Waiting, by size of job", "Use of the GPUs", "Where jobs lay"):
+    for heading in ("Waiting, by size of job", "Use of the GPUs", "Where jobs ran"):
         assert heading in result.stdout
         assert f"<h3>{heading}</h3>" in html
 
@@ -85,16 +85,16 @@ def test_a_moment_past_the_end_of_the_run_shows_the_end_and_says_so(tmp_path: Pa
     end = re.search(r"Ended .* in (.+) of virtual time", result.stdout)
     assert end is not None
     assert note == (
-        "note: --plot-at 900 d lies past the end of the run, so that maps show the end, "
+        "note: --plot-at 900 d is after the end of the run, so that maps show the end, "
         f"{end[1]}; name an earlier moment"
     )
-    assert "lies past" not in closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").stderr
+    assert "is after" not in closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").stderr
 
 
 def test_a_moment_past_the_end_that_is_asked_for_is_refused_before_the_run(tmp_path: Path) -> None:
     result = closeby(*OVER_TIME, "--until", "2h", "--plot", tmp_path / "pictures", "--plot-at", "3h")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--plot-at 3 h lies past --until 2 h, when the run stops" in result.stderr
+    assert "--plot-at 3 h is after --until 2 h, when the run stops" in result.stderr
     assert not (tmp_path / "pictures").exists()
 
 

@@ -112,7 +112,7 @@ def test_what_the_traffic_of_a_gang_costs_is_told() -> None:
     assert group["traffic"]["together"] <= group["traffic"]["oneByOne"]
     assert group["traffic"]["together"] > 0
     shown = closeby("explain", "podgroup/tf", "-f", "-", stdin=manifests).stdout
-    assert f"The talk of the pods placed now costs {group['traffic']['together']}" in shown
+    assert f"The traffic of the pods placed now costs {group['traffic']['together']}" in shown
     [silent] = report("simulate", "-f", "-", stdin=text(*CLUSTER, job(SEED)))["groups"]
     assert "traffic" not in silent
 

@@ -90,7 +90,7 @@ def _text(holder: dict[str, Any], key: str, folder: Path) -> str | None:
         try:
             return base64.b64decode(inline, validate=True).decode()
         except binascii.Error as error:
-            raise ValueError(f"{key}-data is no base64: {error}") from error
+            raise ValueError(f"{key}-data is not base64: {error}") from error
     named = holder.get(key)
     return (folder / named).read_text() if named else None
 

@@ -148,7 +148,7 @@ class Process:
 
 def _answers(url: str) -> bool:
     tls = ssl.create_default_context()
-    # Whether it is ready is no secret, and the controller manager makes up its certificate as it starts.
+    # Whether it is ready is not a secret, and the controller manager makes up its certificate as it starts.
     tls.check_hostname = False
     tls.verify_mode = ssl.CERT_NONE
     opener = urllib.request.build_opener(

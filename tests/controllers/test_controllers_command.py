@@ -66,8 +66,8 @@ def test_what_can_not_be_used(tmp_path: Path) -> None:
         (["--kubeconfig", str(tmp_path / "nothing")], "nothing"),
         (["--kubeconfig", str(nobody), "--no-leader-elect"], "http://127.0.0.1:9"),
         (["--prometheus-token-file", "token"], "whom are the token and the certificates for?"),
-        (["--prometheus-address", "prometheus:9090"], "'prometheus:9090' is no URL"),
-        (["--prometheus-address", "http://user@p"], "'http://user@p' is no URL"),
+        (["--prometheus-address", "prometheus:9090"], "'prometheus:9090' is not a URL"),
+        (["--prometheus-address", "http://user@p"], "'http://user@p' is not a URL"),
         (
             ["--allow-prometheus-address", "http://p/?a=b"],
             "--allow-prometheus-address: 'http://p/?a=b' is no",

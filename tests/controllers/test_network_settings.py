@@ -42,13 +42,13 @@ def test_the_schema_of_the_kep_has_a_list_of_providers() -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
-        ({"freqUpdate": 0}, "freqUpdate", "0 is no usable number of minutes"),
-        ({"freqUpdate": -5}, "freqUpdate", "-5 is no usable number of minutes"),
-        ({"freqUpdate": 1441}, "freqUpdate", "1441 is no usable number of minutes"),
-        ({"freqUpdate": True}, "freqUpdate", "True is no usable number of minutes"),
-        ({"freqUpdate": "5m"}, "freqUpdate", "'5m' is no usable number of minutes"),
-        ({"timeRangeInMinutes": 0}, "timeRangeInMinutes", "0 is no usable number of minutes"),
-        ({"timeRangeInMinutes": 10**9}, "timeRangeInMinutes", "1000000000 is no usable number of minutes"),
+        ({"freqUpdate": 0}, "freqUpdate", "0 is not a usable number of minutes"),
+        ({"freqUpdate": -5}, "freqUpdate", "-5 is not a usable number of minutes"),
+        ({"freqUpdate": 1441}, "freqUpdate", "1441 is not a usable number of minutes"),
+        ({"freqUpdate": True}, "freqUpdate", "True is not a usable number of minutes"),
+        ({"freqUpdate": "5m"}, "freqUpdate", "'5m' is not a usable number of minutes"),
+        ({"timeRangeInMinutes": 0}, "timeRangeInMinutes", "0 is not a usable number of minutes"),
+        ({"timeRangeInMinutes": 10**9}, "timeRangeInMinutes", "1000000000 is not a usable number of minutes"),
         (
             {"metricProvider": {"type": "SignalFx"}},
             "metricProvider.type",
@@ -59,7 +59,7 @@ def test_the_schema_of_the_kep_has_a_list_of_providers() -> None:
         (
             {"metricProvider": {"address": "file:///etc/passwd"}},
             "metricProvider.address",
-            "'file:///etc/passwd' is no URL",
+            "'file:///etc/passwd' is not a URL",
         ),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_metric_that_prometheus_would_not_take() -> None:
     (problem,) = found.problems
     assert (problem.field, problem.message) == (
         "spec.metricProvider.metric",
-        "'up} or {x' is no name of a metric",
+        "'up} or {x' is not a name of a metric",
     )
     assert found.settings == NetworkSettings(address=ADDRESS)
 

@@ -363,7 +363,7 @@ def test_what_is_wrong_with_the_spec_is_told() -> None:
     assert valid[2].split("; ") == [
         "spec.topologyAlgorithm: 'Floyd' is not an algorithm, so Dijkstra is used",
         "use Dijkstra or BellmanFord",
-        "spec.freqUpdate: 0 is no usable number of minutes",
+        "spec.freqUpdate: 0 is not a usable number of minutes",
         "5 is used",
         "give a whole number of minutes from 1 to 1,440",
     ]

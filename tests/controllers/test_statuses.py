@@ -97,7 +97,7 @@ def test_an_object_as_it_was_seen() -> None:
     counted = seen(resource(KEP, "AppGroup"), upserted(msgspec.Raw(raw)))
     assert (counted.key, counted.uid, counted.version, counted.size) == ("a/g", "u", "5", len(raw))
     assert (dict(counted.spec), dict(counted.status), counted.generation) == ({"b": 1}, {}, 2)
-    # Where the status is no resource of its own, the generation counts its changes too.
+    # Where the status is not a resource of its own, the generation counts its changes too.
     assert seen(resource(PUBLISHED_APP, "AppGroup"), upserted(msgspec.Raw(raw))).generation is None
 
 

@@ -161,7 +161,7 @@ REFUSED = {
     "no levels": (levels(), "spec.levels", "at least 1 items"),
     "too many levels": (levels(*(f"a/level-{i}" for i in range(17))), "spec.levels", "at most 16 items"),
     "a level twice": (levels("a/rack", "a/rack"), "spec.levels[1]", "Duplicate value"),
-    "a level that is no label": (levels("a rack"), "spec.levels[0].nodeLabel", "should match"),
+    "a level that is not a label": (levels("a rack"), "spec.levels[0].nodeLabel", "should match"),
     "a level with an empty prefix": (levels("/rack"), "spec.levels[0].nodeLabel", "should match"),
     "a host above a rack": (
         levels("kubernetes.io/hostname", "a/rack"),

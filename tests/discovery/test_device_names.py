@@ -59,7 +59,7 @@ def test_a_name_in_the_map_is_read_as_a_description_is() -> None:
     assert paths(found)["n3"] == "rack 1 leaf/S1"
     assert found.nodes["n3"].labels["network.topology.kubernetes.io/block"] == "xa0d5dcb30c54fa1b"
     assert warned(found) == {
-        "Switch/rack 1 leaf": "its name is no legal label value, so its nodes get xa0d5dcb30c54fa1b; give "
+        "Switch/rack 1 leaf": "its name is not a legal label value, so its nodes get xa0d5dcb30c54fa1b; give "
         "it a name of at most 63 letters, digits, '-', '_' and '.' in the file of --map"
     }
 
@@ -127,9 +127,9 @@ def test_a_map_names_adapters_systems_and_switches() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("0x1 a\nnode-1", r"names:2: 'node-1' is no GUID with a name; write lines such as"),
+        ("0x1 a\nnode-1", r"names:2: 'node-1' is not a GUID with a name; write lines such as"),
         ("0x1 a\n0x01 b", r"names:2: 0000000000000001 is named a and b; leave one of them out"),
-        ("0x12345678901234567 a", "is no GUID"),
+        ("0x12345678901234567 a", "is not a GUID"),
     ],
 )
 def test_a_wrong_map(text: str, why: str) -> None:

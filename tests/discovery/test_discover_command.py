@@ -90,7 +90,7 @@ def test_a_map_and_several_files(tmp_path: Path, scan: Path) -> None:
     [
         (None, "can't be read: No such file or directory; check the path"),
         ("", "holds no switch, so the scan failed or saw nothing"),
-        ("kind: Node\n", ":1: is no scan of a fabric; give what `ibnetdiscover` prints"),
+        ("kind: Node\n", ":1: is not a scan of a fabric; give what `ibnetdiscover` prints"),
         (Drawing({"L1": ""}, "L1-S1").text(), "holds no host"),
     ],
 )
@@ -117,12 +117,12 @@ def test_garbage_in_one_file_of_several_is_not_passed_over(tmp_path: Path, scan:
     ("arguments", "why"),
     [
         (["--labels", "a,a"], "give one or more different keys"),
-        (["--labels", "not a key"], "'not a key' is no key of a label"),
+        (["--labels", "not a key"], "'not a key' is not a key of a label"),
         (["--dry-run"], "--dry-run, --watch and --overwrite go with --apply"),
         (["--program", "/nowhere/ibnetdiscover"], "/nowhere/ibnetdiscover: is not installed here"),
         (["--program", "false"], "false: failed with exit code 1"),
-        (["--port", "mlx5_0:one"], "'mlx5_0:one' is no port of an adapter; give such as mlx5_0:1"),
-        (["--port", "--help"], "'--help' is no port of an adapter"),
+        (["--port", "mlx5_0:one"], "'mlx5_0:one' is not a port of an adapter; give such as mlx5_0:1"),
+        (["--port", "--help"], "'--help' is not a port of an adapter"),
         (["--port", "mlx5_0", "scan.txt"], "give it or files"),
         (["-", "--apply", "--watch", "5"], "standard input can be read once"),
     ],

@@ -320,8 +320,8 @@ def test_leaves_in_a_ring_are_told_and_lie_side_by_side() -> None:
     assert set(paths(found).values()) == {"L1", "L2", "L3"}
     assert warned(found) == {
         "Switch/L1": "3 of 3 leaves are cabled among each other, with 3 cables, which no tree holds: such as "
-        "L1 and L2; this is no tree but a dragonfly, torus or mesh: labels tell the switch of a node, and "
-        "not how near two switches are"
+        "L1 and L2; this is a dragonfly, torus or mesh and not a tree: labels name the switch of a node, "
+        "but not how near two switches are"
     }
     assert {(one.a, one.b) for one in found.links if one.a.startswith("L")} == {
         ("L1", "L2"),
@@ -342,7 +342,8 @@ def test_dragonfly_plus_is_one_warning() -> None:
     }
     assert warned(found) == {
         "Switch/GS1": "6 of 6 spines are cabled among each other, with 6 cables, which no tree holds: such "
-        "as GS1 and HS1; this looks like dragonfly+: labels tell the groups, and not how near two groups are"
+        "as GS1 and HS1; this looks like a dragonfly+: labels name the groups, but not how near two "
+        "groups are"
     }
 
 

@@ -82,7 +82,7 @@ def read(*texts: str) -> tuple[Fabric, list[Condition]]:
 
 
 def refusal(text: bytes | str | BinaryIO) -> str:
-    """Why this is no scan."""
+    """Why this is not a scan."""
     stream = (
         io.BytesIO(text if isinstance(text, bytes) else text.encode())
         if isinstance(text, bytes | str)
@@ -188,7 +188,7 @@ def test_a_loop_and_a_record_given_twice_are_told() -> None:
 
 def test_a_port_with_two_cables_is_told() -> None:
     moved = PORTS.replace("7 0x000000000000a100", "8 0x000000000000a100")
-    assert "is told to lead to" in warned(findings(moved))["Port/000000000000a100:8"]
+    assert "is said to lead to" in warned(findings(moved))["Port/000000000000a100:8"]
 
 
 def test_a_port_after_a_blank_line_belongs_to_no_record() -> None:
@@ -231,8 +231,8 @@ def test_a_strange_line_is_left_out_and_told() -> None:
         ("", "scan.txt: holds no switch, so the scan failed or saw nothing"),
         ("#\n# Topology file: generated\n#\n", "holds no switch"),
         ('Ca 1 "H-1" # "n1 a"\n[1](1) "H-2"[1] # lid 1 lmc 0 "n2 a" lid 2 4xHDR', "holds no switch"),
-        ("hello\n", "scan.txt:1: is no scan of a fabric; give what `ibnetdiscover` prints"),
-        ('{"levels": []}', "is no scan of a fabric"),
+        ("hello\n", "scan.txt:1: is not a scan of a fabric; give what `ibnetdiscover` prints"),
+        ('{"levels": []}', "is not a scan of a fabric"),
         ('Ca\t : 0x0000000000100015 ports 2 devid 0x0 vendid 0x0 "node08"', "is an inventory (-l)"),
         ("a" * 5000, "longer than 1024 bytes"),
         (b"\x00\x01\x02", "is binary and no text; of a cache of ibnetdiscover give what"),

@@ -221,7 +221,7 @@ def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
                     await moved_to("L1")
                     here.scanned(L1="a", L2="bc", uplinks="L1-S, L2-S, L2-S")
                     await moved_to("L2")
-                    # A scan that fails is no miss: several of them change nothing.
+                    # A scan that fails is not a miss: several of them change nothing.
                     here.broken()
                     await eventually(failed_several_times, 60)
                     assert await here.labels("b") == ("L2", "S")

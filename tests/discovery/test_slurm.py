@@ -116,9 +116,9 @@ def test_trees_without_a_common_root_are_told() -> None:
     [
         (
             "SwitchName=A Switches=B\nSwitchName=B Switches=A",
-            ":1: switches lie in a circle: A has B has A",
+            ":1: switches form a cycle: A has B has A",
         ),
-        ("SwitchName=A Switches=A", "switches lie in a circle: A has A"),
+        ("SwitchName=A Switches=A", "switches form a cycle: A has A"),
         (
             "SwitchName=A Nodes=n1\nSwitchName=A Nodes=n2",
             ":2: switch A is declared twice, first on line 1",
@@ -270,7 +270,7 @@ def test_the_command_exits_with_2_for_a_circle(tmp_path: Path) -> None:
     file.write_text("SwitchName=A Switches=A")
     result = closeby("discover", "slurm", file)
     assert result.exit_code == 2
-    assert "circle" in result.stderr
+    assert "cycle" in result.stderr
 
 
 def test_standard_input_is_read() -> None:

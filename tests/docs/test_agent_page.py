@@ -74,7 +74,7 @@ def test_its_figures_are_those_of_the_code() -> None:
     limits = ResponderLimits()
     text = " ".join(PAGE.split())
     assert f"asks {limits.warm} times to warm it up and then {limits.trips} times" in text
-    assert f"within {limits.within:g} s is told by those, if there are {limits.least} at least" in text
+    assert f"within {limits.within:g} s, those count, if there are at least {limits.least}" in text
     assert f"at most {MOST} other zones" in text and f"{MOST + 1} N" in text
     assert f"{(limits.trips + limits.warm + 1) * TRIP / 1000:.0f} kB" in text
     assert f"{NONCE + PROOF + LONGEST_NAME} bytes from him, and {QUESTION} later" in text
@@ -83,7 +83,7 @@ def test_its_figures_are_those_of_the_code() -> None:
         f"{limits.arrivals:g} new ones a second, {limits.arrivals_per_address:g} from one address, and "
         f"{limits.questions:,} questions or {limits.served_within:g} s for each"
     ) in text
-    assert f"has not proved himself after {limits.proof_within:g} s" in text
+    assert f"has not authenticated after {limits.proof_within:g} s" in text
     assert f"DNS name `{PEER_NAME}`" in text and f"{PROBE_PORT} for peers" in text
     assert f"{limits.probes:g} a second (`--probes-per-second`), {limits.bytes / 1e6:g} MB/s" in text
 

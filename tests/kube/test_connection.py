@@ -132,7 +132,7 @@ def test_acting_as_somebody_else_is_not_forgotten(tmp_path: Path) -> None:
         ({"users": []}, "names the user 'u', who is not there; the users are none"),
         ({"users": "all"}, "users in"),
         ({"clusters": cluster(server=7)}, "cluster 'c' in"),
-        ({"clusters": cluster(server="ftp://x")}, "is no address of a server"),
+        ({"clusters": cluster(server="ftp://x")}, "is not an address of a server"),
         (
             {"clusters": cluster(server="https://x", proxy_url="socks5://y")},
             "is not supported; give an HTTP proxy",
@@ -141,7 +141,7 @@ def test_acting_as_somebody_else_is_not_forgotten(tmp_path: Path) -> None:
             {"clusters": cluster(server="https://x", certificate_authority="absent.pem")},
             "give certificate-authority",
         ),
-        ({"clusters": cluster(server="https://x", certificate_authority_data="%")}, "it is no base64"),
+        ({"clusters": cluster(server="https://x", certificate_authority_data="%")}, "it is not base64"),
         (
             {"clusters": cluster(server="https://x", certificate_authority_data="eA==")},
             "no certificate in PEM",
@@ -170,13 +170,13 @@ def test_files_that_are_not_there_or_no_kubeconfig(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     assert "No such file" in refused(absent)
     assert "names " + absent in refused(None, KUBECONFIG=absent)
-    assert "there is no kubeconfig file, and this is no pod" in refused(None, HOME=str(tmp_path))
+    assert "there is no kubeconfig file, and this is not a pod" in refused(None, HOME=str(tmp_path))
     assert "no kubeconfig file with the context 'x'" in refused(None, "x", HOME=str(tmp_path))
     broken = tmp_path / "broken"
     broken.write_text("a: [")
-    assert "is no YAML" in refused(str(broken))
+    assert "is not YAML" in refused(str(broken))
     broken.write_text("- a")
-    assert "is no kubeconfig file" in refused(str(broken))
+    assert "is not a kubeconfig file" in refused(str(broken))
 
 
 def test_certificates_from_files_beside_the_kubeconfig(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_what_waits_is_told_by_queue_plugin_and_reason() -> None:
     assert reasons[("GangIncomplete",)] == 2 and reasons[("InsufficientResources",)] == 1
     assert sum(reasons.values()) == 6
     assert told.all("closeby_waiting_gangs") == {("GangIncomplete",): 1, ("GangDoesNotFit",): 1}
-    # What was never tried is no attempt.
+    # What was never tried is not an attempt.
     assert told.value("scheduler_schedule_attempts_total", result="unschedulable", profile="mine") == 3
     assert (
         told.value("scheduler_podgroup_schedule_attempts_total", result="unschedulable", profile="mine") == 1

@@ -95,4 +95,4 @@ def test_an_address_that_can_not_be_used(tmp_path: Path, control_plane: ControlP
     ) as process:
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "--metrics-address: 'nonsense' is no address to listen on" in stderr
+    assert "--metrics-address: 'nonsense' is not an address to listen on" in stderr

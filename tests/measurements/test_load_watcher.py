@@ -132,8 +132,8 @@ def test_a_server_that_is_gone_or_silent() -> None:
 
 
 def test_an_address_that_is_none() -> None:
-    assert "is no usable address" in failure(LoadWatcher("http://[watcher").read())
-    assert "is no usable address" in failure(LoadWatcher("http://watcher:port").read())
+    assert "is not a usable address" in failure(LoadWatcher("http://[watcher").read())
+    assert "is not a usable address" in failure(LoadWatcher("http://watcher:port").read())
 
 
 def test_a_number_without_end_is_no_rate() -> None:

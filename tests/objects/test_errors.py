@@ -14,7 +14,7 @@ from closeby.objects.bounds import MESSAGE
 from closeby.objects.problems import Problem
 
 ROOT = Path(closeby.__file__).parent
-#: What interrupts a decision is no error, and must pass every ``except Exception``.
+#: What interrupts a decision is not an error, and must pass every ``except Exception``.
 CONTROL_FLOW = {"Outdated"}
 
 

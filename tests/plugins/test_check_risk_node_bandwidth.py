@@ -270,16 +270,16 @@ def test_where_nothing_is_known_it_costs_nothing() -> None:
         ({"safeVarianceSensitivity": -1}, "safeVarianceSensitivity must be a number from 0 up, not -1"),
         ({"safeVarianceMargin": -0.5}, "safeVarianceMargin must be a number from 0 up, not -0.5"),
         ({"safeVarianceMargin": float("inf")}, "safeVarianceMargin must be a number from 0 up, not inf"),
-        ({"RiskThreshold": 75}, "RiskThreshold must lie between 0 and 1, not 75"),
-        ({"RiskThreshold": float("nan")}, "RiskThreshold must lie between 0 and 1, not nan"),
+        ({"RiskThreshold": 75}, "RiskThreshold must be between 0 and 1, not 75"),
+        ({"RiskThreshold": float("nan")}, "RiskThreshold must be between 0 and 1, not nan"),
         ({"timeoutSeconds": 0}, "timeoutSeconds must be a number above 0, not 0"),
         ({"staleAfterSeconds": -3}, "staleAfterSeconds must be a number above 0, not -3"),
         (
             {"watcherAddress": "a", "prometheusAddress": "http://b"},
             "watcherAddress and prometheusAddress are both given; keep one",
         ),
-        ({"refreshSeconds": 0.5}, "refreshSeconds must lie between 1 and 3600, not 0.5"),
-        ({"refreshSeconds": 4000}, "refreshSeconds must lie between 1 and 3600, not 4000"),
+        ({"refreshSeconds": 0.5}, "refreshSeconds must be between 1 and 3600, not 0.5"),
+        ({"refreshSeconds": 4000}, "refreshSeconds must be between 1 and 3600, not 4000"),
         ({"maxAgeSeconds": 20}, "maxAgeSeconds must be refreshSeconds (30) or more, not 20"),
         ({"windowSeconds": float("nan")}, "windowSeconds must be a number above 0, not nan"),
         ({"prometheusNodeLabel": "a-b"}, "prometheusNodeLabel must be the name of a label, not 'a-b'"),
@@ -472,7 +472,7 @@ def test_a_source_that_nobody_has_asked_is_told(watcher: Path) -> None:
 def test_what_is_unsafe_is_told() -> None:
     plugin = plugin_on(handle_of([]), prometheusAddress="https://p:9090", insecureSkipVerify=True)
     assert plugin.conditions()[0].sentence() == (
-        "its certificate is not checked, so anybody may answer in its place"
+        "its certificate is not verified, so any server may impersonate it"
     )
     plain = plugin_on(handle_of([]), prometheusAddress="http://p:9090", tokenFile="/token")
     assert plain.conditions()[0].message == "the token is sent without encryption"

@@ -116,7 +116,7 @@ def test_a_gang_that_asks_for_nothing_takes_the_fewest_domains_level_by_level() 
 
 
 def test_a_preferred_rack_carries_its_label_too() -> None:
-    #   x1 would be the tightest; a node of no rack is no rack of its own.
+    #   x1 would be the tightest; a node of no rack is not a rack of its own.
     drawn = world("zone-a - : x1=4\nzone-a rack-1 : a1=3 a2=3")
     drawn.run(gang(min_member=4, preferred="rack"), members=pods("train", 4))
     assert drawn.used(by="rack") == {"rack-1": 4}

@@ -84,7 +84,7 @@ def test_contention(run: RunColumns) -> None:
 @given(runs())
 def test_whatever_ran_has_a_summary_of_plain_numbers(run: RunColumns) -> None:
     found = summarise(run)
-    # What is no number would be written as null, and be another when it is read.
+    # What is not a number would be written as null, and be another when it is read.
     assert msgspec.json.decode(msgspec.json.encode(found), type=Measures) == found
 
 

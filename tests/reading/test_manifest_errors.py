@@ -119,7 +119,7 @@ from tests.reading.manifest_text import error_of, read
             """,
             (
                 "standard input, document 1, line 2: apiVersion: "
-                "is missing, so this is no Kubernetes object; begin it like apiVersion: v1 and kind: Pod"
+                "is missing, so this is not a Kubernetes object; begin it like apiVersion: v1 and kind: Pod"
             ),
         ),
         (
@@ -128,7 +128,7 @@ from tests.reading.manifest_text import error_of, read
             metadata: {name: web}
             """,
             (
-                "standard input, document 1, line 2: kind: is missing, so this is no Kubernetes object; "
+                "standard input, document 1, line 2: kind: is missing, so this is not a Kubernetes object; "
                 "begin it like apiVersion: v1 and kind: Pod"
             ),
         ),
@@ -137,7 +137,7 @@ from tests.reading.manifest_text import error_of, read
             - apiVersion: v1
             """,
             (
-                "standard input, document 1, line 2: is not a mapping, so it is no Kubernetes object; "
+                "standard input, document 1, line 2: is not a mapping, so it is not a Kubernetes object; "
                 "begin it like apiVersion: v1 and kind: Pod"
             ),
         ),
@@ -270,6 +270,6 @@ def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said() -> Non
     assert manifests.errors == ()
     assert manifests.others == {"ClusterRole": 1, "DaemonSet": 1, "Service": 2}
     assert [notice.sentence() for notice in manifests.notices] == [
-        "DaemonSet makes one pod a node by itself; only pods of it that exist are counted; it is ignored",
+        "DaemonSet creates one pod per node; only its existing pods count; it is ignored",
         "example.com/v1 Widget is a kind that closeby does not know (2 objects); they are ignored",
     ]

@@ -347,6 +347,6 @@ def test_an_end_that_is_no_time_is_told() -> None:
     assert manifests.pods[0].ends is None
     (notice,) = manifests.notices
     assert notice.located() == (
-        "metadata.annotations[\"closeby.dev/expected-end\"]: 'tomorrow' is no time; write it like "
+        "metadata.annotations[\"closeby.dev/expected-end\"]: 'tomorrow' is not a time; write it like "
         "2030-01-31T12:00:00Z"
     )

@@ -37,8 +37,11 @@ def test_what_others_publish_is_read_without_errors(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("kueue/perf-tas-generator.yaml", "line 10: apiVersion: is missing, so this is no Kubernetes object"),
-        ("volcano/net-topo.yaml", "line 4: apiVersion: is missing, so this is no Kubernetes object"),
+        (
+            "kueue/perf-tas-generator.yaml",
+            "line 10: apiVersion: is missing, so this is not a Kubernetes object",
+        ),
+        ("volcano/net-topo.yaml", "line 4: apiVersion: is missing, so this is not a Kubernetes object"),
         ("volcano/hypernode-discovery-example.yaml", "line 2: apiVersion: is missing"),
         (
             "network-aware/onlineBoutique-appGroup-example.yaml",

@@ -24,7 +24,7 @@ def test_members_that_run_decide_and_not_the_tightest_rack() -> None:
     runs[-1]["spec"]["nodeName"] = "node-1"
     runs[-1]["status"] = {"phase": "Running"}
     why = report("explain", "train", "-f", "-", stdin=text(*runs))["sentences"]
-    assert why[1] == "Members that already run lie in a/r1, and it requires one rack for all."
+    assert why[1] == "Members that already run are in a/r1, and it requires one rack for all."
 
 
 def test_unequal_pods_of_which_each_fits_alone() -> None:

@@ -19,7 +19,7 @@ TWO_RACKS = "a r1 : n1=4 n2=4\na r2 : n3=4 n4=4"
 ONE_RACK = "a r1 : n1=4 n2=4"
 STARTS = "so it can start once enough is free."
 FOR_EVER = (
-    "but jobs' ends are not enough for that: pods that run for ever (of Deployments, StatefulSets and the "
+    "but the end of jobs is not enough for that: long-running pods (of Deployments, StatefulSets and the "
     "like) would have to go."
 )
 ADVICE = "ask for a coarser level or for fewer pods at once."

@@ -71,7 +71,7 @@ def node_of(run: Run) -> str:
 def test_a_score_out_of_range_names_plugin_pod_and_node(kind: type[Given], value: float, said: str) -> None:
     with pytest.raises(ScoreError) as raised:
         placed(kind, {"a": 50.0, "b": value, "c": 0.0})
-    sentence = f"given gives pod default/p-0 the score {said} on node b: a score must lie between 0 and"
+    sentence = f"given gives pod default/p-0 the score {said} on node b: a score must be between 0 and"
     assert str(raised.value).startswith(sentence)
 
 

@@ -41,10 +41,10 @@ def test_a_limit_that_cannot_be_kept() -> None:
     running = [*replicas("b", on="a1"), *pods(None, 1, prefix="x", on="a2")]
     found = said(talking(rooms(a1=1, a2=1, b1=2, b2=1), [app("a > b<=20\nb")], [*running, *replicas("a")]))
     assert found == [
-        "a-0 fits now if maxNetworkCost of a → b is 50 instead of 20: on b1 (its talk then costs 50).",
-        "a-0 fits when pod default/x-0 ends: on a2 (its talk then costs 1).",
+        "a-0 fits now if maxNetworkCost of a → b is 50 instead of 20: on b1 (its traffic then costs 50).",
+        "a-0 fits when pod default/x-0 ends: on a2 (its traffic then costs 1).",
         "On a2 pod default/x-0 stands in the way of a-0.",
-        "a-0 fits if b-0 is placed anew too: on b1 (its talk then costs 0).",
+        "a-0 fits if b-0 is placed again too: on b1 (its traffic then costs 0).",
     ]
 
 
@@ -53,7 +53,7 @@ def test_two_limits_that_must_be_raised_together() -> None:
     waiting = talking(rooms(a1=1, a2=1, b1=2), [app("a > b<=20 c<=30\nb\nc")], [*running, *replicas("a")])
     (told,) = [one for one in answers(waiting) if one.kind is Kind.RELAXED]
     assert told.sentence == (
-        "a-0 fits now if maxNetworkCost of a → b and a → c is 51: on b1 (its talk then costs 101)."
+        "a-0 fits now if maxNetworkCost of a → b and a → c is 51: on b1 (its traffic then costs 101)."
     )
     assert told.change == {
         "dependencies[a -> b].maxNetworkCost": 51,
@@ -159,8 +159,8 @@ def test_placed_anew_its_talk_would_cost_less() -> None:
     drawn = talking(rooms(a1=2, a2=2, b1=2, b2=2), [app("a > b\nb > c\nc")], [*running, *busy])
     found = answers(drawn)
     assert [one.sentence for one in found] == [
-        "Its talk costs 50 instead of 101 if c-0 is placed anew.",
-        "Its talk costs 1 instead of 101 if a-0, c-0 are placed anew.",
+        "Its traffic costs 50 instead of 101 if c-0 is placed again.",
+        "Its traffic costs 1 instead of 101 if a-0, c-0 are placed again.",
     ]
     assert found[-1].talk == TalkEntry(here=101, there=1, over_here=0, over_there=0)
 
@@ -170,10 +170,10 @@ def test_once_something_else_has_ended() -> None:
     busy = [*pods(None, 1, prefix="y", on="b2", ends=3600.0), *pods(None, 1, prefix="z", on="b2")]
     found = said(talking(rooms(a1=1, a2=1, b1=2, b2=2), [app("a > b\nb > c\nc")], [*running, *busy]))
     assert found == [
-        "Its talk costs 50 instead of 101 if c-0 is placed anew.",
+        "Its traffic costs 50 instead of 101 if c-0 is placed again.",
         (
-            "Its talk costs 1 instead of 101 when pod default/y-0 (done by 1970-01-01T01:00:00Z) ends and "
-            "all its 3 pods are placed anew; 2 would lie elsewhere."
+            "Its traffic costs 1 instead of 101 when pod default/y-0 (done by 1970-01-01T01:00:00Z) ends and "
+            "all its 3 pods are placed again; 2 would be elsewhere."
         ),
     ]
 
@@ -182,7 +182,8 @@ def test_broken_limits_count_before_the_cost() -> None:
     running = [*replicas("a", on="a1"), *replicas("b", on="b1")]
     (found,) = answers(talking(rooms(a1=1, a2=1, b1=1), [app("a > b<=20\nb")], running))
     assert found.sentence == (
-        "Its talk costs 1 instead of 50, with 0 pairs beyond the limit instead of 1, if b-0 is placed anew."
+        "Its traffic costs 1 instead of 50, with 0 pairs beyond the limit instead of 1, "
+        "if b-0 is placed again."
     )
     assert found.talk == TalkEntry(here=50, there=1, over_here=1, over_there=0)
 
@@ -190,7 +191,7 @@ def test_broken_limits_count_before_the_cost() -> None:
 def test_what_lies_as_well_as_it_can_and_what_does_not_talk() -> None:
     near = [*replicas("a", on="a1"), *replicas("b", on="a2")]
     crowded = talking(rooms(a1=1, a2=1), [app("a > b\nb")], near)
-    assert said(crowded) == ["Placed anew its talk would cost no less than 1."]
+    assert said(crowded) == ["Placed again, its traffic would cost no less than 1."]
     assert said(talking(rooms(a1=1, a2=1), [app("a > b\nb")], near, "")) == []
     assert said(talking(rooms(a1=1, a2=1), [app("a\nb")], near)) == []
 

@@ -72,7 +72,7 @@ def test_some_must_end_together() -> None:
     running = full("n1", "n2", "n3", "n4", "n5=4", "n6=4")
     waiting = pods("train", 4, needs=spec(gpu=2))
     assert said(world([gang(min_member=4, required="rack")], [*waiting, *running])) == [
-        "It would not fit now either if rack were not required.",
+        "Dropping the required level rack would not help now.",
         "It fits at rack level when pod default/on-n5-0 and pod default/on-n6-0 end: in b/r3, on 2 nodes.",
         (
             "b/r3 is the only rack that could hold all 4 pods, and takes 0 now, 4 pods or 2 nodes short (8 "
@@ -85,7 +85,7 @@ def test_no_end_of_one_job_helps() -> None:
     """Each node of r3 takes one pod; five find no rack whatever ends."""
     waiting = pods("train", 5, needs=spec(gpu=4))
     assert said(world([gang(min_member=5, required="rack")], [*waiting, *full("n1")])) == [
-        "It would not fit now either if rack were not required.",
+        "Dropping the required level rack would not help now.",
         "2 of its 5 members fit now (minMember 2): in b/r3, on 2 nodes.",
         "No single job's end makes room for it at rack level.",
         (
@@ -123,13 +123,13 @@ def test_a_gang_that_was_placed_is_told_its_runner_up() -> None:
     run, found = asked(world([gang(min_member=4, required="rack")], pods("train", 4)))
     assert run.places["default/train"].path == ("a", "r1")
     (told,) = found["default/train"]
-    assert told.sentence == "Without a/r1 it would lie in a/r2, on 2 nodes: pods just as far apart."
+    assert told.sentence == "Without a/r1 it would be in a/r2, on 2 nodes: pods just as far apart."
     closed = full("n3", "n4")
     (told,) = asked(world([gang(min_member=4, required="rack")], [*pods("train", 4), *closed]))[1][
         "default/train"
     ]
     assert told.sentence == (
-        "Without a/r1 it would lie in b/r3, on 1 node: pods 0 edges apart on average instead of 1.333, 1 "
+        "Without a/r1 it would be in b/r3, on 1 node: pods 0 edges apart on average instead of 1.333, 1 "
         "node instead of 2."
     )
 
@@ -145,7 +145,7 @@ def test_what_it_costs_to_lie_elsewhere() -> None:
     (told,) = counterfactuals(run, only=["default/train"])["default/train"]
     assert told.distance == DistanceEntry(here=round(8 / 6, 3), there=4.0)
     assert told.sentence == (
-        "Without a/r1 it would lie across the cluster, on 2 zones, 2 racks, 2 nodes: pods 4 edges apart on "
+        "Without a/r1 it would be across the cluster, on 2 zones, 2 racks, 2 nodes: pods 4 edges apart on "
         "average instead of 1.333, 2 zones instead of 1, 2 racks instead of 1."
     )
     alone = simulate(

@@ -57,7 +57,7 @@ def judge_outlook(tiny: Tiny, outlook: list[str], said: str) -> None:
     most = max(cleared.values(), default=0)
     ends = tiny.fits(tiny.for_ever())
     assert ("can start once enough" in first) == ends, said
-    assert ("jobs' ends are not enough" in first) == (holding > 0 and not ends), said
+    assert ("the end of jobs is not enough" in first) == (holding > 0 and not ends), said
     assert first.startswith("Even if") == (not holding), said
     if not holding:
         never = re.search(r"(?:more than|hold only) (\d) of its (\d) pods", first)
@@ -175,7 +175,7 @@ def judge_relaxed(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
         assert (told("if zone is required instead of rack") is not None) == zone, said
         anywhere = tiny.fits(tiny.others, None)
         assert (told("is preferred, not required") is not None) == (anywhere and not zone), said
-        assert (told("would not fit now either") is not None) == (not anywhere), said
+        assert (told("would not help now") is not None) == (not anywhere), said
     chosen = replace(tiny.pod, spec=replace(tiny.pod.spec, node_selector=()))
     loose = bool(tiny.pod.spec.node_selector) and tiny.fits(tiny.others, pod=chosen)
     assert (told("without its node selector") is not None) == loose, said

@@ -1,7 +1,7 @@
 """What an agent has measured and done, as metrics for Prometheus.
 
 The latencies have the network-aware scheduling KEP's names and labels; the others have the prefix
-``closeby_agent_``. Everything is looked up when somebody asks, so what is too old or gone is not told.
+``closeby_agent_``. Everything is looked up on each scrape, so what is too old or gone is not exposed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from closeby.agents.latency.results import Results
 
 
 class AgentStatus(Struct, frozen=True, kw_only=True):
-    """What else is told."""
+    """What else is exposed."""
 
     #: Peers that are known, this node among them, and rounds that are over.
     peers: int = 0

@@ -1,1 +1,1 @@
-"""Who talks to whom: the graph of an application and its orders, roles and buckets, traffic."""
+"""Dependencies: the graph of an application and its orders, roles and buckets, traffic."""

@@ -14,7 +14,7 @@ from closeby.objects.reasons import Condition, Reason
 class AppGraph(Struct, frozen=True, kw_only=True):
     """Workloads as vertices, edges from a workload to what it needs."""
 
-    #: The declared workloads in their order, then dependencies that nobody declared, as they are mentioned.
+    #: The declared workloads in their order, then undeclared dependencies, as they are mentioned.
     names: tuple[str, ...]
     #: For each workload what it needs, as indices into ``names``, in declared order.
     needs: tuple[tuple[int, ...], ...]

@@ -130,7 +130,7 @@ def choose_network(networks: Iterable[Judged], scope: NetworkScope, wish: Networ
 def _named(candidates: Sequence[NetworkTopology], name: str) -> Sequence[NetworkTopology]:
     if name:
         return [one for one in candidates if name in (one.name, one.key)]
-    # One that nobody has filled in yet is no choice.
+    # One that is still empty is not a choice.
     return [one for one in candidates if one.weight_sets] if len(candidates) > 1 else candidates
 
 

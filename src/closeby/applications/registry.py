@@ -1,4 +1,4 @@
-"""The applications and networks of a cluster as last heard of, and to which of them a pod belongs."""
+"""The applications and networks of a cluster as last known, and to which of them a pod belongs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -49,7 +49,7 @@ class Application(Struct, frozen=True, kw_only=True, eq=False):
         return self.group.key
 
     def workload_of(self, pod: Pod) -> str | None:
-        """The workload a pod belongs to, by its label, else by its own name; None for one nobody declares."""
+        """The workload a pod belongs to, by its label, else by its own name; None for an undeclared one."""
         name = workload_name(pod)
         return name if name in self.index else None
 
@@ -144,7 +144,7 @@ class Applications:
             self.version += 1
 
     def declare_network(self, network: NetworkTopology) -> bool:
-        """Add or replace a NetworkTopology; returns whether that changes what counts for anybody."""
+        """Add or replace a NetworkTopology; returns whether that changes what counts for any application."""
         counted = self._drop_network(network.key)
         counts = self.scope.counts(network)
         if counts is Counts.EVERYWHERE:
@@ -158,7 +158,7 @@ class Applications:
         return self._networks_changed(self._drop_network(key))
 
     def limit(self, scope: NetworkScope) -> bool:
-        """Say whose NetworkTopologies count; returns whether that changes what counts for anybody."""
+        """Say whose NetworkTopologies count; returns whether that changes what counts for any application."""
         known = [
             *self._networks.values(),
             *(one.network for by in self._local.values() for one in by.values()),
@@ -202,7 +202,7 @@ class Applications:
         return local is not None and local.network is network
 
     def _drop_network(self, key: str) -> bool:
-        """Forget a network; returns whether it counted for anybody."""
+        """Forget a network; returns whether it counted for any application."""
         if self._networks.pop(key, None) is not None:
             return True
         namespace = key.partition("/")[0]

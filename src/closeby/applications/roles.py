@@ -241,7 +241,7 @@ def _splits(names: str) -> Iterator[tuple[str, str]]:
 
 
 def _weight(text: str) -> float | None:
-    if not text.isascii() or "_" in text:  # Python would read them, but nobody else would.
+    if not text.isascii() or "_" in text:  # Only Python would read them.
         return None
     try:
         number = float(text)

@@ -30,7 +30,7 @@ class TopologyOrder(Struct, frozen=True, kw_only=True):
 
 
 def kahn(graph: AppGraph) -> list[int]:
-    """Workloads that nobody still to come needs, the last one found first (a stack)."""
+    """Workloads that no remaining workload needs, the last one found first (a stack)."""
     callers = [0] * len(graph.names)
     for needs in graph.needs:
         for tail in needs:

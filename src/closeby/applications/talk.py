@@ -19,7 +19,7 @@ _NOBODY: Replicas = {}
 
 
 class Network(Struct, frozen=True, kw_only=True, eq=False):
-    """The distances of a cluster's nodes, with a number for those that nobody knows."""
+    """The distances of a cluster's nodes, with a number for unknown ones."""
 
     #: Location of each slot, (capacity,).
     locations: Ints

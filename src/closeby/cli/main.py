@@ -91,7 +91,7 @@ def _run(program: str) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more, as in `closeby … | head`.
+        # The reader is gone, as in `closeby … | head`.
         from closeby.cli.output import discard_output
 
         discard_output()

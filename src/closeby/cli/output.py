@@ -34,7 +34,7 @@ def emit_and_then(
     views: Callable[[], Iterable["RenderableType"]],
     rest: Callable[[], None],
 ) -> None:
-    """As ``emit``; ``rest`` writes files, which nobody who reads only the first lines meant to forgo."""
+    """As ``emit``; ``rest`` writes files, even if the reader stops after the first lines."""
     try:
         emit(document, output, views)
     except BrokenPipeError:

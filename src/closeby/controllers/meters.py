@@ -34,7 +34,7 @@ class ControllerMeters(Meters):
         self._unexpected.labels(controller)
 
     def unexpected(self, controller: str) -> None:
-        """Something went wrong that nobody expected."""
+        """An unexpected error occurred."""
         self._unexpected.labels(controller).inc()
 
 

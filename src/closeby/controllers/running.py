@@ -90,15 +90,15 @@ class Running(Struct, frozen=True, kw_only=True):
 
     #: None: there is one replica only, and it leads.
     lease: LeaseSettings | None = None
-    #: Between two looks at what came, so that what belongs together is heard together.
+    #: Between two looks at what came, so that what belongs together is applied together.
     pause: float = 0.05
     discover_every: float = 10.0
-    #: An attempt at one object that takes longer is told, and the process is not ready meanwhile.
+    #: An attempt at one object that takes longer is logged, and the process is not ready meanwhile.
     stuck_after: float = STUCK_AFTER
 
 
 class ControllerRunner:
-    """Runs reconcilers on one cluster until it is told to stop, or does not lead any more."""
+    """Runs reconcilers on one cluster until it is stopped, or does not lead any more."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class ControllerRunner:
             transport, say, followed=followed, discover_every=running.discover_every, meters=meters
         )
         self._decoder = Decoder()
-        #: Set once everything was heard that was there at the start.
+        #: Set once everything that existed at the start was listed.
         self.ready = asyncio.Event()
         self._lead = Lead(transport, running.lease, say)
         if running.lease is not None:
@@ -144,7 +144,7 @@ class ControllerRunner:
         """Runs until ``stop`` is set, then lets what is under way finish.
 
         Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
-        the process should end then, and be started anew.
+        the process should end then, and be restarted.
         """
         error = await unless(stop, self._following.look)
         if stop.is_set() or error is not None:
@@ -210,7 +210,7 @@ class ControllerRunner:
             )
 
     async def _keep(self, workers: Workers[Any]) -> None:
-        """Lets the work of one reconciler be done from when it may be until the end is told."""
+        """Lets the work of one reconciler be done from when it may be until it is stopped."""
         await unless(self._stopping, self.ready.wait)
         await unless(self._stopping, self._lead.held.wait)
         await workers.run(self._stopping)

@@ -51,7 +51,7 @@ class Fields(Mapping[str, object]):
     """A JSON object whose fields are decoded when they are asked for: as values they take more memory."""
 
     def __init__(self, raw: bytes) -> None:
-        """Of a ``raw`` value that is no object there are no fields."""
+        """Of a ``raw`` value that is not an object there are no fields."""
         self._raw = raw if raw.lstrip()[:1] == b"{" else b"{}"
 
     def __getitem__(self, name: str) -> object:
@@ -82,7 +82,7 @@ _read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class SeenStatus(Struct, frozen=True, kw_only=True):
-    """A custom resource as last heard of."""
+    """A custom resource as last known."""
 
     resource: Resource
     #: ``namespace/name``.
@@ -110,7 +110,7 @@ class SeenStatus(Struct, frozen=True, kw_only=True):
 
 
 class WantedStatus(Struct, frozen=True, kw_only=True):
-    """What a status should say. Fields and conditions that are not named here belong to somebody else."""
+    """What a status should say. Fields and conditions that are not named here belong to other writers."""
 
     #: None: the field is taken away.
     fields: Mapping[str, object] = {}
@@ -125,10 +125,10 @@ def namespace_of(key: Key) -> str:
 
 
 def seen(resource: Resource, change: Upserted) -> SeenStatus:
-    """The object in ``change``; what is no mapping counts as empty.
+    """The object in ``change``; what is not a mapping counts as empty.
 
     Raises:
-        msgspec.DecodeError: it is no object.
+        msgspec.DecodeError: it is not an object.
     """
     wire = msgspec.json.decode(change.raw, type=_Wire)
     return SeenStatus(

@@ -28,7 +28,7 @@ from closeby.kube.client.backoff import Backoff, RequestPace
 
 #: Between two attempts at one key (seconds).
 DEFAULT_PACE: Final = RequestPace(first=1.0, longest=10.0)
-#: The same after attempts that ended with what nobody expected: it will hardly cure itself.
+#: The same after attempts that ended with an unexpected error, which will hardly cure itself.
 AFTER_CRASHES: Final = RequestPace(first=1.0, longest=60.0)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -118,7 +118,7 @@ class Work(Generic[Key]):
     def take(self) -> Key | None:
         """The key whose turn it is, if one is due and there is a place for it.
 
-        Nobody else gets it until ``ended`` or ``crashed``, one of which must be called.
+        No other worker gets it until ``ended`` or ``crashed``, one of which must be called.
         """
         found = self._next()
         if found is None:
@@ -141,7 +141,7 @@ class Work(Generic[Key]):
         self._release(key)
 
     def crashed(self, key: Key) -> float:
-        """The attempt ended with what nobody expected: as ``failed``, with pauses of their own."""
+        """The attempt ended with an unexpected error: as ``failed``, with pauses of their own."""
         wait = self._pause(key, self._crashing, AFTER_CRASHES)
         self._release(key)
         return wait

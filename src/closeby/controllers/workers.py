@@ -1,8 +1,8 @@
 """Does the work of a reconciler, several objects at once, each by itself.
 
 What goes wrong with one object ends nothing else, and one that takes long does not hold up the others. What
-nobody expected is told in the log with its traceback, as a metric and in an Event on the object, and is tried
-again, ever later. An attempt that does not end is told too, and the process is not ready meanwhile.
+was unexpected is reported in the log with its traceback, as a metric and in an Event on the object, and is
+tried again, ever later. An attempt that does not end is reported too, and the process is not ready meanwhile.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Working(Protocol[Key]):
 
     @property
     def events(self) -> Events:
-        """Where users are told."""
+        """Where users see errors."""
 
     async def reconcile(self, key: Key) -> None:
         """Does what is to be done about one object now; never twice at once for one key.
@@ -46,7 +46,7 @@ class Working(Protocol[Key]):
         """
 
     def regarding(self, key: Key) -> Reference | None:
-        """The object that users are told about; None where there is none any more."""
+        """The object that Events are about; None where there is none any more."""
 
 
 class Workers(Generic[Key]):
@@ -66,7 +66,7 @@ class Workers(Generic[Key]):
         self._stuck_after = stuck_after
         #: Keys of which the log says that their attempt is stuck.
         self._stuck: set[Key] = set()
-        #: Of which object users were told which unexpected error, by key, as long as it stands.
+        #: Which unexpected error was reported of which object, by key, as long as it lasts.
         self._told: dict[Key, tuple[str, str]] = {}
         meters.works(reconciler.name, reconciler.work)
 
@@ -114,7 +114,7 @@ class Workers(Generic[Key]):
             with Contained() as attempt:
                 await self._reconciler.reconcile(key)
         except asyncio.CancelledError:
-            # Of this attempt alone perhaps: then somebody may take the key again.
+            # Of this attempt alone perhaps: then a worker may take the key again.
             self._reconciler.work.crashed(key)
             raise
         if attempt.error is not None:

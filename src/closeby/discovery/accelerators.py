@@ -109,7 +109,7 @@ def _domain(line: str) -> str | None:
 def _warnings(domains: Mapping[str, set[str]], odd: Mapping[str, str]) -> Iterator[Condition]:
     for node in sorted(domains, key=natural_key):
         if node in odd:
-            message = f"{odd[node]}, which is no cluster UUID and clique, so its domain is unknown"
+            message = f"{odd[node]}, which is not a cluster UUID and clique, so its domain is unknown"
             yield warning(f"Node/{node}", message, "look after the host, and ask it again")
         elif len(domains[node]) > 1:
             message = f"its GPUs lie in {several(domains[node])}, so its domain is unknown"

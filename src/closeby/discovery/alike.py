@@ -68,7 +68,7 @@ def _wide(sets: Mapping[str, Below], pairs: Pairs) -> frozenset[str]:
     """What lies over several smaller ones that are apart, and is like none."""
     found = set()
     for guid, peers in _peers(pairs).items():
-        # One host alone is no rack.
+        # One host alone is not a rack.
         smaller = [sets[peer] for peer in peers if 1 < len(sets[peer]) < len(sets[guid])]
         # Rails of one rack are not apart; so it is enough to compare with one.
         several = any(_apart(smaller[0], other) for other in smaller[1:])

@@ -60,13 +60,13 @@ def assemble(
 
 
 def default_keys(places: Mapping[str, Place], with_domains: bool) -> tuple[str, ...]:
-    """The label keys that are used when nobody names others, closest first."""
+    """The default label keys, closest first."""
     depth = max(map(len, places.values()), default=0)
     return (*((ACCELERATOR_KEY,) if with_domains else ()), *DEFAULT_KEYS[:depth])
 
 
 def with_accelerator(keys: Sequence[str], with_domains: bool) -> tuple[str, ...]:
-    """Keys that somebody chose name the accelerator domains too; ``ALL_LEVELS`` are those of the fabric."""
+    """Keys that the user chose name the accelerator domains too; ``ALL_LEVELS`` are those of the fabric."""
     return (ACCELERATOR_KEY, *keys) if with_domains and tuple(keys) == ALL_LEVELS else tuple(keys)
 
 
@@ -150,7 +150,7 @@ def _changed_names(nodes: Mapping[str, FoundNode]) -> Iterable[Condition]:
         verb = "get" if len(changed[name]) > 1 else "gets"
         yield warning(
             f"Switch/{text}",
-            f"its name is no legal label value, so {and_more(changed[name])} {verb} {label_value(name)}",
+            f"its name is not a legal label value, so {and_more(changed[name])} {verb} {label_value(name)}",
             "give it a name of at most 63 letters, digits, '-', '_' and '.' if people are to read it",
         )
 

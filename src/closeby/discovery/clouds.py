@@ -27,7 +27,8 @@ def read_aws(
     UltraServer as accelerator domain. ``names`` are node names by instance.
 
     Instances have three or four network nodes. Levels are counted from the instance, so that the closest one
-    is of the finest level whatever others have; network nodes that are of several levels for that are told.
+    is of the finest level whatever others have; network nodes that are of several levels for that are
+    reported.
 
     Raises:
         UnreadableError: it can't be read, or describes no instance.

@@ -1,6 +1,6 @@
 """What switches and hosts of a fabric are called, by their descriptions, a map file, or their GUID.
 
-A description is free text that somebody set, or the vendor's default: only what looks like a name counts.
+A description is free text, or the vendor's default: only what looks like a name counts.
 """
 
 import re
@@ -26,7 +26,7 @@ _NOBODY: Final = re.compile(
     r"|ib[pos][0-9]\S*|hfi[0-9]*_[0-9]+|\(none\)",
     re.IGNORECASE | re.ASCII,
 )
-#: What hosts are called before somebody names them; several may be.
+#: Default names of hosts; several hosts may share one.
 _DEFAULT: Final = re.compile(r"localhost(?:\..*)?|ubuntu|debian|fedora|rocky", re.IGNORECASE)
 #: ``MF0;ib-core:CS7500/L01/U1``: the name between the signs, and behind the model which board it is.
 _SWITCH: Final = re.compile(r"[^;]*;([^:;]*)(?::[^/;]*/([^;]*))?")
@@ -45,9 +45,9 @@ class DeviceNames(Struct, frozen=True, kw_only=True):
     switches: Mapping[str, str]
     #: Node by GUID of each of its adapters.
     hosts: Mapping[str, str]
-    #: Adapters of hosts whose name nobody tells.
+    #: Adapters of hosts whose name is unknown.
     unnamed: frozenset[str]
-    #: Adapters of hosts that somebody chose not to count.
+    #: Adapters of hosts that the user excluded.
     others: frozenset[str] = frozenset()
     warnings: tuple[Condition, ...] = ()
 
@@ -65,7 +65,9 @@ def read_names(file: str, text: str) -> NameMap:
         parts = _MAP_LINE.fullmatch(line.strip())
         if parts is None:
             remedy = 'write lines such as: 0x2c5eab0300b87b40 "node-1"'
-            raise UnreadableError(file, f"{shown(line.strip())} is no GUID with a name", remedy, line=number)
+            raise UnreadableError(
+                file, f"{shown(line.strip())} is not a GUID with a name", remedy, line=number
+            )
         guid, name = parts[1].lower().rjust(16, "0"), parts[3].strip('"')
         if found.setdefault(guid, name) != name:
             message = f"{guid} is named {found[guid]} and {name}"
@@ -77,10 +79,10 @@ def name_devices(fabric: Fabric, names: NameMap = NO_NAMES, pattern: str | None 
     """Names for all devices of a fabric but aggregation nodes and routers.
 
     A switch is called as the map says, or by its description: by what stands between ``;`` and ``:``, by a
-    description of one word, else by its GUID. Boards of one chassis that share a name are told apart by what
-    stands behind the model, as ``ib-core-L01-U1``; others that share one are called by their GUID. An adapter
-    belongs to the host that the map says (for it or for its system), to the first word of its description if
-    that has one or two, else to the host of a named adapter of the same system.
+    description of one word, else by its GUID. Boards of one chassis that share a name are distinguished by
+    what stands behind the model, as ``ib-core-L01-U1``; others that share one are called by their GUID. An
+    adapter belongs to the host that the map says (for it or for its system), to the first word of its
+    description if that has one or two, else to the host of a named adapter of the same system.
 
     ``pattern`` (with ``*``, ``?`` and ``[0-7]``) is of a word of the description, such as ``mlx5_*``, or of a
     GUID: adapters that it does not match say who a host is, but not where.
@@ -184,7 +186,7 @@ def _illegal(name: str) -> Condition:
     return Condition(
         reason=Reason.INVALID_SPEC,
         object=f"Switch/{name}",
-        message=f"its name is no legal label value, so its nodes get {label_value(name)}",
+        message=f"its name is not a legal label value, so its nodes get {label_value(name)}",
         remedy="give it a name of at most 63 letters, digits, '-', '_' and '.' in the file of --map",
     )
 

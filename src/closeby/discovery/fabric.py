@@ -81,7 +81,7 @@ class Fabric(Struct, frozen=True, kw_only=True):
 
 
 def cable(one: End, other: End, width: str | None, speed: str | None) -> Cable:
-    """A cable, whichever end is told first."""
+    """A cable, whichever end is listed first."""
     a, b = sorted((one, other))
     return Cable(a=a, b=b, width=width, speed=speed)
 
@@ -128,7 +128,7 @@ class FabricBuilder:
         self._ports[port_guid] = guid
 
     def cable(self, found: Cable) -> None:
-        """A cable; told from its other end again, it is the same."""
+        """A cable; listed from its other end again, it is the same."""
         known = self._cables.get((found.a, found.b))
         if known is None or known.speed is None:
             self._cables[found.a, found.b] = found

@@ -41,7 +41,7 @@ def expand(text: str, room: Room | None = None) -> list[str]:
     Nothing is made before it is known to be within bounds.
 
     Raises:
-        HostlistError: the text is no host list, or its names do not fit into ``room``.
+        HostlistError: the text is not a host list, or its names do not fit into ``room``.
     """
     room = room or Room()
     names: list[str] = []
@@ -113,7 +113,7 @@ def _choices(inside: str, most: int) -> list[str]:
         found = _RANGE.fullmatch(part)
         if found is None:
             if not _WORD.fullmatch(part) or (part[0] in "-0123456789" and "-" in part):
-                raise HostlistError(f"has {part[:40]!r} in brackets, which is no number, range or name")
+                raise HostlistError(f"has {part[:40]!r} in brackets, which is not a number, range or name")
             choices.append(part)
         else:
             low, high = found.groups()

@@ -22,12 +22,12 @@ MOST_DEVICES: Final = 100_000
 MOST_CABLES: Final = 300_000
 #: Ports have numbers of eight bits, of which the last one means none.
 _LAST_PORT: Final = 254
-#: So often ports may be told to lead elsewhere, before the file is taken for another thing.
+#: So many ports may have two peers, before the file counts as something other than a scan.
 _MOST_CONTRADICTIONS: Final = 1000
 #: Lines that say nothing may be so many more than lines that do, before the file is taken for another thing.
 _PATIENCE: Final = 100
 _IDLE: Final = 10_000
-#: Odd things that are told of one scan.
+#: Oddities that are reported of one scan.
 _MOST_PROBLEMS: Final = 1000
 
 _GUID = r"[0-9a-fA-F]{1,16}"
@@ -68,7 +68,7 @@ def read_scan(name: str, stream: BinaryIO, builder: FabricBuilder) -> tuple[Cond
     ``name`` is the file's, for messages.
 
     Raises:
-        UnreadableError: it is no scan, or has no switch or no adapter.
+        UnreadableError: it is not a scan, or has no switch or no adapter.
     """
     reader = _Reader(name, builder)
     for number, line in _lines(name, stream):
@@ -109,19 +109,19 @@ class _Reader:
         if _HEADINGS.match(line) is None:
             if self._told == 0 and _INVENTORY.match(line):
                 raise UnreadableError(
-                    self._name, "is an inventory (-l), which does not tell of cables", _REMEDY, line=number
+                    self._name, "is an inventory (-l), which does not list cables", _REMEDY, line=number
                 )
             self._strange.append(number)
             if len(self._strange) > _PATIENCE + self._told:
-                raise self._error("is no scan of a fabric", self._strange[0])
+                raise self._error("is not a scan of a fabric", self._strange[0])
         self._idle += 1
         if self._idle > _IDLE + 10 * self._told:
-            raise self._error("is no scan of a fabric", number)
+            raise self._error("is not a scan of a fabric", number)
 
     def end(self) -> tuple[Condition, ...]:
         """All lines were taken."""
         if self._strange and not self._told:
-            raise self._error("is no scan of a fabric", self._strange[0])
+            raise self._error("is not a scan of a fabric", self._strange[0])
         for kind, word in ((DeviceKind.SWITCH, "switch"), (DeviceKind.ADAPTER, "host")):
             if kind not in self._kinds:
                 raise UnreadableError(
@@ -212,8 +212,10 @@ class _Reader:
             known = self._peers.setdefault(end, peer)
             if known != peer:
                 self._contradictions += 1
-                message = f"port {end.port} of {end.guid} is told to lead to {known.guid} and to {peer.guid}"
-                self._problem(f"Port/{end.guid}:{end.port}", message, "scan again when nobody moves cables")
+                message = f"port {end.port} of {end.guid} is said to lead to {known.guid} and to {peer.guid}"
+                self._problem(
+                    f"Port/{end.guid}:{end.port}", message, "scan again when no cables are being moved"
+                )
         if one.guid != other.guid:
             self._builder.cable(cable(one, other, width, speed))
         elif one <= other:
@@ -247,7 +249,7 @@ def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
                 )
             if len(line) > LONGEST_LINE:
                 start = shown(line[:80].decode(errors="replace"))
-                message = f"is no scan of a fabric: the line starts with {start}"
+                message = f"is not a scan of a fabric: the line starts with {start}"
                 raise UnreadableError(
                     name, f"{message} and is longer than {LONGEST_LINE} bytes", _REMEDY, line=number
                 )

@@ -1,4 +1,4 @@
-"""Findings out of the labels that nodes already carry, of one family that somebody names, never by guess."""
+"""Findings out of the labels that nodes already carry, of one family that the user names, never by guess."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -77,7 +77,7 @@ def _worse(siblings: _Siblings, names: DeviceNames) -> Iterator[Condition]:
     for guid, cables in siblings.items():
         rate = rates[guid]
         slower = rate is not None and usual_rate is not None and rate < usual_rate
-        # An uplink fewer is no loss where those that are there are faster.
+        # An uplink fewer is not a loss where those that are there are faster.
         fewer = len(cables) < usual and (slower or usual_rate is None)
         if slower or fewer:
             name = names.switches[guid]

@@ -14,10 +14,10 @@ from closeby.topology.node_groups import listed
 
 _SWITCHES: Final = {1: "leaves", 2: "spines"}
 #: What labels mean where the switches of the topmost level are cabled among each other.
-_GROUPS: Final = "this looks like dragonfly+: labels tell the groups, and not how near two groups are"
+_GROUPS: Final = "this looks like a dragonfly+: labels name the groups, but not how near two groups are"
 _MESH: Final = (
-    "this is no tree but a dragonfly, torus or mesh: labels tell the switch of a node, and not how near two "
-    "switches are"
+    "this is a dragonfly, torus or mesh and not a tree: labels name the switch of a node, but not how near "
+    "two switches are"
 )
 
 
@@ -52,7 +52,7 @@ def uneven(
 def unknown(
     fabric: Fabric, ranks: Mapping[str, int], links: Neighbours, names: DeviceNames
 ) -> Iterator[Condition]:
-    """Switches that no host reaches, and adapters whose host nobody tells."""
+    """Switches that no host reaches, and adapters whose host is unknown."""
     named = names.switches
     silent = [one.guid for one in fabric.of_kind(DeviceKind.SWITCH) if one.guid not in ranks]
     if silent:

@@ -1,7 +1,7 @@
 """The planes of a fabric: parts that no cables join, with a tree each, and which of these nodes lie by.
 
 Planes that group their hosts alike are rails of one tree. Where two hold the same hosts and group them
-differently no tree holds both: nodes get the places of one, and the other is told.
+differently no tree holds both: nodes get the places of one, and the other is reported.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """How far switches are from hosts: 1 for a leaf, 2 for a spine, and so on.
 
-Ranks come from all hosts, also from those whose name nobody knows, so that a leaf does not pass for a spine.
+Ranks come from all hosts, also from those whose name is unknown, so that a leaf does not pass for a spine.
 They are no mere distances: a manager of the fabric may be plugged into a spine, and a leaf into a core.
 """
 

@@ -2,8 +2,8 @@
 
 A source that does not find a node, or one of its levels, says nothing: a host may be off, a cable out, a
 scan cut short. So a label that we wrote stays until it was missed several times in a row. What we wrote, and
-how often it was missed, stands in an annotation of the node, one per source: nobody need run all the time.
-Labels that somebody else wrote are theirs, unless the user says otherwise.
+how often it was missed, stands in an annotation of the node, one per source: no process need run all the
+time. Labels of other writers are theirs, unless the user says otherwise.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -32,9 +32,9 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     #: Rounds in a row after which what is found no more goes.
     misses: int = 3
-    #: Whether nodes get the QoS annotation; None: where uplinks are known and nobody else has written one.
+    #: Whether nodes get the QoS annotation; None: where uplinks are known and no other tool wrote one.
     with_quality: bool | None = False
-    #: Whether labels that somebody else wrote otherwise are taken over.
+    #: Whether labels of other writers with other values are taken over.
     overwrite: bool = False
 
 
@@ -51,7 +51,7 @@ class Relabelling(Struct, frozen=True):
 
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
-    #: Labels that were found, and which somebody else has written otherwise: they stay.
+    #: Labels that were found, and have another value of another writer: they stay.
     foreign: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -81,10 +81,10 @@ def relabel(
 ) -> Relabelling:
     """What makes ``node`` carry what was found; ``found`` is None where it was not found at all.
 
-    Labels that somebody else wrote stay as they are and theirs, those of another source too. Those that this
-    source wrote earlier and did not find for ``rules.misses`` rounds in a row are removed, unless somebody
-    else has changed them since. The QoS annotation is treated as a label is, where it is wanted; who wants it
-    in any case replaces that of somebody else.
+    Labels of other writers stay as they are and theirs, those of another source too. Those that this
+    source wrote earlier and did not find for ``rules.misses`` rounds in a row are removed, unless another
+    writer else has changed them since. The QoS annotation is treated as a label is, where it is wanted; who
+    wants it in any case replaces that of another writer.
 
     ``missed`` says of labels in ``found`` that stand for others (see ``renaming``) for how many rounds.
     """
@@ -141,7 +141,7 @@ def reserved(name: str) -> bool:
 
 
 def written(source: str, node: NodeNow) -> dict[str, Wrote]:
-    """The labels of a node that ``source`` wrote and nobody has changed since."""
+    """The labels of a node that ``source`` wrote and that are unchanged since."""
     before = _read(node.annotations.get(ANNOTATION_PREFIX + source, ""))
     return {name: wrote for name, wrote in before.items() if node.labels.get(name) == wrote.value}
 
@@ -188,12 +188,12 @@ def _may_go(name: str) -> bool:
 
 
 def _other(wrote: Wrote | None, value: str) -> bool:
-    """Whether somebody else wrote this value."""
+    """Whether another writer wrote this value."""
     return wrote is None or wrote.value != value
 
 
 def _read(text: str) -> dict[str, Wrote]:
-    """What an annotation says; one that somebody garbled says nothing, so no label is taken for ours."""
+    """What an annotation says; a garbled one says nothing, so no label is taken for ours."""
     try:
         return _ours.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -53,7 +53,7 @@ def find(declared: Declared, keys: Sequence[str] | None = None) -> ScanFindings:
 
     Raises:
         UnreadableError: a name is declared twice, a child is not declared, switches lie in a circle, or there
-            is no switch or block, or no node.
+            is not a switch or block, or no node.
     """
     if declared.switches:
         return _find_tree(declared, keys)
@@ -149,7 +149,7 @@ def _heights(file: str, switches: Mapping[str, Switch]) -> dict[str, int]:
                 ready.append(parent)
     if len(heights) < len(switches):
         members = _circle({name: one.switches for name, one in switches.items() if name not in heights})
-        message = f"switches lie in a circle: {' has '.join(members)}"
+        message = f"switches form a cycle: {' has '.join(members)}"
         raise UnreadableError(file, message, "take one of them out", line=switches[members[0]].line)
     return heights
 
@@ -216,7 +216,7 @@ def _chain(leaf: str, parents: Mapping[str, str], same: Mapping[str, str]) -> Pl
 def _on_several(node: str, what: str, names: Sequence[str], chosen: str) -> Condition:
     return warning(
         f"Node/{node}",
-        f"it lies in more than one {what}: {several(set(names))}; it counts as in {chosen}",
+        f"it is in more than one {what}: {several(set(names))}; it counts as in {chosen}",
         "declare it once",
     )
 

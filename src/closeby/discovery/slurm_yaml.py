@@ -126,7 +126,7 @@ class _Unit:
         self.plugin = plugins[0]
 
     def declared(self, others: Sequence[str]) -> Declared:
-        """Its declarations; the ``others`` that the file has as well are told."""
+        """Its declarations; the ``others`` that the file has as well are reported."""
         reader, path = self._reader, (*self._path, self.plugin)
         content = self._unit[self.plugin]
         warnings: tuple[Condition, ...] = ()

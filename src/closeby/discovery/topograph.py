@@ -111,7 +111,7 @@ class _Model:
         self._content = content
         self._room = Room()
         if not isinstance(content.value, dict) or not set(content.value) & {"switches", "blocks"}:
-            raise self._fail((), "is no model", "a model has switches and blocks")
+            raise self._fail((), "is not a model", "a model has switches and blocks")
         self._model: Mapping[str, object] = content.value
         self._children: dict[str, tuple[str, ...]] = {}
         self._annotations: dict[str, Mapping[str, str]] = {}
@@ -132,7 +132,7 @@ class _Model:
                 and (not isinstance(switch, str) or switch not in self._children)
             ):
                 raise self._fail(
-                    (*path, "switch"), f"{shown(str(switch))} is no switch of the model", "add it"
+                    (*path, "switch"), f"{shown(str(switch))} is not a switch of the model", "add it"
                 )
             nodes = self._names((*path, "nodes"), entry.get("nodes"))
             if not nodes:

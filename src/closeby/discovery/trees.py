@@ -43,7 +43,7 @@ def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: DeviceNames) -
     """The tree of the switches that ``ranks`` holds, by the rules of this room's ``alike`` and ``ranks``.
 
     A switch or host that lies in several domains of the next level counts for the one that most of its cables
-    lead to, and that is told. Levels above the second that join nothing are left out.
+    lead to, and that is reported. Levels above the second that join nothing are left out.
     """
     return _Grower(ranks, links, names).tree()
 

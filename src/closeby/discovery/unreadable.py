@@ -18,7 +18,7 @@ from closeby.reading.manifests import feed
 
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
 MOST_BYTES: Final = 64 << 20
-#: YAML is slower to read, and nobody writes that much of it by hand.
+#: YAML is slower to read, and such files are never written by hand at that size.
 MOST_YAML_BYTES: Final = 4 << 20
 _LINE: Final = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
@@ -60,7 +60,7 @@ def read_json(file: str, text: str) -> object:
     """The value of a JSON text; the last of two equal keys counts.
 
     Raises:
-        UnreadableError: it is no JSON.
+        UnreadableError: it is not JSON.
     """
     try:
         value: object = msgspec.json.decode(text)
@@ -90,7 +90,7 @@ def read_yaml(file: str, text: str) -> Yaml:
     """The only document of a YAML text.
 
     Raises:
-        UnreadableError: it is no YAML, or holds more or less than one document.
+        UnreadableError: it is not YAML, or holds more or less than one document.
     """
     documents: list[ValueBuilder] = []
     builder = ValueBuilder(1)
@@ -121,7 +121,7 @@ def mappings(file: str, value: object, path: FieldPath) -> Iterator[tuple[FieldP
     """The entries of a list of mappings, each with its path.
 
     Raises:
-        UnreadableError: ``value`` is no list, or an entry is no mapping.
+        UnreadableError: ``value`` is not a list, or an entry is not a mapping.
     """
     if not isinstance(value, list):
         raise UnreadableError(file, f"must be a list, but is {kind(value)}", field=field_path(path))
@@ -136,7 +136,7 @@ def text_of(file: str, entry: Mapping[str, object], key: str, path: FieldPath) -
     """Text at ``key``; None where it is missing, null or empty.
 
     Raises:
-        UnreadableError: there is something that is no text.
+        UnreadableError: there is something that is not text.
     """
     value = entry.get(key)
     if value is None or value == "":

@@ -30,24 +30,24 @@ class Access(Struct, frozen=True, kw_only=True):
     insecure: bool = False
 
     def warnings(self, address: str) -> tuple[str, ...]:
-        """What somebody should know who talks like this to ``address``."""
+        """Warnings about such access to ``address``."""
         secure = address.lower().startswith("https://")
         found = []
         if self.insecure and secure:
-            found.append("its certificate is not checked, so anybody may answer in its place")
+            found.append("its certificate is not verified, so any server may impersonate it")
         if is_url(address) and not secure and (self.token or self.token_file):
             found.append("the token is sent without encryption")
         return tuple(found)
 
 
-#: Nobody in particular asks.
-ANYBODY = Access()
+#: Access without credentials.
+ANONYMOUS = Access()
 
 
 class Client:
     """Asks servers by one ``Access``; for one thread at a time."""
 
-    def __init__(self, access: Access = ANYBODY, timeout: float = TIMEOUT) -> None:
+    def __init__(self, access: Access = ANONYMOUS, timeout: float = TIMEOUT) -> None:
         """``timeout`` is in seconds, and for each word of the server."""
         self._access = access
         self._timeout = timeout
@@ -55,7 +55,7 @@ class Client:
         self._context: tuple[object, ssl.SSLContext] | None = None
 
     def get(self, url: str) -> FetchedAnswer | Unavailable:
-        """As ``fetch``; a token or certificate that can't be used is told in its place."""
+        """As ``fetch``; a token or certificate that can't be used is returned as an error."""
         asking = self._asking(url)
         return asking if isinstance(asking, Unavailable) else fetch(url, asking)
 

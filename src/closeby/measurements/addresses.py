@@ -1,7 +1,7 @@
 """URLs of servers of measurements, as objects name them and as an operator allows them.
 
 The grammar is narrow on purpose: scheme, host, port and plain segments of a path. What libraries read in
-different ways (user names, escapes, backslashes, dot segments, queries) is no address at all. An address that
+different ways (user names, escapes, backslashes, dot segments, queries) is not an address. An address that
 an object names is compared with those of the operator, and the operator's spelling is asked.
 """
 

@@ -12,7 +12,7 @@ from closeby.scheduling.measuring import Measurements, Reading, Source
 class State(StrEnum):
     """How good what is known is."""
 
-    #: Nobody has asked yet.
+    #: No request was made yet.
     UNREAD = "unread"
     GOOD = "good"
     #: The last attempt failed; what was read before is used still.
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Known:
-    """Takes answers in as they come; whoever holds it asks ``now`` from time to time."""
+    """Takes answers in as they come; its owner calls ``now`` from time to time."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """How much of what pods request is in a measured average already.
 
 An average over fifteen minutes holds all of a pod that was there all the time, a third of one that came five
-minutes before its end, and nothing of one whose binding is on the way. Were that not told apart, every new
-measurement would make room for pods that has been given away.
+minutes before its end, and nothing of one whose binding is on the way. If that were not distinguished, every
+new measurement would make room for pods that has been given away.
 """
 
 import math

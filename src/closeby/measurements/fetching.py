@@ -1,4 +1,4 @@
-"""Reads one document from a file or over HTTP, with every failure told as data."""
+"""Reads one document from a file or over HTTP, with every failure as data."""
 
 import http.client
 import ssl
@@ -123,7 +123,7 @@ def _stream(url: str, place: str, sink: Sink, asking: Asking, patience: Patience
             return _no_answer(place, asking.timeout)
         return _unreachable(place, error)
     except (ValueError, http.client.InvalidURL) as error:
-        return Unavailable(f"{place} is no usable address: {error}")
+        return Unavailable(f"{place} is not a usable address: {error}")
     except (OSError, http.client.HTTPException) as error:
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
 

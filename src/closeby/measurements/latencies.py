@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from closeby.measurements.access import ANYBODY, Access, Client
+from closeby.measurements.access import ANONYMOUS, Access, Client
 from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.fetching import TIMEOUT, address_of, refusal
 from closeby.measurements.links import Links, Packer
@@ -23,7 +23,7 @@ from closeby.measurements.series import SeriesStream
 METRICS: Final = tuple(f"netperf_{percentile}_latency_microseconds" for percentile in ("p50", "p90", "p99"))
 #: Of an answer, in bytes: latencies between 500 nodes in all directions.
 LONGEST: Final = 32 * 1024 * 1024
-#: A greater one is no latency: an hour, in microseconds.
+#: A greater one is not a latency: an hour, in microseconds.
 GREATEST: Final = 3.6e9
 #: Names of no node that are remembered of one answer, to tell of them.
 _STRANGERS: Final = 1000
@@ -112,7 +112,7 @@ class PrometheusLatencies:
         *,
         minutes: int,
         metric: str = METRICS[0],
-        access: Access = ANYBODY,
+        access: Access = ANONYMOUS,
         timeout: float = TIMEOUT,
     ) -> None:
         """``address`` such as ``http://prometheus:9090``; ``metric`` a name that ``is_metric`` takes;

@@ -2,7 +2,7 @@
 
 The document gives network traffic as bytes/s x 100: the load-watcher multiplies whatever it reads by 100, as
 if it were a ratio. Sent bytes, received bytes and dropped packets all have the type ``Bandwidth``; the drops
-are told by their name and left out. (Source: the load-watcher's Prometheus client; the network-aware
+are reported by name and left out. (Source: the load-watcher's Prometheus client; the network-aware
 scheduling KEP names it as where measurements come from.)
 """
 
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from closeby.measurements.access import ANYBODY, Access, Client
+from closeby.measurements.access import ANONYMOUS, Access, Client
 from closeby.measurements.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
 from closeby.measurements.fetching import TIMEOUT, address_of, is_url, read_file, refusal
 
@@ -57,7 +57,7 @@ class _Document(Struct, frozen=True):
 class LoadWatcher:
     """A load-watcher's address (``/watcher`` is added where no path is given), or a file with its answer."""
 
-    def __init__(self, address: str, timeout: float = TIMEOUT, access: Access = ANYBODY) -> None:
+    def __init__(self, address: str, timeout: float = TIMEOUT, access: Access = ANONYMOUS) -> None:
         """``timeout`` is in seconds."""
         self._address = address
         self._client = Client(access, timeout)
@@ -124,7 +124,7 @@ def _is_traffic(metric: _Metric) -> bool:
 
 
 def _rate(value: object) -> float | None:
-    """A value of the document in bits/s; None when it is no rate."""
+    """A value of the document in bits/s; None when it is not a rate."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -138,7 +138,7 @@ def _with_path(address: str) -> str | Unavailable:
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        return Unavailable(f"{address} is no usable address: {error}")
+        return Unavailable(f"{address} is not a usable address: {error}")
     return urlunsplit(parts._replace(path="/watcher")) if parts.path in ("", "/") else address
 
 

@@ -1,7 +1,7 @@
 """An end to all that a server may take, whatever it says meanwhile.
 
 The timeout of a socket is for each of its words: a server that sends one header after the other keeps to it
-for ever, and whoever may name a server would hold up whoever asks it.
+indefinitely, so a user who may name a server could block its client.
 """
 
 import contextlib

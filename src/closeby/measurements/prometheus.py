@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct, field
 
-from closeby.measurements.access import ANYBODY, Access, Client
+from closeby.measurements.access import ANONYMOUS, Access, Client
 from closeby.measurements.bandwidth import (
     BandwidthReadings,
     Operator,
@@ -37,7 +37,7 @@ _BY = "by (node, instance)"
 
 
 def _rate(metric: str) -> str:
-    # An exporter that two jobs scrape, or that was made anew, is there twice with the same traffic.
+    # An exporter that two jobs scrape, or that was recreated, is there twice with the same traffic.
     return f"max {_BY} (sum without (device) (8 * rate({metric}{{{_DEVICES}}}[5m])))"
 
 
@@ -128,7 +128,7 @@ class Prometheus:
         stale_after: float = STALE_AFTER,
         timeout: float = TIMEOUT,
         *,
-        access: Access = ANYBODY,
+        access: Access = ANONYMOUS,
         label: str = "",
         window: float = WINDOW,
     ) -> None:
@@ -267,7 +267,7 @@ def combine(
 
 
 def usable_number(text: str) -> float | None:
-    """A usable value; None for NaN, infinities, negative ones and what is no number."""
+    """A usable value; None for NaN, infinities, negative ones and what is not a number."""
     try:
         value = float(text)
     except ValueError:

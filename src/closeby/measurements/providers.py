@@ -57,7 +57,7 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError(f"timeoutSeconds must be {_MOST_TIMEOUT:g} or less, not {self.timeout:g}")
         if not _LEAST_REFRESH <= self.refresh <= _MOST_REFRESH:
             bounds = f"{_LEAST_REFRESH:g} and {_MOST_REFRESH:g}"
-            raise ValueError(f"refreshSeconds must lie between {bounds}, not {self.refresh:g}")
+            raise ValueError(f"refreshSeconds must be between {bounds}, not {self.refresh:g}")
         if not (math.isfinite(self.max_age) and self.max_age >= self.refresh):
             raise ValueError(
                 f"maxAgeSeconds must be refreshSeconds ({self.refresh:g}) or more, not {self.max_age:g}"
@@ -79,7 +79,7 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def address(self) -> str:
-        """Where measurements come from, whoever gives them; empty when nothing is measured."""
+        """Where measurements come from, for any provider; empty when nothing is measured."""
         return self.watcher or self.prometheus
 
     @property
@@ -110,7 +110,7 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return None
 
     def source(self) -> Source | None:
-        """The same for whoever reads it again and again."""
+        """The same for a caller that reads it repeatedly."""
         provider = self.provider()
         if provider is None:
             return None

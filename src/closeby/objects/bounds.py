@@ -2,7 +2,7 @@
 
 A message is cut in bytes, at a whole character, and says how much is missing. A list names its first entries
 and the number of the others. What can't be printed is escaped, so that no object writes lines of its own into
-a log, or commands to the terminal of whoever reads it.
+a log, or commands to the reader's terminal.
 """
 
 from collections.abc import Collection, Sequence
@@ -47,7 +47,7 @@ def quoted(value: object) -> str:
 
 
 def shown(text: str) -> str:
-    """A text that is no name, without quotes; of a long one only the beginning."""
+    """A text that is not a name, without quotes; of a long one only the beginning."""
     if len(text) <= VALUE:
         return text
     return f"{text[:VALUE]}… (and {len(text) - VALUE} more characters)"

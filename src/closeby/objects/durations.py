@@ -8,7 +8,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds; None when this is no span of time, or a negative one."""
+    """Seconds; None when this is not a span of time, or a negative one."""
     if text == "0":
         return 0.0
     total, end = 0.0, 0

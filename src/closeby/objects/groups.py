@@ -21,7 +21,7 @@ class OnPartial(StrEnum):
 
     #: The members that are bound keep their nodes, and the rest is tried again.
     KEEP = "Keep"
-    #: After a while they are evicted, so that the gang can start anew somewhere else.
+    #: After a while they are evicted, so that the gang can start over somewhere else.
     EVICT = "Evict"
 
 
@@ -74,8 +74,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     on_partial: OnPartial = OnPartial.KEEP
     #: Seconds.
     completion_timeout: float = COMPLETION_TIMEOUT
-    #: Whether a member that has done its work counts towards the minimum; not where whoever keeps the minimum
-    #: takes such members off it.
+    #: Whether a member that has done its work counts towards the minimum; not where the controller that keeps
+    #: the minimum takes such members off it.
     counts_finished: bool = True
     #: uid -> node: where a start that was written down before its first binding puts each of its pods. Empty
     #: when there is none, or when it has come to its end.

@@ -106,17 +106,17 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     subgroup: str | None = None
     #: Index given by its controller (Job completion index, StatefulSet ordinal, ...).
     index: int | None = None
-    #: Rank that it was given, where whoever made this record gave it. Never read from the pod's label, which
+    #: Rank that it was given, if the author of this record gave it. Never read from the pod's label, which
     #: its owner may write too: what stands in a cluster is ``PodGroup.ranks``.
     rank: int | None = None
     #: ``Kind/name`` of its controller; empty for a plain pod.
     owner: str = ""
-    #: What it does in its job (``ps``, ``worker``, ...); empty when nobody says.
+    #: What it does in its job (``ps``, ``worker``, ...); empty if unknown.
     role: str = ""
     #: What its annotations limit its traffic to; None when they say nothing.
     bandwidth_limits: BandwidthLimits | None = None
     #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
-    #: is earlier; None when nobody says.
+    #: is earlier; None if unknown.
     ends: float | None = None
 
     @property

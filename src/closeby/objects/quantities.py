@@ -56,7 +56,7 @@ def amount(resource: str, value: QuantityText, rounding: Rounding) -> int:
     """The quantity in the resource's unit; what falls between is rounded up (requests) or down (allocatable).
 
     Raises:
-        QuantityError: ``value`` is no quantity, or its amount does not fit 64 bits.
+        QuantityError: ``value`` is not a quantity, or its amount does not fit 64 bits.
     """
     return _in_parts(value, 1000 if resource == "cpu" else 1, rounding)
 

@@ -13,7 +13,7 @@ from closeby.objects.bounds import MESSAGE, line
 
 #: Bytes of each text of a condition. The name of an object has its kind, its namespace and a name in it.
 _BOUNDS: Final = {"object": 640, "field": 512, "message": MESSAGE, "remedy": MESSAGE}
-#: What is told to be wrong with one object; the rest is counted.
+#: Errors that are reported of one object; the rest is counted.
 MOST_CONDITIONS: Final = 20
 
 

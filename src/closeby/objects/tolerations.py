@@ -14,7 +14,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration matches a taint (upstream's ``Toleration.ToleratesTaint``).
 
     An empty effect matches every effect, an empty key every key; an empty operator is Equal; an operator
-    that nobody knows matches nothing.
+    that is unknown matches nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False

@@ -1,4 +1,4 @@
-"""A topology as somebody declared it: an ordered list of node labels."""
+"""A topology as declared: an ordered list of node labels."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""Exceptions that nobody expected: faults of closeby, or of what it was given to run."""
+"""Unexpected exceptions: bugs in closeby, or in a plugin that it runs."""
 
 import traceback
 from pathlib import PurePath
@@ -13,7 +13,7 @@ _LINES: Final = 60
 
 
 class Contained:
-    """Keeps an exception inside its block, for whoever goes on with something else and tells of this.
+    """Keeps an exception inside its block, so that the caller continues and reports it.
 
     Only ``Exception`` is kept: the end of a task or of the process is none.
     """

@@ -70,7 +70,7 @@ class BandwidthArguments(TrafficArguments, frozen=True, forbid_unknown_fields=Tr
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a number from 0 up, not {value:g}")
         if not 0 <= self.threshold <= 1:
-            raise ValueError(f"RiskThreshold must lie between 0 and 1, not {self.threshold:g}")
+            raise ValueError(f"RiskThreshold must be between 0 and 1, not {self.threshold:g}")
         super().__post_init__()
 
 
@@ -241,7 +241,7 @@ class _Links:
             self._coverage.take(readings, at)
         if readings is None or before is None or readings.hosts.keys() != before.hosts.keys():
             self._hosts.clear()
-        # All are read anew, so that what changed since needs not be looked at.
+        # All are read again, so earlier changes need no check.
         self._changes.take()
         self._write_all()
 

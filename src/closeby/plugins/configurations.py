@@ -16,7 +16,7 @@ from closeby.reading.configuration import Configuration, PluginEntry
 
 #: What closeby's own is called; comparisons take it as the reference by default.
 CLOSEBY: Final = "closeby"
-#: What the scheduler takes where nobody gives it a configuration: single pods go to the emptiest node.
+#: The default configuration of the scheduler: single pods go to the emptiest node.
 DEFAULT: Final = "default"
 
 _FULLEST_NODE: Final = PluginEntry(

@@ -146,7 +146,9 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
                 if network is None:
                     text += f": {self._distances.choice(pod.namespace).message}"
                 return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
-        return Rejection(Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod talks to")
+        return Rejection(
+            Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod depends on"
+        )
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """Minus the cost, so that higher is better."""

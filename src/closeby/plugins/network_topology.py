@@ -137,7 +137,7 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
 
     @property
     def idle(self) -> bool:
-        """Without keys nobody is near to anybody."""
+        """Without keys no node is near another."""
         return not self._configured and not self._discovered
 
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates stays out of the queue until somebody removes them."""
+"""SchedulingGates: a pod with gates stays out of the queue until they are removed."""
 
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod

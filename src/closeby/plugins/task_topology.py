@@ -206,7 +206,8 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
         )
 
     def forbids_moves(self, state: CycleState) -> bool:
-        """Where roles are to be kept apart, and where it is not told how much those who belong together talk.
+        """Where roles must be kept apart, and where the traffic among those that belong together is not
+        given.
 
         Scores weigh that against the talk, of these roles as of an application; moves would not.
         """

@@ -60,7 +60,7 @@ class TopologyPlacement(PlacementGenerate, PreScore, Score):
         return _candidates(part, part.levels)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
-        """Only members of a gang with a constraint have somebody to be close to."""
+        """Only members of a gang with a constraint have other pods to be close to."""
         return state.tree is not None and bool(state.placed or state.anchors)
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:

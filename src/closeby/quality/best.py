@@ -22,7 +22,7 @@ class BestPlace(Struct, frozen=True, kw_only=True):
 
 
 def best_place(cluster: Cluster, tree: Tree, members: Members) -> BestPlace | None:
-    """The best place for a gang of equal pods that is placed; None for unequal ones, and for nobody.
+    """The best place for a gang of equal pods that is placed; None for unequal ones, and for no pods.
 
     Amounts of resources count, and that a node takes pods; not what else keeps a pod from a node.
     """

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from closeby.quality.placements import Counts, Floats, Ints, Placements, by_level
 
-#: Pipeline stages by greatest number of GPUs, where nobody says how a job is split: those of the models that
-#: Narayanan et al. trained on so many GPUs ("Efficient Large-Scale Language Model Training on GPU Clusters
-#: Using Megatron-LM", SC 2021, table 1; 2 stages at 512 GPUs, 4 at 1,024, 8 at 1,536, 16 at 1,920).
+#: Pipeline stages by greatest number of GPUs, where it is unknown how a job is split: those of the models
+#: that Narayanan et al. trained on so many GPUs ("Efficient Large-Scale Language Model Training on GPU
+#: Clusters Using Megatron-LM", SC 2021, table 1; 2 stages at 512 GPUs, 4 at 1,024, 8 at 1,536, 16 at 1,920).
 PIPELINE_STAGES: Final = ((256, 1), (512, 2), (1024, 4), (1536, 8), (1 << 62, 16))
 
 
@@ -41,7 +41,7 @@ class Spreads(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def usual_layouts(pods: NDArray[Any], gpus: NDArray[Any]) -> Layouts:
-    """Layouts of jobs of which nobody says how they are split.
+    """Layouts of jobs for which the split is unknown.
 
     Tensor-parallel inside a pod, and pipeline stages by size (``PIPELINE_STAGES``), halved until they divide
     the pods. All arrays have shape (J,).

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 class TalkMeasures(Struct, frozen=True, kw_only=True):
     """One application. Shares are of the pairs of placed replicas that talk; None where there are none."""
 
-    #: Sum over edges and pairs, weights counted; None where nobody knows what talk costs.
+    #: Sum over edges and pairs, weights counted; None where network costs are unknown.
     cost: float | None
     pairs: int
     #: Nodes without the label are in no zone or region.

@@ -136,7 +136,7 @@ class Collection:
 
 def _key(document: Document, record: Record) -> tuple[str, str, str]:
     """What makes an object unique. Gangs, topologies, app groups and network topologies of all dialects share
-    one space of names each: whoever names one does not say the dialect.
+    one space of names each: a reference does not say the dialect.
     """
     kind = document.kind
     if isinstance(record, Workload):

@@ -2,7 +2,7 @@
 
 Two shapes are read: a mapping with ``schedulerName`` and ``plugins``, and Volcano's tiers, either under
 ``tiers`` or as the bare list that begins with ``- plugins:`` (Volcano network-topology proposal). Everything
-remembers the line it stands on, so that whoever finds a mistake later can point at it.
+remembers its line, so that an error found later can point at it.
 """
 
 import re
@@ -20,7 +20,7 @@ from closeby.objects.problems import Problem
 
 #: Seconds after which the first gang that does not fit keeps nodes free, unless the configuration says it.
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
-#: next to nothing where gangs get their turn anyhow, early enough that none waits for ever.
+#: next to nothing where gangs get their turn anyhow, early enough that none waits indefinitely.
 RESERVE_AFTER: Final = 4 * 3600.0
 #: Seconds after which a pod whose AppGroup is not known is scheduled without it, unless the configuration
 #: says it: an API server tells of a new kind about a second after it serves it.
@@ -198,7 +198,7 @@ class _Reader:
         return value if isinstance(value, dict) else {}
 
     def _walk(self, node: yaml.Node, path: str, lines: dict[str, int], above: list[yaml.Node]) -> None:
-        """Note the line of everything below a node, and refuse what YAML allows and nobody means."""
+        """Note the line of everything below a node, and refuse what YAML allows and no author means."""
         if node in above:
             self._wrong(node, f"{path or 'arguments'} contains itself", "write it out")
             return

@@ -123,7 +123,7 @@ def _yaml_documents(file: str, data: bytes) -> Found:
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """The documents of a text, each with the line it begins on (counted from 1).
 
-    Cut before parsing, so that a document which is no YAML does not take those after it along.
+    Cut before parsing, so that a document which is not YAML does not take those after it along.
     """
     line = 1
     starts = [0, *(match.start() for match in _DOCUMENT_START.finditer(text)), len(text)]

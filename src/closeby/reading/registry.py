@@ -104,7 +104,7 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
 _LATER: Final = "is not used yet"
 #: Kinds that bear on placement or make pods, and are known but not used: what is said about them.
 NOTED: Final[dict[tuple[str, str], str]] = {
-    ("apps", "DaemonSet"): "makes one pod a node by itself; only pods of it that exist are counted",
+    ("apps", "DaemonSet"): "creates one pod per node; only its existing pods count",
     ("batch", "CronJob"): "is a template; only jobs of it that exist are placed",
     ("topology.volcano.sh", "HyperNode"): _LATER,
     ("resource.k8s.io", "ResourceClaim"): _LATER,

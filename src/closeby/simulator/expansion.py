@@ -1,4 +1,4 @@
-"""Makes the pods that controllers would make of workload objects, and the gangs that nobody wrote down.
+"""Makes the pods that controllers would make of workload objects, and the implied gangs.
 
 What exists already is counted: pods in the manifests that belong to a workload keep their names, and only
 what is missing is made. The outcome does not depend on the order of the manifests.
@@ -251,7 +251,7 @@ def _by_set(family: Family) -> list[list[Pod]]:
     numbers = _numbers(sets) if family.owner.kind == "JobSet" else {}
     for pod in family.pods:
         position = set_of(pod, family.owner, by_name)
-        # A JobSet's pods are numbered anew in each of its jobs; here a set is numbered through.
+        # A JobSet numbers the pods of each of its jobs from 0; here a set is numbered through.
         index = numbers.get(pod.name, numbers.get(pod.name.rpartition("-")[0]))
         numbered = pod if index is None else msgspec.structs.replace(pod, index=index)
         if position is not None:

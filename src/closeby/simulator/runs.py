@@ -108,11 +108,12 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
         return None if binding is None else binding.node
 
     def tree_of(self, group: PodGroup) -> Tree | None:
-        """The topology in which a gang's place is told: the one it asks for, else the only one there is."""
+        """The topology in which a gang's place is reported: the one it asks for, else the only one there
+        is."""
         return _tree_of(self.engine, group)
 
     def place_of(self, group: PodGroup, members: Iterable[Pod], subgroup: str) -> Place | None:
-        """Where some members of a gang lie, told in their subgroup's topology; None if none has a node."""
+        """Where some members of a gang are, in their subgroup's topology; None if none has a node."""
         placed = [(pod, self.engine.cluster.placement(pod.uid)) for pod in members]
         slots = [(pod, slot) for pod, slot in placed if slot is not None]
         if not slots:
@@ -202,7 +203,8 @@ class _Gathered:
         self.pod_outcomes: dict[str, Outcome] = {}
         self.bindings: dict[str, Binding] = {}
         self.leftovers: dict[str, Leftover] = {}
-        #: Something was placed after some pod was told why it waits: it may wait for another reason by now.
+        #: Something was placed after the reason of some waiting pod was recorded: it may wait for another
+        #: reason by now.
         self.outdated = False
 
     def take(self, outputs: Iterable[Output]) -> bool:
@@ -250,7 +252,7 @@ def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
 
 
 def _is_ours(pod: Pod, scheduler_name: str | None) -> bool:
-    """Pods that wait for this scheduler; one that is being deleted waits for nobody."""
+    """Pods that wait for this scheduler; one that is being deleted waits for no scheduler."""
     if pod.node_name is not None or pod.terminating:
         return False
     return scheduler_name is None or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) == scheduler_name

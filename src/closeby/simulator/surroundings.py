@@ -33,7 +33,7 @@ def surroundings_of(manifests: Manifests) -> Surroundings:
     network = read_network_labels(nodes)
     events: tuple[Event, ...] = (
         *(TopologyChanged(one, network.ignored.get(one.name, {})) for one in network.topologies),
-        # An object of the same name is what somebody chose, so it replaces the one read from labels.
+        # An object of the same name is explicit, so it replaces the one read from labels.
         *(TopologyChanged(one) for one in sorted(manifests.topologies, key=lambda one: one.name)),
         *(
             NetworkTopologyChanged(one)

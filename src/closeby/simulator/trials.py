@@ -1,6 +1,6 @@
 """What would become of an item that waits if one thing were different: tried, and undone again.
 
-A trial is no estimate: an engine of its own, in the state that a run ended in, is told of the change and
+A trial is not an estimate: an engine of its own, in the state that a run ended in, applies the change and
 decides as it always does. Then everything is taken back. What stands before the item in the queue decides
 before it, as it would; what comes after it can't matter to it and is left out.
 """
@@ -160,7 +160,7 @@ class Trials:
 
     def _undo(self, changed: Collection[str], out: Mapping[str, Pod], back: Iterable[Event]) -> None:
         gangs = {gang_key(pod) for pod in out.values() if pod.group is not None and pod.node_name is not None}
-        # A gang's members count in the order in which they came, so that all come anew.
+        # A gang's members count in the order in which they came, so all are added again.
         kin = [
             pod.uid
             for key in gangs

@@ -17,7 +17,7 @@ class Levels(Struct, frozen=True, kw_only=True, eq=False):
     tree: Tree
     required: int | None = None
     preferred: int | None = None
-    #: True when nobody asked: the gang merely goes to the tightest domain that holds it.
+    #: True without a constraint: the gang merely goes to the tightest domain that holds it.
     by_default: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Distances between all nodes of a tree, told by groups of nodes that are equally far from all others."""
+"""Distances between all nodes of a tree, stored by groups of nodes that are equally far from all others."""
 
 import numpy as np
 from msgspec import Struct

@@ -77,7 +77,7 @@ class LabelColumn:
 
 
 class LabelTable:
-    """All labels of all slots; a column is built when somebody first asks for its key."""
+    """All labels of all slots; a column is built on the first request for its key."""
 
     def __init__(self) -> None:
         #: Per slot; None where no node is.
@@ -103,12 +103,12 @@ class LabelTable:
     def clear(self, slot: int) -> None:
         """Forget a slot's labels. Trees stay valid: a slot without a node has no capacity.
 
-        A tree of a column that is dropped does not, since nobody would see that column change any more.
+        A tree of a column that is dropped does not, since changes of that column would not be seen any more.
         """
         self._labels[slot] = None
         for column in (*self._columns.values(), self.quality):
             column.set(slot, None)
-        # Values of former nodes stay in a vocabulary; one that holds little else is made anew when asked for.
+        # Values of former nodes stay in a vocabulary; one that holds little else is rebuilt when asked for.
         stale = STALE_FACTOR * len(self._labels) + STALE_FLOOR
         kept = {key: column for key, column in self._columns.items() if len(column.values) < stale}
         if len(kept) < len(self._columns):

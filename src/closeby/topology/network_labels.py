@@ -24,7 +24,7 @@ class NetworkLabels(Struct, frozen=True, kw_only=True):
 
     #: The main topology (named like the family), and ``<family>-accelerator`` where accelerators do not nest.
     topologies: tuple[Topology, ...] = ()
-    #: Quality per switch of these topologies, by (node label, switch name); absent if nobody describes it.
+    #: Quality per switch of these topologies, by (node label, switch name); absent if undescribed.
     quality: Mapping[tuple[str, str], Quality] = {}
     #: Per topology and node label the names of the nodes whose value must not count; for Topologies.declare.
     ignored: Mapping[str, Mapping[str, frozenset[str]]] = {}

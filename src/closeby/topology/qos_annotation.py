@@ -28,7 +28,7 @@ _READERS: Mapping[str, Callable[[object], int | float]] = {
     "distance": parse_distance,
     "latency": parse_latency,
     "bandwidth": parse_bandwidth,
-    # Not in the label standard, which lets anybody add to it.
+    # Not in the label standard, which lets every tool add to it.
     "uplinks": parse_count,
 }
 

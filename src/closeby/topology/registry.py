@@ -28,7 +28,7 @@ class Topologies:
         self._ignored: dict[str, Mapping[str, frozenset[str]]] = {}
         self._trees: dict[str, tuple[int, Tree]] = {}
         self._flat: tuple[int, Tree] | None = None
-        #: The one usable topology that is no list of configured keys, if there is just one.
+        #: The one usable topology that is not a list of configured keys, if there is just one.
         self._only: str | None = None
 
     def declare(self, topology: Topology, ignored: Mapping[str, frozenset[str]] | None = None) -> None:
@@ -59,7 +59,7 @@ class Topologies:
         return tuple(topology.name for topology in self if not _disabled(topology))
 
     def only_tree(self) -> Tree | None:
-        """The tree of the one usable topology that is no list of configured keys, if there is just one."""
+        """The tree of the one usable topology that is not a list of configured keys, if there is just one."""
         return None if self._only is None else self.tree(self._only)
 
     def having_level(self, level: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class Uplinks(Struct, frozen=True, kw_only=True):
     def cost(self) -> float:
         """How many edges the way up counts as: 1, and 2 where it is half as wide as that of the siblings.
 
-        Cables are counted where bandwidths are not known: one cable fewer is no loss where those that are
+        Cables are counted where bandwidths are not known: one cable fewer is not a loss where those that are
         there are faster.
         """
         if self.bandwidth is not None and self.usual_bandwidth is not None:

@@ -54,7 +54,7 @@ def counterfactuals(
     """What would have to be different for each gang, application or plain pod, by the key of its work item.
 
     ``only`` names some by ``namespace/name``, else the first ``ITEMS`` that wait and as many that were placed
-    are asked about. Empty where a change of this kind is no help. ``scheduler_name``: pods of other
+    are asked about. Empty where a change of this kind does not help. ``scheduler_name``: pods of other
     schedulers would not be placed anew; None: all would.
     """
     placed = [

@@ -136,7 +136,7 @@ def test_applications_are_drawn_by_their_cores() -> None:
         *(("n5", "bank", 0.0, 0.5), ("n5", "far", 0.5, 0.75), ("n3", "lone", 0.0, 0.25)),
     }
     assert {one.name: one.asks for one in scene.tenants}["bank"] == "2 pods, 2 cores"
-    assert bars_note(scene) == "A bar is a node with all of its cores; coloured is what is held."
+    assert bars_note(scene) == "A bar is a node with all of its cores; the used part is coloured."
 
 
 def test_jobs_between_two_stops_are_left_out_and_counted() -> None:

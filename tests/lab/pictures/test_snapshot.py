@@ -61,13 +61,13 @@ def test_of_several_topologies_the_one_is_drawn_in_which_gangs_lie() -> None:
     )
     scene = snapshot(run)
     assert scene.tree.name == "second"
-    assert "Drawn is topology second, in which most gangs lie; not drawn: first." in notes_on(scene)
+    assert "Topology second, which holds most gangs, is drawn; not drawn: first." in notes_on(scene)
 
 
 def test_without_a_topology_all_nodes_lie_side_by_side() -> None:
     scene = snapshot(simulate(Manifests(nodes=tuple(draw(DRAWING, ["zone", "leaf"]))), Configuration()))
     assert scene.tree.levels == ()
-    assert "No topology is declared, so all nodes lie side by side." in notes_on(scene)
+    assert "No topology is declared, so all nodes are side by side." in notes_on(scene)
 
 
 def test_an_application_has_a_colour_and_is_told_in_cores() -> None:

@@ -164,7 +164,10 @@ def test_slots_are_in_the_order_of_ranks() -> None:
     [
         (Wishes(required="rack"), "topology fabric has no level rack; there are pod, leaf, hostname"),
         (Wishes(topology="ring"), "there is no topology ring; there is fabric"),
-        (Wishes(required="leaf", preferred="pod"), "preferred level pod lies above the required one, leaf"),
+        (
+            Wishes(required="leaf", preferred="pod"),
+            "preferred level pod is coarser than the required one, leaf",
+        ),
     ],
 )
 def test_wishes_that_make_no_sense(wishes: Wishes, said: str) -> None:

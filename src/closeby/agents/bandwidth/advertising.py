@@ -2,11 +2,11 @@
 
 The network-aware scheduling KEP's bandwidth component. Capacity is written as Kubernetes' documentation on
 extended resources for a node has it, by a JSON patch of the ``status`` subresource. A kubelet derives
-``allocatable`` from it within seconds; we write that too, so that nobody waits, and for nodes without one.
+``allocatable`` from it within seconds; we write that too, so that no pod waits, and for nodes without one.
 
-The kubelet sets the resources of a node that was made anew to nothing, and so does whoever replaces the
-object: the node is followed, and told again. What is not known is not told, and takes nothing away that
-stands there.
+The kubelet resets the resources of a node that was recreated, and so does a client that replaces the object:
+the agent watches the node, and writes them again. What is not known is not written, and takes nothing away
+that stands there.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Patch = Callable[[Sequence[Operation]], Awaitable[Trouble | None]]
 #: Seconds until the interface is looked at again, and until what was refused is tried again.
 EVERY: Final = 30.0
 AGAIN: Final = 5.0
-#: Until it is written once more: somebody else may write something else each time.
+#: Until it is written once more: another writer may write something else each time.
 PAUSE: Final = 1.0
 
 
@@ -64,7 +64,7 @@ def patch_of(node: AdvertisedNode, bits: int) -> Sequence[Operation]:
 
 
 def amount(text: str | None) -> int | None:
-    """Bits/s; None for what is no quantity."""
+    """Bits/s; None for what is not a quantity."""
     if text is None:
         return None
     try:

@@ -37,7 +37,7 @@ def parse_bandwidth(text: str) -> int | Trouble:
         return Trouble("InvalidBandwidth", f"{error.message}; {error.remedy}, such as 10G or 400M")
     if not 0 < bits <= _MOST:
         return Trouble(
-            "InvalidBandwidth", f"{text} is no bandwidth; give bits per second, such as 10G or 400M"
+            "InvalidBandwidth", f"{text} is not a bandwidth; give bits per second, such as 10G or 400M"
         )
     return bits
 

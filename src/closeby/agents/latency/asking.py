@@ -61,7 +61,7 @@ class TcpProbe:
             self._let_go()
 
     def close(self) -> None:
-        """Breaks off what is being asked, and asks nobody any more."""
+        """Cancels the probes in flight, and starts none any more."""
         with self._lock:
             self._closed = True
             if self._connected is not None:

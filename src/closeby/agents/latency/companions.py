@@ -9,13 +9,13 @@ from typing import Final
 from closeby.agents.troubles import Trouble
 from closeby.objects.saying import Say
 
-#: How each is told its port, by the name of the program that asks it.
+#: The option that sets its port, by the name of the program that asks it.
 COMMANDS: Final = {
     "qperf": ("qperf", "-lp"),
     "netperf": ("netserver", "-D", "-p"),
     "iperf3": ("iperf3", "-s", "-p"),
 }
-#: Seconds until one that has ended is started anew, twice as long each time up to the longest; after one that
+#: Seconds until one that has exited is restarted, twice as long each time up to the longest; after one that
 #: held out longer than that the shortest again.
 _AGAIN: Final = 2.0
 _LONGEST: Final = 120.0
@@ -24,7 +24,7 @@ _FAREWELL: Final = 0.3
 
 
 class Companion:
-    """One server, from ``open`` to ``close``; started anew when it ends."""
+    """One server, from ``open`` to ``close``; restarted when it exits."""
 
     def __init__(self, program: str, port: int, say: Say) -> None:
         """``program`` is one of ``COMMANDS``."""

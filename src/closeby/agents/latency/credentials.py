@@ -1,7 +1,8 @@
-"""How peers know each other: a shared token, certificates of one authority, both, or, told so, not at all.
+"""How peers know each other: a shared token, certificates of one authority, both, or, if so configured, not
+at all.
 
 Files are looked at for every connection, so that a new token or certificate takes effect at once. One that
-can't be used is told, and what was there before stays in use.
+can't be used is logged, and what was there before stays in use.
 """
 
 import os
@@ -80,7 +81,7 @@ class PeerCredentials:
 
     @property
     def proves(self) -> bool:
-        """Whether peers are told from strangers."""
+        """Whether peers are authenticated."""
         return not (self._fixed is None and self._tokens is None and self._tls is None)
 
     def keys(self) -> Sequence[bytes]:
@@ -186,7 +187,7 @@ def _read_tokens(path: str) -> tuple[bytes, ...] | Trouble:
     except OSError as error:
         return Trouble("NoToken", f"{path} can't be read: {error.strerror or error}")
     except UnicodeDecodeError:
-        return Trouble("NoToken", f"{path} is no text; make a token: openssl rand -hex 32")
+        return Trouble("NoToken", f"{path} is not text; make a token: openssl rand -hex 32")
 
 
 def _contexts(files: TlsFiles) -> _Contexts | Trouble:

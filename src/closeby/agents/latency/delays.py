@@ -72,7 +72,7 @@ def parse_delays(given: Sequence[str]) -> dict[str, float] | Trouble:
         except ValueError:
             value = math.nan
         if not zone or not equals or not 0 <= value <= _MOST:
-            return Trouble("InvalidDelays", f"{text!r} is no delay of a zone; {_REMEDY}")
+            return Trouble("InvalidDelays", f"{text!r} is not a delay of a zone; {_REMEDY}")
         found[zone] = value
     return found
 

@@ -71,7 +71,7 @@ def parse_peers(content: bytes, source: str) -> tuple[Peer, ...] | Trouble:
     try:
         value = read_yaml(source, content.decode()).value
     except UnicodeDecodeError as error:
-        return Trouble("InvalidPeers", f"{source} is no text: {error.reason}; {remedy}")
+        return Trouble("InvalidPeers", f"{source} is not text: {error.reason}; {remedy}")
     except UnreadableError as error:
         return Trouble("InvalidPeers", f"{error}; {remedy}")
     try:
@@ -81,7 +81,7 @@ def parse_peers(content: bytes, source: str) -> tuple[Peer, ...] | Trouble:
     seen: set[str] = set()
     for peer in peers:
         if not peer.name or not peer.host or len(peer.name.encode()) > LONGEST_NAME:
-            return Trouble("InvalidPeers", f"{source}: {peer.name!r} is no peer; {remedy}")
+            return Trouble("InvalidPeers", f"{source}: {peer.name!r} is not a peer; {remedy}")
         if peer.name in seen:
             return Trouble("InvalidPeers", f"{source}: {peer.name!r} is there twice; name each peer once")
         if not 0 < peer.port < 65_536:

@@ -1,7 +1,7 @@
 """Which peers a node asks in a round, so that the cluster is covered by few questions.
 
-Nobody coordinates: every agent works it out for itself, from the same list of peers and the same number of
-the round, and all come to the same plan. A round holds
+There is no coordinator: every agent works it out for itself, from the same list of peers and the same number
+of the round, and all come to the same plan. A round holds
 
 - inside each area (a zone of a region) a ring: every node asks one other, the next round the one after that,
   so that after n - 1 rounds all n (n - 1) ordered pairs of an area of n nodes were measured;
@@ -30,7 +30,7 @@ MOST: Final = 16
 def asked(peers: Sequence[Peer], name: str, number: int, most: int = MOST) -> tuple[Peer, ...]:
     """Whom the node ``name`` asks in the round ``number`` (from 0), the ring's neighbour first.
 
-    ``peers`` have distinct names and hold the node itself; without it nobody is asked. Their order does not
+    ``peers`` have distinct names and hold the node itself; without it no peer is probed. Their order does not
     matter.
     """
     areas = _areas(peers)

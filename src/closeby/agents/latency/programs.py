@@ -21,7 +21,7 @@ from closeby.agents.troubles import Trouble
 #: Seconds that a program measures, and until it is ended.
 MEASURED: Final = 1
 PATIENCE: Final = 8.0
-#: Of what a program prints; more is no figure.
+#: Of what a program prints; more is not a figure.
 LONGEST_OUTPUT: Final = 1_000_000
 #: What iperf3 sends unless something else is said, in bytes.
 SENT: Final = 10_000_000
@@ -33,7 +33,7 @@ _MICROSECONDS: Final = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6}
 
 
 class ProgramRunner:
-    """Runs one program at a time, and ends it when it takes too long or nobody waits any more."""
+    """Runs one program at a time, and ends it when it takes too long or no caller waits any more."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -54,7 +54,7 @@ class ProgramRunner:
                 )
             except OSError as error:
                 return Trouble(
-                    _FAILED, f"{command[0]} can't be started: {error.strerror or error}; install it anew"
+                    _FAILED, f"{command[0]} can't be started: {error.strerror or error}; reinstall it"
                 )
             self._process = process
         with process:

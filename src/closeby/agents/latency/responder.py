@@ -1,7 +1,7 @@
-"""Answers the questions of peers, on one port, and gives no more than it must to anybody else.
+"""Answers the questions of peers, on one port, and gives no more than it must to other clients.
 
 Every connection has a thread of its own, since a thread that waits in the kernel answers sooner than an event
-loop with other work does. Who does not prove within a second that it is a peer is cut off, as is whoever
+loop with other work does. A client that does not authenticate within a second is disconnected, as is one that
 sends what no agent sends; connections are counted, all together and by address, and none lasts long.
 """
 
@@ -22,7 +22,7 @@ from closeby.objects.saying import Say
 _BACKLOG: Final = 64
 #: Among which addresses are shared out, whatever their number: who knocks all the time is one of so many.
 DOORS: Final = 64
-#: Seconds until the same kind of trouble is told again.
+#: Seconds until the same kind of trouble is logged again.
 _SAID_AGAIN: Final = 60.0
 
 
@@ -160,7 +160,7 @@ class Responder:
                 answer(channel)
 
     def _tell(self, trouble: Trouble, host: str) -> None:
-        """Says it, but not with every connection of somebody who knocks all the time."""
+        """Says it, but not for every connection of a client that keeps connecting."""
         now = time.monotonic()
         if self._listening is None or now - self._told.get(trouble.reason, -_SAID_AGAIN) < _SAID_AGAIN:
             return

@@ -13,7 +13,7 @@ class PeerLatency(Struct, frozen=True, kw_only=True):
     """What one probe of one peer found: requests and their responses, in microseconds."""
 
     p50: float
-    #: None where a program told no more than a mean, which is ``p50`` then.
+    #: None where a program reports only a mean, which is ``p50`` then.
     p90: float | None = None
     p99: float | None = None
     #: How many answers that is of.

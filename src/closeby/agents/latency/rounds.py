@@ -118,7 +118,7 @@ class LatencyRounds:
         """Seconds until this node's part of a round."""
         share = _SPREAD * zlib.crc32(self._course.name.encode()) / 2**32
         wait = (number + share) * self._course.seconds - self._now()
-        # Somebody may set the clock back meanwhile.
+        # The clock may be set back meanwhile.
         return min(max(0.0, wait), (1 + _SPREAD) * self._course.seconds)
 
     def one_round(self, number: int) -> None:
@@ -134,7 +134,7 @@ class LatencyRounds:
         self._failing = {name: why for name, why in self._failing.items() if name in names}
         self.known = len(peers)
         if peers and self._course.name not in names:
-            self._unknown_peers(f"{self._course.name} is not among the {len(peers)} peers, so it asks nobody")
+            self._unknown_peers(f"{self._course.name} is not among the {len(peers)} peers, so it probes none")
         targets = asked(peers, self._course.name, number, self._course.most)
         for place, peer in enumerate(targets):
             self._end.wait(max(self._probes.wait(), self._bytes.wait(self._asking.bytes)))

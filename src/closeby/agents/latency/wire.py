@@ -11,9 +11,9 @@ Every frame is a byte that says what it is, two bytes with the length, and that 
     (ASK and ANSWER as often as the asker likes, up to a limit)
 
 Both HMACs (SHA-256, with the shared token as key) are over both nonces and both names, and each over a word
-of its own, so that no proof serves a second time, for somebody else, or as the answer to itself. The token
-itself never travels. What follows the proofs is not signed: whoever can change packets on the way can change
-what is measured, as he can by holding them back. Under TLS it is.
+of its own, so that no proof is valid a second time, for another peer, or as the answer to itself. The token
+itself is never sent. What follows the proofs is not signed: an attacker who can change packets on the way can
+change what is measured, as he can by holding them back. Under TLS it is.
 
 The sizes are those of the network-aware scheduling KEP's netperf runs (TCP_RR, 32 and 1,024 bytes).
 """
@@ -188,7 +188,7 @@ def why(error: Exception) -> Trouble:
         case OSError():
             return Trouble("Unreachable", error.strerror or str(error))
         case UnicodeError():
-            return Trouble("Unreachable", "its address is no name of a host")
+            return Trouble("Unreachable", "its address is not a name of a host")
     return Trouble("ConnectionCut", str(error) or type(error).__name__)
 
 

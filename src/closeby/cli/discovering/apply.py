@@ -28,7 +28,7 @@ _FORBIDDEN: Final = 403
 def apply(source: str, discover: Discover, chosen: Chosen) -> None:
     """Labels nodes by what ``discover`` gives; ``source`` is its name, under which it is remembered.
 
-    Once: the findings are printed as well. With ``--watch`` a round that fails is told and changes nothing.
+    Once: the findings are printed as well. With ``--watch`` a round that fails is logged and changes nothing.
 
     Raises:
         Unusable: the source, the cluster or a node can't be read or written (not with ``--watch``).
@@ -148,7 +148,7 @@ class _Teller:
 
 
 async def _beside(work: Callable[[], ScanFindings], stop: asyncio.Event) -> ScanFindings | None:
-    """What ``work`` gives, in a thread of its own; None when it is told to stop before."""
+    """What ``work`` gives, in a thread of its own; None when it is stopped before."""
     result = asyncio.create_task(asyncio.to_thread(work))
     told = asyncio.create_task(stop.wait())
     await asyncio.wait((result, told), return_when=asyncio.FIRST_COMPLETED)

@@ -22,12 +22,12 @@ _PORT = re.compile(r"([A-Za-z0-9][\w.-]*)(?::([0-9]{1,3}))?", re.ASCII)
 def _ports(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, ...], ...]:
-    """What ibnetdiscover is told to start from each port; a callback of an option."""
+    """The arguments of ibnetdiscover for each port; a callback of an option."""
     found = []
     for text in texts:
         port = _PORT.fullmatch(text)
         if port is None:
-            raise click.BadParameter(f"{text!r} is no port of an adapter; give such as mlx5_0:1")
+            raise click.BadParameter(f"{text!r} is not a port of an adapter; give such as mlx5_0:1")
         found.append(("-C", port[1], *(("-P", port[2]) if port[2] else ())))
     return tuple(found)
 

@@ -36,7 +36,7 @@ def label_keys(context: click.Context, option: click.Parameter, text: str | None
     keys = tuple(key.strip() for key in text.split(",") if key.strip())
     wrong = [key for key in keys if not is_label_key(key)]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is no key of a label; give PREFIX/NAME")
+        raise click.BadParameter(f"{wrong[0]!r} is not a key of a label; give PREFIX/NAME")
     if not keys or len(set(keys)) < len(keys):
         raise click.BadParameter(
             "give one or more different keys, such as example.com/leaf,example.com/spine"

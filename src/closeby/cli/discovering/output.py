@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Reads a source. It is given the label keys that somebody chose, closest first, or None.
+#: Reads a source. It is given the label keys that the user chose, closest first, or None.
 Discover = Callable[[tuple[str, ...] | None], ScanFindings]
 
 

@@ -1,1 +1,1 @@
-"""What the commands share that work on a cluster until they are told to stop."""
+"""Shared parts of the commands that work on a cluster until they are stopped."""

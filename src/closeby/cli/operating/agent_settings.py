@@ -1,4 +1,4 @@
-"""What `closeby agent` was told, checked before anything begins."""
+"""The options of `closeby agent`, checked before anything begins."""
 
 import math
 import os
@@ -22,7 +22,7 @@ from closeby.objects.saying import Say
 
 T = TypeVar("T")
 
-#: Seconds that a latency is told at least, so that whoever scrapes sees it.
+#: Seconds that a latency is exposed at least, so that every scraper sees it.
 _TOLD: Final = 120.0
 
 
@@ -79,7 +79,7 @@ class CheckedSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def max_age(self) -> float:
-        """Seconds that a latency is told; what is older is for Prometheus to remember."""
+        """Seconds that a latency is exposed; Prometheus keeps what is older."""
         return (
             max(_TOLD, 2 * self.options.round_seconds)
             if self.options.max_age is None
@@ -106,7 +106,9 @@ def checked(options: AgentOptions, say: Say) -> CheckedSettings:
     """
     name = options.node_name or socket.gethostname().lower()
     if len(name.encode()) > LONGEST_NAME:
-        raise Unusable(f"--node-name: {name[:60]}… is no node's name; give at most {LONGEST_NAME} characters")
+        raise Unusable(
+            f"--node-name: {name[:60]}… is not a node's name; give at most {LONGEST_NAME} characters"
+        )
     for field, amount in msgspec.structs.asdict(options).items():
         # Neither is less or more than any limit.
         if isinstance(amount, float) and not math.isfinite(amount):
@@ -157,14 +159,15 @@ def _credentials(options: AgentOptions, say: Say) -> PeerCredentials:
     if not options.insecure:
         if not (options.token_file or token or tls):
             raise Unusable(
-                "peers would not be told from strangers: there is neither a token nor a certificate",
+                "peers can't be authenticated: there is neither a token nor a certificate",
                 f"give --token-file (or {VARIABLE}), or --tls-cert, --tls-key and --tls-ca; "
                 "on a network where everybody may ask, --insecure",
             )
         if options.probe != "tcp" or options.iperf3:
             program = options.probe if options.probe != "tcp" else "iperf3"
             raise Unusable(
-                f"{program} answers anybody, whatever agents show each other; add --insecure if that may be"
+                f"{program} accepts unauthenticated clients, whatever the agents do; add --insecure to allow "
+                "that"
             )
     credentials = PeerCredentials(token_file=options.token_file, token=token, tls=tls, say=say)
     trouble = credentials.trouble()

@@ -65,7 +65,7 @@ class _Parts(Struct, frozen=True):
         self.rounds.start()
 
     def close(self) -> None:
-        """Ends all that was begun; nobody waits for a peer that does not answer."""
+        """Ends all that was begun, without waiting for a peer that does not answer."""
         self.rounds.stop()
         self.tcp.close()
         self.runner.close()
@@ -79,7 +79,7 @@ class _Heard:
     """What the cluster says of peers."""
 
     def __init__(self) -> None:
-        self.peers: Sequence[Peer] | Trouble = Trouble("PeersUnknown", "the cluster has not told them yet")
+        self.peers: Sequence[Peer] | Trouble = Trouble("PeersUnknown", "the cluster has not listed them yet")
 
     def now(self) -> Sequence[Peer] | Trouble:
         """The peers that are known."""
@@ -87,7 +87,7 @@ class _Heard:
 
 
 def run(checked: CheckedSettings, say: Say) -> None:
-    """Does all that it was told, until SIGTERM or Ctrl-C.
+    """Does all that the options ask for, until SIGTERM or Ctrl-C.
 
     Raises:
         Unusable: something can't be listened on, or there is no cluster to talk to.

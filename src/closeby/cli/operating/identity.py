@@ -12,7 +12,7 @@ _LONGEST: Final = 128
 def replica(component: str) -> str:
     """A name that no other replica and no later process has: component, host (or pod), and chance.
 
-    A process that is started anew on the same host must not take the Lease of the one before it for its own:
+    A process that restarts on the same host must not take its predecessor's Lease for its own:
     that one may still be at work.
     """
     host = os.environ.get("POD_NAME") or socket.gethostname()

@@ -105,12 +105,12 @@ def knows_prometheus(command: Command) -> Command:
 
 def _acquaintance(address: str, access: "Access", allowed: "Sequence[str]") -> "Acquaintance":
     from closeby.controllers.networks.settings import Acquaintance
-    from closeby.measurements.access import ANYBODY
+    from closeby.measurements.access import ANONYMOUS
 
     if address:
         _address("--prometheus-address", address)
     others = tuple(_address("--allow-prometheus-address", one) for one in allowed)
-    if not address and access != ANYBODY:
+    if not address and access != ANONYMOUS:
         raise click.UsageError(
             "whom are the token and the certificates for? name it with --prometheus-address"
         )
@@ -125,7 +125,7 @@ def _address(option: str, text: str) -> "Address":
     found = read_address(text)
     if found is None:
         raise click.UsageError(
-            f"{option}: {text!r} is no URL of scheme, host, port and prefix; give one such as "
+            f"{option}: {text!r} is not a URL of scheme, host, port and prefix; give one such as "
             "http://prometheus:9090"
         )
     return found

@@ -100,7 +100,7 @@ class LibraryLines(logging.Handler):
 
 
 def take_over_logging(write: Write) -> None:
-    """Libraries log and warn through ``write`` from now on, unless somebody else sees to that already."""
+    """Libraries log and warn through ``write`` from now on, unless another handler is installed already."""
     if not logging.getLogger().handlers:
         logging.basicConfig(handlers=[LibraryLines(write)], level=logging.WARNING)
         logging.captureWarnings(True)

@@ -1,4 +1,4 @@
-"""What the commands share that work on a live cluster until they are told to stop."""
+"""Shared parts of the commands that work on a live cluster until they are stopped."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ def run_until_told(connection: Connection, transport: Transport, work: Work, say
 
     Raises:
         Unusable: the cluster can't be talked to.
-        SystemExit: another replica may lead; the process is to be started anew.
+        SystemExit: another replica may lead; the process is to be restarted.
     """
 
     async def run() -> ApiError | None:
@@ -88,7 +88,7 @@ def run_until_told(connection: Connection, transport: Transport, work: Work, say
 
 
 def _told() -> asyncio.Event:
-    """Is set when the process is told to end."""
+    """Is set when the process receives a signal to end."""
     stop = asyncio.Event()
     for one in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(one, stop.set)

@@ -24,7 +24,7 @@ async def serving(
 ) -> AsyncIterator[Server | None]:
     """Serves inside the context; None where nothing is served. ``transport`` asks who may read metrics.
 
-    An address that nobody asked for may be taken, by another closeby for instance: that is told, and no more.
+    The default address may be taken, by another closeby for instance: that is only logged.
 
     Raises:
         Unusable: what was asked for makes no sense, or the address can't be listened on.

@@ -29,7 +29,7 @@ from closeby.report.documents.subjects import POD, Subject
 
 T = TypeVar("T")
 
-#: Seconds after which a reader is told that something is going on, and between two such tellings.
+#: Seconds until the first message about progress, and between two of them.
 _LONG = 0.5
 _EVERY = 0.1
 

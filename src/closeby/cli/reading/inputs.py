@@ -31,7 +31,7 @@ class Unusable(ClosebyError, click.ClickException):  # noqa: N818 - it is how a 
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
-    """What was read. ``errors`` is only there when somebody chose to keep going."""
+    """What was read. ``errors`` is only there with ``--keep-going``."""
 
     manifests: Manifests
     configuration: Configuration
@@ -52,7 +52,7 @@ def read_inputs(sources: Sources) -> Inputs:
     manifests = read_manifests(sources.paths)
     errors = tuple(str(error) for error in manifests.errors)
     if errors and not sources.keep_going:
-        raise Unusable(*errors, "nothing was done; mend this, or leave it out with --keep-going")
+        raise Unusable(*errors, "nothing was done; fix this, or skip it with --keep-going")
     if errors and not _anything(manifests):
         raise Unusable(*errors, "nothing could be read")
     for error in errors:

@@ -41,7 +41,7 @@ from closeby.scheduling.engine import Engine
 from closeby.simulator.misfits import conditions_of
 from closeby.simulator.synthetic import GPU
 
-#: Conditions that are told one by one.
+#: Conditions that are listed one by one.
 _MOST_TOLD = 20
 
 
@@ -122,7 +122,7 @@ def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[
     resource = GPU if over_time.resource is None else over_time.resource
     if "/" not in resource:
         # Such as cpu, which is counted in thousandths.
-        raise Unusable(f"--resource: {resource!r} is no device that jobs can ask for; one is {GPU}")
+        raise Unusable(f"--resource: {resource!r} is not a device that jobs can ask for; one is {GPU}")
     if not sources.paths:
         usual = APPLICATIONS_CLUSTER if of_applications(over_time) else DEFAULT_CLUSTER
         name = usual if over_time.cluster is None else over_time.cluster
@@ -134,7 +134,7 @@ def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[
         raise click.UsageError("-f reads a cluster, --cluster makes one up: give one of them")
     inputs = read_inputs(sources)
     if not inputs.manifests.nodes:
-        raise Unusable("the files hold no nodes; add them, or leave -f out to run on a made-up cluster")
+        raise Unusable("the files hold no nodes; add some, or omit -f to run on a synthetic cluster")
     skipped = [f"skipped: {error}" for error in inputs.errors]
     return cluster_of(inputs.manifests, "the cluster of the files", resource), skipped
 
@@ -155,7 +155,7 @@ def _measured(policies: Sequence[Policy], cluster: GivenCluster) -> tuple[tuple[
         for sentence, names in said.items()
     ]
     if len(told) > _MOST_TOLD:
-        told[_MOST_TOLD:] = [f"{len(told) - _MOST_TOLD} more are told by closeby topology -f"]
+        told[_MOST_TOLD:] = [f"{len(told) - _MOST_TOLD} more are listed by closeby topology -f"]
     return tuple(measured), told
 
 

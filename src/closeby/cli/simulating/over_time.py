@@ -83,7 +83,7 @@ class Seconds(click.ParamType[float]):
         if seconds is not None and has_days:
             seconds = seconds + 86_400 * float(days) if _is_number(days) else None
         if seconds is None or seconds == 0:
-            self.fail(f"{value!r} is no span of time; write seconds, or like 36h, 1h30m or 2d", param, ctx)
+            self.fail(f"{value!r} is not a span of time; write seconds, or like 36h, 1h30m or 2d", param, ctx)
         return seconds
 
 
@@ -100,7 +100,7 @@ class LoadRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         load = super().convert(value, param, ctx)
         if math.isnan(load):
-            self.fail(f"{value!r} is no number", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return load
 
 

@@ -28,7 +28,7 @@ LIBRARIES = ("altair", "vl_convert")
 
 
 class Pictures(NamedTuple):
-    """Which pictures somebody wants."""
+    """Which pictures are wanted."""
 
     folder: str | None
     page: str | None
@@ -56,7 +56,7 @@ class Pictures(NamedTuple):
             from closeby.objects.words import time_text
 
             raise click.UsageError(
-                f"--plot-at {time_text(self.at)} lies past --until {time_text(until)}, when the run stops: "
+                f"--plot-at {time_text(self.at)} is after --until {time_text(until)}, when the run stops: "
                 "name an earlier moment or a later end"
             )
         if not self.wanted:
@@ -77,7 +77,7 @@ class Pictures(NamedTuple):
             _check_writable(Path(self.page))
 
     def of_run(self, run: "Run", report: "SchedulingReport", config_path: str | None, views: Views) -> None:
-        """Draw the state after a run over manifests, if somebody wants it.
+        """Draw the state after a run over manifests, if it is wanted.
 
         Raises:
             Unusable: a file can't be written.
@@ -93,7 +93,7 @@ class Pictures(NamedTuple):
         self._write(lambda: pictures_of_run(run, heading), lambda: page_of_run(run, heading, views()))
 
     def of_history(self, history: "History", report: "SimulationReport", views: Views) -> None:
-        """Draw a run over time, if somebody wants it.
+        """Draw a run over time, if it is wanted.
 
         Raises:
             Unusable: a file can't be written.
@@ -109,7 +109,7 @@ class Pictures(NamedTuple):
 
             asked, end = time_text(self.at), time_text(history.until)
             click.echo(
-                f"note: --plot-at {asked} lies past the end of the run, so that maps show the end, {end}; "
+                f"note: --plot-at {asked} is after the end of the run, so that maps show the end, {end}; "
                 "name an earlier moment",
                 err=True,
             )
@@ -123,7 +123,7 @@ class Pictures(NamedTuple):
     def of_comparison(
         self, histories: "Mapping[str, Sequence[History]]", report: "ComparisonReport", views: Views
     ) -> None:
-        """Draw the distributions of several policies side by side, if somebody wants it.
+        """Draw the distributions of several policies side by side, if it is wanted.
 
         ``histories`` holds the runs of each policy.
 
@@ -168,7 +168,7 @@ class Pictures(NamedTuple):
 
 
 def _check_writable(path: Path) -> None:
-    """Says whether a file or folder can't be made or written, as far as that can be told beforehand.
+    """Says whether a file or folder can't be made or written, as far as that is known beforehand.
 
     Raises:
         Unusable: it could not.

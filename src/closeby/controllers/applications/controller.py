@@ -74,7 +74,7 @@ class AppGroupController:
     ) -> None:
         """``clock`` never goes back, ``now`` is in seconds since the epoch.
 
-        ``counting``: which costs the scheduler goes by; None: it is not told whether costs are known.
+        ``counting``: which costs the scheduler goes by; None: it is unknown whether costs are known.
         """
         self._wish = None if counting is None else counting.wish
         self._networks = None if counting is None else KnownNetworks(counting)
@@ -83,14 +83,14 @@ class AppGroupController:
         self.work: Work[Key] = Work(clock, namespace_of)
         self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
         self._groups: dict[Key, tuple[SeenStatus, AppGroup | Condition]] = {}
-        #: The kinds that were heard of.
+        #: The kinds that were listed.
         self._resources: set[Resource] = set()
         self._orders: dict[Key, Calculation] = {}
         #: By ``namespace/name`` of the group they name: pods by uid.
         self._members: dict[str, dict[str, Member]] = {}
         #: Which group a pod names, by its uid.
         self._names: dict[str, str] = {}
-        #: Of which object (by uid) what was last told, where it has no conditions.
+        #: What was last reported of an object without conditions, by uid.
         self._told: dict[Key, tuple[str, str]] = {}
 
     def heard(self, news: News) -> None:
@@ -148,7 +148,7 @@ class AppGroupController:
             case Decoded(record=Pod() as pod):
                 name, now = app_group_key(pod), member(pod)
             case Condition():
-                # It is as it was, as far as anybody knows.
+                # It is as it was, as far as is known.
                 return
         before = self._names.get(uid)
         if before is None and name is None:
@@ -176,7 +176,7 @@ class AppGroupController:
                 self.work.add(one, after=_GATHERED)
 
     def _choice(self, it: SeenStatus, group: AppGroup | Condition) -> Choice | None:
-        """By which costs an application is placed; None where it has no calls, or nobody goes by costs."""
+        """By which costs an application is placed; None where it has no calls, or no plugin goes by costs."""
         if self._networks is None or self._wish is None or not isinstance(group, AppGroup):
             return None
         if not any(one.dependencies for one in group.workloads):

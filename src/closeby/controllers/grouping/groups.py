@@ -1,4 +1,5 @@
-"""The PodGroups there are, and those that the pod-grouper made; what it wrote counts before it is heard."""
+"""The PodGroups there are, and those that the pod-grouper made; what it wrote counts before the watch reports
+it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition
 
-#: What was written and is not heard of is believed to stand for so many seconds.
+#: Seconds for which a write counts before the watch reports it.
 _BELIEVED: Final = 10.0
 
 
@@ -33,7 +34,7 @@ class Key(NamedTuple):
 
 
 class Groups:
-    """PodGroups of all dialects: they share their names, as whoever names one does not say the dialect."""
+    """PodGroups of all dialects: they share their names, as a reference does not say the dialect."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` counts seconds and never goes back."""
@@ -47,7 +48,7 @@ class Groups:
         self._claimed: dict[Ref, frozenset[Key]] = {}
         #: What was written last, with the uid that it got, and when.
         self._written: dict[Key, tuple[Object, str, float]] = {}
-        #: Uids of those that were gone before anybody knew that they were ours.
+        #: Uids of those that were gone before it was known that they are ours.
         self._ended: dict[Key, str] = {}
         self._valid: dict[Key, StatusCondition | None] = {}
 
@@ -94,14 +95,14 @@ class Groups:
         return frozenset(self._standing.get(owner.uid, ())) | claimed
 
     def claim(self, group: PodGroup, owner: Ref, owners: Sequence[Ref]) -> Key:
-        """The place of a gang's PodGroup: the one it has, else the best name that nobody bears."""
+        """The place of a gang's PodGroup: the one it has, else the best unused name."""
         uids = {one.uid for one in owners}
         free = None
         for name in names_for(group, owner.kind, owner.uid or owner.name):
             key = last = Key(group.namespace, name)
             found = self._seen.get(key, {}).get(POD_GROUPS.group)
             if self._claims.get(key) == owner and not self.ours(*key):
-                # Somebody else was faster, or has made one of that name since ours is gone.
+                # Another writer was faster, or created one of that name after ours was deleted.
                 self._give_up(key)
             claim = self._claims.get(key)
             if claim == owner or (claim is None and found and found.managed and found.owners & uids):
@@ -115,7 +116,7 @@ class Groups:
         return key
 
     def disclaim(self, key: Key) -> None:
-        """Nothing was made there, or nobody needs it any more."""
+        """Nothing was created there, or it is no longer needed."""
         if not self._stands_there(key):
             self._give_up(key)
 
@@ -146,18 +147,18 @@ class Groups:
         return found.uid if found is not None and found.managed else None
 
     def stands(self, key: Key, wanted: Object) -> bool:
-        """Whether the PodGroup needs not be written: it was, and nobody changed it since."""
+        """Whether the PodGroup needs not be written: it was, and is unchanged since."""
         written = self._written.get(key)
         if written is None or written[0] != wanted:
             return False
         found = self._seen.get(key, {}).get(POD_GROUPS.group)
         if found is None:
-            # It may have gone before anybody could hear of it.
+            # It may have gone before the watch reported it.
             return self._clock() < written[2] + _BELIEVED
         return found.uid == written[1] and stands(found, wanted)
 
     def wrote(self, key: Key, wanted: Object, uid: str) -> None:
-        """The PodGroup was written; that it is gone again may have been heard before."""
+        """The PodGroup was written; the watch may have reported its deletion before."""
         if self._ended.pop(key, None) != uid:
             self._written[key] = wanted, uid, self._clock()
 

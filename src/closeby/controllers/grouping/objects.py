@@ -77,7 +77,7 @@ _read: Final = msgspec.json.Decoder(_Group).decode
 
 
 def seen_group(resource: Resource, raw: bytes) -> SeenGroup:
-    """A PodGroup as it stands in the cluster; one that can't be read is somebody else's."""
+    """A PodGroup as it stands in the cluster; one that can't be read belongs to another writer."""
     try:
         group = _read(raw)
     except msgspec.DecodeError:

@@ -31,7 +31,7 @@ NO_SUCH_KIND: Final = "NoSuchKind"
 #: An owner reference has a name that no object can have.
 NO_NAME: Final = "NoSuchName"
 _UNAUTHORIZED: Final = 401
-#: Seconds for one look-up of all owners above a pod, unless somebody says otherwise.
+#: Seconds for one look-up of all owners above a pod, unless configured otherwise.
 LOOKUP_WITHIN: Final = 10.0
 
 
@@ -42,7 +42,7 @@ class Ref(Struct, frozen=True, order=True):
     api_version: str
     kind: str
     name: str
-    #: Empty for pods that nobody owns.
+    #: Empty for pods without an owner.
     uid: str
 
     @property
@@ -119,7 +119,7 @@ def owner_of(raw: bytes) -> Ref | None:
     """Who made this object; its first owner where none says that it controls it.
 
     Raises:
-        msgspec.DecodeError: it is no object.
+        msgspec.DecodeError: it is not an object.
     """
     return _above(_read_object(raw).metadata)
 

@@ -99,7 +99,7 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
         gangs.append(PlannedGang(_at_once(group, workload, gang.members, first), members))
     asking = [pod for pod in pods if pod.uid not in placed and _asks(pod.annotations)]
     if asking:
-        # Somebody wrote it on the pods after their template was read.
+        # It was written on the pods after their template was read.
         more = gangs_of(_stand_in(lineage.owner, {}, asking), queues)
         gangs += [
             PlannedGang(_judged(one.group, asking), {pod.uid: None for pod in asking}) for one in more.gangs
@@ -108,7 +108,7 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
 
 
 def _of_plain(pods: Sequence[Pod], queues: Queues) -> Plan:
-    """Pods that nobody owns: those that Kueue groups by a label are one gang, another is a gang of one."""
+    """Pods without an owner: those that Kueue groups by a label are one gang, another is a gang of one."""
     found = loose_gangs([msgspec.structs.replace(pod, group=None) for pod in pods], queues)
     gangs = tuple(PlannedGang(group, {pod.uid: None for pod in members}) for group, members in found)
     return _plan(gangs, pods, ())
@@ -128,7 +128,7 @@ def _asks(annotations: Mapping[str, str]) -> bool:
 
 def _stand_in(owner: Ref, annotations: Mapping[str, str], pods: Sequence[Pod]) -> Workload:
     """A workload for an owner whose pods closeby can't count: its gang starts with one pod, and the others
-    join it, unless somebody says how many there are.
+    join it, unless their number is given.
     """
     first = pods[0]
     text = first.annotations.get(POD_GROUP_SIZE, "")
@@ -181,7 +181,7 @@ def _judged(group: PodGroup, members: Iterable[Pod]) -> PodGroup:
 
 
 def _distinct(group: PodGroup, workload: Workload) -> PodGroup:
-    """Refuses parts of one name, between which nobody could tell (the server can't even store them)."""
+    """Refuses parts of one name, which can't be distinguished (the server can't even store them)."""
     names = [one.name for one in group.subgroups]
     if len(set(names)) == len(names):
         return group
@@ -240,8 +240,8 @@ _read: Final = msgspec.json.Decoder(_Object).decode
 def _first(lineage: Lineage, workload: Workload) -> Mapping[int, int] | None:
     """By position of a pod set: with how many of its pods the gang starts; None: with all of them.
 
-    Where the rest is made only when the first run, a gang that waited for all would wait for ever. Where an
-    autoscaler adds pods, each of them is welcome without the others.
+    Where the rest is made only when the first run, a gang that waited for all would wait indefinitely. Where
+    an autoscaler adds pods, each of them is welcome without the others.
     """
     if not lineage.raw:
         return None

@@ -1,12 +1,12 @@
 """The pod-grouper: makes the PodGroups of workloads that ask for a gang, and lets their pods name them.
 
-Every pod of our scheduler that somebody owns is told whether it belongs to a gang: by the label
+Every pod of our scheduler that has an owner is marked with whether it belongs to a gang: by the label
 ``closeby.dev/pod-group``, or by the annotation of that name with the value ``none``. Until then a scheduler
 that was started with a pod-grouper beside it does not place the pod. The PodGroup comes first, the labels
-second, so that whoever sees a member sees its gang.
+second, so that a client that sees a member sees its gang.
 
 A PodGroup belongs to its workload and is collected as garbage with it. It is kept true as the workload
-changes; PodGroups that somebody else made are never touched.
+changes; PodGroups of other authors are never touched.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _KINDS: Final = _QUEUES | {"PodGroup"}
 _COUNTED: Final = 1.0
 #: What the server says where there is no object of that uid, or another one of its name.
 _NOT_THAT_ONE: Final = (404, 409)
-#: Things that were told once, and are not told again.
+#: Things that were reported once, and are not reported again.
 _REMEMBERED: Final = 10_000
 
 
@@ -59,7 +59,7 @@ class Grouping(Struct, frozen=True, kw_only=True):
     instance: str = MANAGER
     #: How soon a change of a workload is seen, whose pods run or wait to be placed.
     refresh: float = 30.0
-    #: The same for a workload that asks for what makes no sense, and whose pods wait for somebody to mend it.
+    #: The same for a workload that asks for what makes no sense, and whose pods wait until it is fixed.
     refresh_blocked: float = 5.0
     #: How long the look-up of all owners above a pod may take.
     lookup_within: float = LOOKUP_WITHIN
@@ -88,7 +88,7 @@ class PodGrouper:
         #: Those of them that were named since the last attempt at the owner began.
         self._named: dict[Ref, set[Ref]] = {}
         self._groups = Groups()
-        #: Of whom (a pod where nobody owns it) which text was told.
+        #: Which text was reported of which owner (of the pod itself if it has none).
         self._told: set[tuple[Ref, str]] = set()
 
     # What happens
@@ -110,7 +110,7 @@ class PodGrouper:
             owner = self._pods.put(pod, news.change.raw)
         elif isinstance(pod, Pod) or isinstance(news.change, Deleted):
             owner = self._pods.drop(news.change.uid)
-            # Where nobody asked for a gang, there is nothing to keep true.
+            # Without a gang there is nothing to keep up to date.
             if owner is not None and (self._owners.top(owner) or owner) in self._families:
                 self.work.add(owner, after=_COUNTED)
             return
@@ -140,7 +140,7 @@ class PodGrouper:
             self.work.add(family)
 
     def _look_at(self, owner: Ref) -> None:
-        """An owner of a PodGroup: pods that nobody owns are looked at together with others of their group."""
+        """An owner of a PodGroup: pods without an owner are looked at together with others of their group."""
         plain = self._pods.owner(owner.uid) if owner.kind == PODS.kind else None
         self.work.add(plain if plain is not None and not plain.uid else owner)
 
@@ -167,7 +167,7 @@ class PodGrouper:
         self.work.add(owner)
 
     def regarding(self, key: Ref) -> Reference | None:
-        """The owner; a pod where nobody owns it."""
+        """The owner; the pod itself if it has none."""
         if key.uid:
             return _reference(key)
         return next((_reference(pod_ref(pod)) for pod in self._pods.of(key)), None)
@@ -191,7 +191,7 @@ class PodGrouper:
             self._say("not a gang", owner=owner, pods=len(alone))
         failed = [one for one in errors if one is not None]
         if failed and waiting and not failed[0].passing and failed[0].code != 409:
-            # Nothing that cures itself: whoever looks at the pod must see it.
+            # This does not cure itself: it must be visible on the pod.
             about = [one for one in (owner, pod_ref(waiting[0])) if one.uid]
             await self._tell(owner, about, "NotGrouped", str(failed[0]))
         if failed:
@@ -208,7 +208,7 @@ class PodGrouper:
         elif any(self._pods.naming(*key) for key in self._groups.of(owner)) or (plan.gangs and waiting):
             self.work.add(owner, after=self._grouping.refresh)
         elif not plan.gangs or not any(self._pods.owns(one) for one in self._families[owner]):
-            # Whoever was named meanwhile has pods that nobody has looked at.
+            # Owners that were named meanwhile have pods that were not looked at.
             left = self._named.pop(owner, None)
             if left:
                 self._families[owner] = left
@@ -217,7 +217,7 @@ class PodGrouper:
                 self._groups.release(owner)
 
     def _pods_of(self, owner: Ref) -> dict[str, Pod]:
-        """The owner's pods by uid, but for those that belong to a group of somebody else."""
+        """The owner's pods by uid, but for those that belong to a group of another author."""
         found = (pod for direct in self._families.get(owner, ()) for pod in self._pods.of(direct))
         return {
             pod.uid: pod for pod in found if pod.group is None or self._groups.ours(pod.namespace, pod.group)
@@ -256,7 +256,7 @@ class PodGrouper:
         return errors[0] if errors else None
 
     async def _relax(self, owner: Ref, plan: Plan) -> list[ApiError | None]:
-        """Takes back what a workload does not ask for any more, from pods that were told so."""
+        """Takes back what a workload does not ask for any more, from pods that were marked."""
         names = {name for gang in plan.gangs for name in names_for(gang.group, owner.kind, owner.uid)}
         errors: list[ApiError | None] = []
         for key in sorted(self._groups.of(owner)):
@@ -276,7 +276,7 @@ class PodGrouper:
         return errors
 
     def _not_written(self, key: Key, uid: str | None, error: ApiError) -> None:
-        """A PodGroup that is not there, or another one in its place, need not have been heard of."""
+        """A PodGroup that is not there, or another one in its place, may not have been reported yet."""
         if uid is not None and error.code in _NOT_THAT_ONE:
             self._groups.lost(key, uid)
         self._groups.disclaim(key)
@@ -304,7 +304,7 @@ class PodGrouper:
             await self._tell(lineage.owner, about, "OwnerNotReadable", lineage.problem)
 
     async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
-        """A warning in the log and as Events, once; a pod that is made anew under its name is another one."""
+        """A warning in the log and as Events, once; a pod that is recreated under its name is another one."""
         told = owner if owner.uid or not about else about[0], text
         if told in self._told:
             return

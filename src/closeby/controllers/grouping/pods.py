@@ -23,7 +23,7 @@ class _Member(Struct, frozen=True):
 
 
 class Pods:
-    """Unfinished pods of one scheduler that somebody owns, or that ask for placement."""
+    """Unfinished pods of one scheduler that have an owner, or that ask for placement."""
 
     def __init__(self, scheduler_name: str, excluded_namespaces: Collection[str] = ()) -> None:
         self._scheduler_name = scheduler_name
@@ -102,7 +102,7 @@ def pod_ref(pod: Pod) -> Ref:
 
 
 def _owner(pod: Pod, raw: bytes) -> Ref:
-    """Who made the pod; for a pod that nobody made its group for Kueue, or the pod itself."""
+    """The owner of the pod; for a pod without one its group for Kueue, or the pod itself."""
     owner = owner_of(raw)
     if owner is not None:
         return owner

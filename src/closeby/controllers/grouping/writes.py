@@ -1,4 +1,4 @@
-"""What the pod-grouper writes: PodGroups, their condition, and what pods are told.
+"""What the pod-grouper writes: PodGroups, their condition, and the marks of pods.
 
 PodGroups are applied on the server's side: fields that the pod-grouper does not set stay as they are.
 """
@@ -47,7 +47,7 @@ class Writes:
     async def apply(self, group: Object, namespace: str, name: str, uid: str | None) -> str | ApiError:
         """Writes the PodGroup, and returns its uid.
 
-        ``uid`` None makes one; 409 if somebody else was faster with the name. Else it must be that very one.
+        ``uid`` None makes one; 409 if another client was faster with the name. Else it must be that very one.
         """
         if uid is None:
             there = await self._transport.get(POD_GROUPS.item(namespace, name))
@@ -103,7 +103,7 @@ class Writes:
             )
         if not isinstance(answer, ApiError):
             return None
-        # A pod that is gone, or whose name has passed on, has nothing to be told.
+        # A pod that is gone, or whose name has passed on, needs no Event.
         return None if answer.code in (404, 409) else answer
 
     async def _apply(self, path: str, body: Object, *, force: bool) -> bytes | ApiError:

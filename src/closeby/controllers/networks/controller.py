@@ -1,7 +1,7 @@
 """Keeps the status of every NetworkTopology: how many nodes there are, and what talk between them costs.
 
 The network-aware scheduling KEP's NetworkTopology controller. Costs come from latencies that a Prometheus
-keeps, and are calculated anew every ``freqUpdate`` minutes and when nodes come, go or move. Only status is
+keeps, and are recalculated every ``freqUpdate`` minutes and when nodes come, go or move. Only status is
 written; costs that users gave are theirs, in the spec of the published shape as in the status of an object
 without ``metricProvider``.
 """
@@ -107,7 +107,7 @@ class NetworkTopologyController:
         """``clock`` never goes back, ``now`` is in seconds since the epoch.
 
         ``counting``: which costs the scheduler goes by; no others are measured. None: all are, and objects
-        are not told whether theirs count.
+        do not learn whether theirs count.
         """
         self._say = say
         self._scope = None if counting is None else counting.scope
@@ -243,9 +243,10 @@ class NetworkTopologyController:
         if asked is None:
             remedy = "let the operator allow it (closeby controllers --allow-prometheus-address)"
             return Failure(
-                NOT_ALLOWED, f"{address.url} is no address that may be asked; {remedy} or name one that is"
+                NOT_ALLOWED,
+                f"{address.url} is not an address that may be asked; {remedy} or name one that is",
             )
-        # One that can't be read counts for nobody.
+        # One that can't be read counts for no application.
         counts = self._counts.get(key, Counts.NOT_HERE)
         if self._scope is None or self._is_operators(namespace_of(key)) or counts is Counts.BESIDE:
             return asked

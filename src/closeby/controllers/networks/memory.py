@@ -1,8 +1,8 @@
 """What was measured for NetworkTopologies, in bounded memory for all of them together.
 
-Whoever may write NetworkTopologies decides how many there are. Where their latencies are too many, namespaces
-that are not the operator's lose some before the operator's do. Among them the namespace that has most does,
-the largest first; the others keep theirs.
+Users who may write NetworkTopologies decide how many there are. Where their latencies are too many,
+namespaces that are not the operator's lose some before the operator's do. Among them the namespace that has
+most does, the largest first; the others keep theirs.
 """
 
 from collections import Counter
@@ -71,7 +71,7 @@ class Memory:
         return gone
 
     def forget(self, key: Key) -> None:
-        """The object is gone, or is measured anew."""
+        """The object is gone, or is measured again."""
         found = self._kept.pop(key, None)
         if found is not None:
             namespace = namespace_of(key)

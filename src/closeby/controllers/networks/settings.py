@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.measurements.access import ANYBODY, Access
+from closeby.measurements.access import ANONYMOUS, Access
 from closeby.measurements.addresses import Address, permitted, read_address
 from closeby.measurements.latencies import METRICS, is_metric
 from closeby.objects.bounds import quoted
@@ -17,7 +17,7 @@ PROMETHEUS: Final = "Prometheus"
 #: Where nothing usable is said, in minutes.
 FREQUENCY: Final = 5
 TIME_RANGE: Final = 15
-#: A day and a week, in minutes: whoever means more means something else.
+#: A day and a week, in minutes: more is surely a mistake.
 _MOST_FREQUENCY: Final = 24 * 60
 _MOST_TIME_RANGE: Final = 7 * 24 * 60
 #: Characters of names of metrics, and of bearer tokens.
@@ -28,7 +28,7 @@ _LONGEST_TOKEN: Final = 16_000
 class NetworkSettings(Struct, frozen=True, kw_only=True):
     """What is to be measured."""
 
-    #: URL of a Prometheus; empty: nobody measures, and the costs are by hand.
+    #: URL of a Prometheus; empty: nothing is measured, and the costs are written by hand.
     address: str = ""
     token: str = ""
     metric: str = METRICS[0]
@@ -40,13 +40,13 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
 class Acquaintance(Struct, frozen=True):
     """The servers that the operator lets NetworkTopologies name, and who we are to one of them.
 
-    Whoever may write a NetworkTopology names its address. So no other server is asked, and files of the
+    A user who may write a NetworkTopology names its address. So no other server is asked, and files of the
     controller are for the operator's own Prometheus alone.
     """
 
     #: The operator's own Prometheus, to which ``access`` belongs; empty: there is none.
     address: str = ""
-    access: Access = ANYBODY
+    access: Access = ANONYMOUS
     allowed: tuple[Address, ...] = ()
 
     def permitted(self, address: Address) -> Address | None:
@@ -61,7 +61,7 @@ class Acquaintance(Struct, frozen=True):
         """
         own, named = read_address(self.address), read_address(settings.address)
         ours = own is not None and named is not None and own.covers(named)
-        access = self.access if ours else ANYBODY
+        access = self.access if ours else ANONYMOUS
         if not operators:
             access = Access(ca_file=access.ca_file, insecure=access.insecure)
         if not settings.token:
@@ -110,7 +110,7 @@ class _Reader:
         if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
             return value
         remedy = f"{default} is used; give a whole number of minutes from 1 to {most:,}"
-        self._wrong(f"spec.{field}", f"{quoted(value)} is no usable number of minutes", remedy)
+        self._wrong(f"spec.{field}", f"{quoted(value)} is not a usable number of minutes", remedy)
         return default
 
     def provider(self, provider: object) -> tuple[str, str, str]:
@@ -126,12 +126,12 @@ class _Reader:
             address = ""
         elif read_address(address) is None:
             remedy = "give a URL such as http://prometheus:9090; until then no costs are calculated"
-            wrong = f"{quoted(address)} is no URL" if address else "is missing"
+            wrong = f"{quoted(address)} is not a URL" if address else "is missing"
             self._wrong(f"{field}.address", wrong, remedy)
             address = ""
         if len(metric) > _LONGEST_METRIC or not is_metric(metric):
             remedy = f"{METRICS[0]} is used; give the name of a metric, such as {METRICS[1]}"
-            self._wrong(f"{field}.metric", f"{quoted(metric)} is no name of a metric", remedy)
+            self._wrong(f"{field}.metric", f"{quoted(metric)} is not a name of a metric", remedy)
             metric = METRICS[0]
         token = texts.get("token", "")
         if len(token) > _LONGEST_TOKEN:

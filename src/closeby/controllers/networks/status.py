@@ -75,7 +75,7 @@ def network_status(
     nodes: Mapping[str, NetworkPlace],
     limit: Limit | None = None,
 ) -> WantedStatus:
-    """The status that ``it`` should have; ``measurement`` is None where nobody measures.
+    """The status that ``it`` should have; ``measurement`` is None where nothing is measured.
 
     Without a ``limit`` costs never get too old.
     """
@@ -169,7 +169,7 @@ def _listed(weights: NetworkWeights) -> StatusCondition:
 
 
 def _around(detours: Sequence[Detour]) -> str:
-    """Nobody's packets need take the shortest path; who wonders about a cost finds it here."""
+    """Packets need not take the shortest path; the explanation of a cost is here."""
     if not detours:
         return ""
     pairs = "1 pair of nodes was" if len(detours) == 1 else f"{len(detours)} pairs of nodes were"

@@ -1,11 +1,11 @@
 """The costs of a network, calculated from latencies between its nodes.
 
 A cost is a whole number of microseconds, at least 1, and the same in both directions: of two directions the
-slower one counts, as it does for whoever waits for an answer. Two zones of a region, and two regions, are as
-far apart as the median of all measured pairs of their nodes: one bad link or one bad probe moves no zone.
-Then everything is as far as the shortest path over what was measured, by the algorithm that the object names.
-A pair of nodes that no such path joins counts as far as their zones do, else as their regions do; what is
-still not known is left out, never made up.
+slower one counts, as it does for a caller that waits for an answer. Two zones of a region, and two regions,
+are as far apart as the median of all measured pairs of their nodes: one bad link or one bad probe moves no
+zone. Then everything is as far as the shortest path over what was measured, by the algorithm that the object
+names. A pair of nodes that no such path joins counts as far as their zones do, else as their regions do; what
+is still not known is left out, never made up.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ MOST_NODES: Final = 100
 #: What all costs may take, in bytes: etcd refuses objects of more than 1.5 MiB.
 LONGEST_LIST: Final = 1_000_000
 
-#: A pair that was measured as so many times as far as the way over other nodes is told of.
+#: A pair is reported if it was measured as so many times as far as the way over other nodes.
 FAR_AROUND: Final = 2
 
 #: Two places in alphabetical order.

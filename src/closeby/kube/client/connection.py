@@ -63,7 +63,7 @@ class Connection(Struct, frozen=True, kw_only=True):
 def own_namespace(
     environment: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
 ) -> str | None:
-    """The namespace in which this process runs as a pod; None where it is no pod.
+    """The namespace in which this process runs as a pod; None where it is not a pod.
 
     Never that of a kubeconfig's context, which says where a user likes to look.
     """
@@ -94,7 +94,9 @@ def connect(
         return Problem(f"there is no kubeconfig file with the context {context!r}", _hint(environment))
     if environment.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster(environment, service_account)
-    return Problem("no cluster is known: there is no kubeconfig file, and this is no pod", _hint(environment))
+    return Problem(
+        "no cluster is known: there is no kubeconfig file, and this is not a pod", _hint(environment)
+    )
 
 
 def _hint(environment: Mapping[str, str]) -> str:
@@ -133,7 +135,9 @@ def _of_access(
     parts = urlsplit(cluster.server if "://" in cluster.server else f"http://{cluster.server}")
     source = f"context {access.context!r} of {', '.join(str(file) for file in files)}"
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        return Problem(f"{cluster.server!r} in {source} is no address of a server", "give https://HOST:PORT")
+        return Problem(
+            f"{cluster.server!r} in {source} is not an address of a server", "give https://HOST:PORT"
+        )
     proxy = cluster.proxy_url or _proxy_of(parts.scheme, parts.hostname, environment)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         return Problem(f"the proxy {proxy} in {source} is not supported", "give an HTTP proxy")
@@ -205,7 +209,7 @@ def _tls(access: ClusterAccess, source: str) -> ssl.SSLContext | Problem:
         key = _bytes_of(user.client_key_data, user.client_key, access.user_folder)
     except (OSError, ValueError) as error:
         return Problem(
-            f"the client certificate of {source} can't be read: {error}", "mend the kubeconfig file"
+            f"the client certificate of {source} can't be read: {error}", "fix the kubeconfig file"
         )
     if (certificate is None) != (key is None):
         return Problem(f"{source} has only one of client-certificate and client-key", "give both")
@@ -237,14 +241,14 @@ def _bytes_of(data: str, file: str, folder: Path) -> bytes | None:
     """What stands in the kubeconfig (base64) or in the file it names.
 
     Raises:
-        ValueError: the data is no base64.
+        ValueError: the data is not base64.
         OSError: the file can't be read.
     """
     if data:
         try:
             return base64.b64decode(data, validate=True)
         except binascii.Error as error:
-            raise ValueError(f"it is no base64: {error}") from error
+            raise ValueError(f"it is not base64: {error}") from error
     return (folder / file).read_bytes() if file else None
 
 

@@ -26,7 +26,7 @@ FAULT: Final = "SchedulerError"
 
 #: The server gave up, and may have begun: of all its 4xx the only one that may have had an effect.
 _TIMED_OUT: Final = 408
-#: Of the body, for messages, where the answer is no Status (a proxy's page, say).
+#: Of the body, for messages, where the answer is not a Status (a proxy's page, say).
 _SHOWN: Final = 300
 #: Bytes of a message: the server quotes what it refuses.
 _LONGEST: Final = 2048

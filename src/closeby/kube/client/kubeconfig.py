@@ -142,11 +142,11 @@ def _merge(file: Path, into: _Merged) -> Problem | None:
     except OSError as error:
         return Problem(f"{file} can't be read: {error.strerror or error}", "name another kubeconfig file")
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        return Problem(f"{file} is no YAML: {' '.join(str(error).split())}", "mend the kubeconfig file")
+        return Problem(f"{file} is not YAML: {' '.join(str(error).split())}", "fix the kubeconfig file")
     if content is None:
         return None
     if not isinstance(content, dict):
-        return Problem(f"{file} is no kubeconfig file", "name another kubeconfig file")
+        return Problem(f"{file} is not a kubeconfig file", "name another kubeconfig file")
     for key, entry_key, target in (
         ("contexts", "context", into.contexts),
         ("clusters", "cluster", into.clusters),
@@ -154,10 +154,10 @@ def _merge(file: Path, into: _Merged) -> Problem | None:
     ):
         entries = content.get(key) or []
         if not isinstance(entries, list):
-            return Problem(f"{key} in {file} is no list", "mend the kubeconfig file")
+            return Problem(f"{key} in {file} is not a list", "fix the kubeconfig file")
         for entry in entries:
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                return Problem(f"an entry of {key} in {file} has no name", "mend the kubeconfig file")
+                return Problem(f"an entry of {key} in {file} has no name", "fix the kubeconfig file")
             target.setdefault(entry["name"], _Named(entry.get(entry_key) or {}, file))
     into.current = into.current or str(content.get("current-context") or "")
     return None
@@ -168,7 +168,7 @@ def _as(named: _Named, shape: type[T], what: str) -> T | Problem:
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
-        return Problem(f"{what} in {named.file} can't be read: {error}", "mend the kubeconfig file")
+        return Problem(f"{what} in {named.file} can't be read: {error}", "fix the kubeconfig file")
 
 
 def _listed(entries: Mapping[str, object]) -> str:

@@ -25,7 +25,7 @@ def path_of(*segments: str) -> str:
     """The path of these segments, each of them quoted.
 
     Raises:
-        ValueError: a segment is no name. Check names that a user chose with ``is_name`` first.
+        ValueError: a segment is not a name. Check names that a user chose with ``is_name`` first.
     """
     for one in segments:
         if not is_name(one):

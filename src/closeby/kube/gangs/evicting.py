@@ -149,8 +149,8 @@ class Evictor:
         if found is None:
             return
         text = (
-            f"the start did not come to its end within {group.completion_timeout:g} s: "
-            f"{len(leaving)} members evicted, so that the gang can start anew"
+            f"the start was not complete within {group.completion_timeout:g} s: "
+            f"{len(leaving)} members evicted, so that the gang can start over"
         )
         note = Note(reason="Evicted", action="Evicting", text=text, warning=True)
         await self._events.post(found.reference, note, time.time())

@@ -134,7 +134,7 @@ class _Watches(Collector):
         by_kind = {(one.group, one.kind): reflector for one, reflector in self.followed.items()}
         yield gauge(
             "closeby_watch_silence_seconds",
-            "Time since the API server was last heard about a kind; a sign of life comes every minute or so.",
+            "Time since the last news of a kind from the API server; something arrives about every minute.",
             labels,
             {key: self._clock() - reflector.heard_at for key, reflector in by_kind.items()},
         )

@@ -49,7 +49,7 @@ def read_address(text: str) -> ListenAddress | Problem:
     bracketed = host == f"[{bare}]"
     if not colon or not port.isdecimal() or int(port) not in _PORTS or (":" in bare and not bracketed):
         return Problem(
-            f"{text!r} is no address to listen on", "give HOST:PORT, such as 127.0.0.1:10251 or :10251"
+            f"{text!r} is not an address to listen on", "give HOST:PORT, such as 127.0.0.1:10251 or :10251"
         )
     return ListenAddress(bare, int(port))
 

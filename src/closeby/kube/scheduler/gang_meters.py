@@ -61,7 +61,7 @@ class GangMeters:
         self._gauge: GangGauge | None = None
         self._excess = Histogram(
             "closeby_gang_excess_span",
-            "Domains of a level that a bound gang lies in, over the fewest that could hold it on an empty "
+            "Domains of a level that a bound gang touches, over the fewest that could hold it on an empty "
             "cluster: 1 is ideal.",
             ("level",),
             buckets=_EXCESS_BUCKETS,

@@ -123,7 +123,7 @@ class SchedulerMeters(Meters):
         )
         self._spans = self._histogram(
             "closeby_gang_span",
-            "Domains of a level that a gang lies in once it is placed: the fewer, the closer.",
+            "Domains of a level that a gang touches once it is placed: the fewer, the closer.",
             _DOMAIN_BUCKETS,
             "level",
         )

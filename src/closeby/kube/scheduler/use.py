@@ -50,7 +50,7 @@ class Use:
         yield gauge(
             _LARGEST,
             "The most that is free in one domain of a level over all that is free: the largest gang of small "
-            "pods that can lie in one domain.",
+            "pods that fits in one domain.",
             ("topology", "level", "resource"),
             found,
         )

@@ -151,7 +151,7 @@ class Feed:
             names.drop(key, resource)
 
     def _node(self, node: Node, events: list[Event]) -> None:
-        # Agents write annotations every few seconds. A change that decisions do not depend on is no change.
+        # Agents write annotations every few seconds. A change that no decision depends on is ignored.
         kept = {key: value for key, value in node.annotations.items() if key == QOS_ANNOTATION}
         if len(kept) < len(node.annotations):
             node = replace(node, annotations=kept)

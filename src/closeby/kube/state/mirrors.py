@@ -1,6 +1,6 @@
 """PodGroups of all dialects, and the mirrors in which closeby keeps the plans and ranks of others' gangs.
 
-A PodGroup of closeby's own kind with the label ``closeby.dev/mirror-of`` is no gang. What stands in its
+A PodGroup of closeby's own kind with the label ``closeby.dev/mirror-of`` is not a gang. What stands in its
 status, which nobody but closeby may write, belongs to the PodGroup of the same name of the API group that the
 label names.
 """

@@ -1,6 +1,6 @@
 """Follows all objects of one kind: a list in pages, then a watch that is resumed wherever it ends.
 
-A busy server ends watches cleanly and often; that is no failure, and the watch is resumed at once from the
+A busy server ends watches cleanly and often; that is not a failure, and the watch is resumed at once from the
 last version seen. Only when the server has forgotten that version (410) is everything listed again, and what
 is gone is found by comparing.
 """
@@ -121,7 +121,7 @@ class Reflector:
                             yield batch
             # Listing again at once would be a storm if the server forgets as fast as it tells.
             wait = backoff.next(error.retry_after if error else None)
-            # That a version is forgotten is no trouble: the list cures it.
+            # That a version is forgotten is not a trouble: the list cures it.
             if error is not None and not error.expired:
                 yield self._trouble(error, wait)
             await asyncio.sleep(wait)

@@ -155,4 +155,4 @@ class _Candidate:
         while True:
             await asyncio.sleep(1.0)
             if time.monotonic() > self._beaten_at + _STANDSTILL:
-                raise RuntimeError(f"nothing was done for {_STANDSTILL:g} s: the lead is given up")
+                raise RuntimeError(f"nothing was done for {_STANDSTILL:g} s: giving up leadership")

@@ -137,7 +137,7 @@ class Elector:
         holder = (self._seen.holder_identity if self._seen else None) or ""
         if self._renewed_at is None:
             return LeaseStatus(False, "" if holder == self._settings.identity else holder, error)
-        # A renewal that failed is no loss yet.
+        # A renewal that failed is not a loss yet.
         return LeaseStatus(True, self._settings.identity)
 
     def _pause(self) -> float:

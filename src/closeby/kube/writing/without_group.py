@@ -79,7 +79,7 @@ class WithoutGroup:
             reason, text = "AppGroupFound", ""
         else:
             reason = Reason.APP_GROUP_NOT_FOUND.value
-            text = f"the pod was placed by itself, for there is no usable AppGroup {name}"
+            text = f"the pod was placed on its own, because there is no usable AppGroup {name}"
         condition = StatusCondition(
             type=APP_GROUP_FOUND,
             status="True" if known else "False",

@@ -196,7 +196,7 @@ class Writer:
         wrong = [key for key, value in bind.labels.items() if not is_label(key, value)]
         if wrong:
             # The server would take it with the binding, and then refuse every later change of the pod.
-            message = f"{wrong[0]}={bind.labels[wrong[0]]} is no label"
+            message = f"{wrong[0]}={bind.labels[wrong[0]]} is not a label"
             return Written(Verdict.FATAL, ApiError(None, INVALID, message, unsent=True))
         body = _Binding(
             _BindingMeta(

@@ -2,7 +2,7 @@
 
 Each task of a job goes to the node with the greatest ``weight x (K - i)``, i the first of K label keys
 (nearest first) on which it equals the node of the job's first placed task. Where the first task goes decides
-all, and nobody looks whether the rest has room there: the drawback that the proposal names itself, which
+all, without a check whether the rest fits there: the drawback that the proposal names itself, which
 closeby's plugin ``network-topology`` removes.
 """
 

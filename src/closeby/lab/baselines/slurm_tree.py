@@ -76,7 +76,7 @@ class _Switches:
         return best
 
     def _compare(self, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, bool]:
-        """Above 0 if the first leaf is better, and whether its switch where that was told holds the rest."""
+        """Above 0 if the first leaf is better, and whether its switch, if that is known, holds the rest."""
         level = self._leaf_level
         for step, (mine, theirs) in enumerate(zip(one, other, strict=True)):
             room, rival = self._at(level - step, mine), self._at(level - step, theirs)

@@ -64,7 +64,7 @@ class BenchmarkResult(Struct, frozen=True):
 
 
 def this_machine() -> Machine:
-    """What can be told of this machine without asking anybody."""
+    """What is known of this machine without any program."""
     model = platform.processor() or platform.machine()
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as described:
         lines = [line for line in described if line.startswith("model name")]

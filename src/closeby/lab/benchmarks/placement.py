@@ -73,7 +73,7 @@ def engine_of(count: int, *plugins: PluginEntry) -> Engine:
 
 
 def warm(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
-    """The tick that places a gang whose pods the engine has heard of, with the state update."""
+    """The tick that places a gang whose pods the engine knows, with the state update."""
     for count in sizes:
         engine = engine_of(count)
         with quiet_collector():

@@ -34,15 +34,15 @@ class ComparedFigure(NamedTuple):
 Figures = dict[str, float | None]
 
 WAITING: Final = "Waiting"
-PLACES: Final = "Where jobs lay"
+PLACES: Final = "Where jobs ran"
 RANKS: Final = "Pods and ranks of a job"
 ROOM: Final = "What was left free"
 GAPS: Final = "Above the best on what was free"
 USE: Final = "Use of the GPUs"
 NETWORK: Final = "Slowdown of communication and of jobs, modelled"
 ALL_REDUCE: Final = "An all-reduce, modelled"
-TALK: Final = "What talk between pods cost"
-PAIRS: Final = "Pairs of pods that talk"
+TALK: Final = "Network cost between pods"
+PAIRS: Final = "Pairs of dependent pods"
 
 
 def figures_of(measures: Measures) -> tuple[tuple[ComparedFigure, float | None], ...]:

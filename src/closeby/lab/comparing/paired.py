@@ -13,7 +13,7 @@ from msgspec import Struct
 from scipy.special import stdtrit
 
 CONFIDENCE: Final = 0.95
-#: Of the larger of two figures: what sums in another order may differ by is no difference.
+#: Of the larger of two figures: what sums in another order may differ by is not a difference.
 _ROUNDING: Final = 1e-12
 
 

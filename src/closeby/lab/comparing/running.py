@@ -29,7 +29,7 @@ from closeby.quality.talk import TalkMeasures
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """A named workload, made anew for each seed."""
+    """A named workload, generated for each seed."""
 
     workload: str
     jobs: int
@@ -65,7 +65,7 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     def yardstick(self) -> Policy:
         """Whose costs the talk of all policies is judged by: of the first one that minds them.
 
-        A policy that is told other costs, or none, is not to be judged by those.
+        A policy that knows other costs, or none, is not to be judged by those.
         """
         for policy in self.policies:
             if engine_of(self.cluster, policy).profile.dependency_costs:
@@ -95,12 +95,12 @@ class ComparedRun(Struct, frozen=True, kw_only=True):
     history: History | None = None
 
 
-#: Is told how many runs are done.
+#: Called with the number of runs that are done.
 Progress = Callable[[int], None]
 
 
 def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> ComparedRun:
-    """One run. Whoever runs it where gets the same result.
+    """One run. Its result does not depend on the process or the machine.
 
     Raises:
         UnrunnableError: cluster, topology and wishes make no sense together.
@@ -122,7 +122,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Compare
 
 
 def _talk(experiment: Experiment, history: History) -> dict[int, TalkMeasures]:
-    """How close applications lay, by the costs that all policies are judged by."""
+    """How close the pods of applications were, by the costs that all policies are judged by."""
     if not history.jobs.graphs:
         return {}
     return judged_talk(history, Judge(engine_of(experiment.cluster, experiment.yardstick)))
@@ -217,7 +217,7 @@ def _know(experiment: Experiment) -> None:
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed would wait for its next task for ever."""
+    """A process whose parent was killed would wait for its next task indefinitely."""
     parent = parent_process()
     if parent is not None:
         parent.join()

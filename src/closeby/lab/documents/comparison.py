@@ -73,7 +73,7 @@ class UnstartedEntry(Struct, frozen=True):
 
 
 class ComparisonReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything that is told of a comparison."""
+    """Everything that is reported of a comparison."""
 
     api_version: str = API_VERSION
     kind: str = "ComparisonReport"

@@ -69,11 +69,12 @@ class SummaryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ApplicationsEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How close applications lay when all their pods were placed. Shares are of pairs that talk."""
+    """How close the pods of applications were when all their pods were placed. Shares are of pairs that
+    talk."""
 
     placed: int
     pairs: int
-    #: Null where nobody knows what talk costs.
+    #: Null where network costs are unknown.
     cost_per_pair: float | None
     same_node: float | None
     same_zone: float | None
@@ -129,7 +130,7 @@ class SamplesEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything that is told of one run over time."""
+    """Everything that is reported of one run over time."""
 
     api_version: str = API_VERSION
     kind: str = "SimulationReport"
@@ -276,7 +277,7 @@ def _samples(history: History, full: bool) -> SamplesEntry:
     count = len(samples.times)
     # Evenly over what happened rather than over time, which has long ends in which little does.
     chosen = np.linspace(0, count - 1, count if full else min(count, SAMPLES)).round().astype(np.intp)
-    # Exactly when all was quiet is told, else the next sample may be hours later.
+    # The exact time when all was quiet is sampled, else the next sample may be hours later.
     quiet = int(np.searchsorted(samples.times, history.quiet_from, side="right")) - 1
     nearest = int(np.abs(chosen - quiet).argmin())
     if 0 < nearest < len(chosen) - 1:

@@ -21,7 +21,7 @@ from closeby.lab.replay.history import History
 from closeby.objects.words import plural
 from closeby.simulator.runs import Run
 
-#: Clusters with more nodes have no map: nobody could read it.
+#: Clusters with more nodes have no map: it would be unreadable.
 MOST_NODES = 20_000
 
 FLOWS = (
@@ -32,7 +32,9 @@ DELAY = "From submission to start; jobs that never started count with what they 
 SPAN = "Jobs larger than a node, weighted by GPU-time; 1 is as close together as an empty cluster allows."
 
 TALK = "Pairs are pods that call each other. An application counts by the time that it ran."
-NO_SPAN = "Excess span is not drawn: it is told of jobs that need several nodes, and applications need none."
+NO_SPAN = (
+    "Excess span is not drawn: it exists only for jobs that need several nodes, and applications do not."
+)
 
 
 class Picture(Struct, frozen=True, kw_only=True, eq=False):
@@ -86,7 +88,7 @@ def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) 
     whether jobs are gangs or applications.
     """
     where = (
-        ("talk", "Talk between pods", TALK, talk_cdfs(histories))
+        ("talk", "Traffic between pods", TALK, talk_cdfs(histories))
         if are_applications(histories)
         else ("span", "Excess span", SPAN, span_cdfs(histories))
     )
@@ -135,7 +137,8 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
     limbs = limbs_of(scene.tree)
     if scene.resource == POD:
         sentences.append(
-            "Jobs ask for neither GPUs nor cores, in which the load of a fabric is told: it is not drawn."
+            "The load of a fabric is not drawn: it is measured in GPUs or cores, and the jobs ask for "
+            "neither."
         )
     elif limbs is None:
         sentences.append(
@@ -173,7 +176,7 @@ def bars_note(scene: Scene) -> str:
     """What a bar of the rack map is."""
     if scene.resource == POD:
         return "A bar is a node; a full one has as many pods as any node ever has."
-    return f"A bar is a node with all of its {scene.unit}; coloured is what is held."
+    return f"A bar is a node with all of its {scene.unit}; the used part is coloured."
 
 
 def _has_flows(scene: Scene) -> bool:

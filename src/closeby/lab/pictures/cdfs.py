@@ -38,7 +38,7 @@ MARKS = {
     2592000: "30 d",
 }
 #: Okabe and Ito's colours, made for colour-blind readers, without yellow and black; and dashes, so that lines
-#: are told apart in print too.
+#: differ in print too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [12, 3], [4, 1])
 
@@ -140,7 +140,7 @@ def _talk_axis(title: str, end: float, axis: alt.Axis) -> Axis:
         axis=axis,
         share="share of applications",
         groups=POLICY,
-        otherwise="no application with pods that talk had all of them placed",
+        otherwise="no application with dependent pods had all of them placed",
     )
 
 

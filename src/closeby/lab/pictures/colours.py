@@ -1,7 +1,7 @@
 """Which colour each gang has: the same all its life, and rarely that of a neighbour.
 
 The nine colours are Paul Tol's scheme "muted" (Colour Schemes, technical note SRON/EPS/TN/09-002, 2021), made
-to be told apart by colour-blind readers too.
+for colour-blind readers to distinguish them too.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from closeby.lab.pictures.scene import Scene
 from closeby.topology.tree import ROOT_LEVEL
 
 GANGS = ("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#AA4499", "#44AA99", "#882255", "#999933")
-#: All that is no gang; nothing at all; a node that may not be used.
+#: All that is not a gang; nothing at all; a node that may not be used.
 SINGLE = "#B4B9C2"
 FREE = "#FFFFFF"
 UNUSABLE = "#6B7280"

@@ -20,7 +20,7 @@ from closeby.quality.summary import waits_of
 Floats = NDArray[np.float64]
 
 
-#: What is told of the talk of an application: the first is a cost, the others are shares of its pairs.
+#: What is shown of the traffic of an application: the first is a cost, the others are shares of its pairs.
 TALK = ("cost of a pair", "pairs in one node", "pairs in one zone", "pairs in one region")
 
 
@@ -65,7 +65,7 @@ def span_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]
 
 
 def talk_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]:
-    """What talk costs applications, and where their pairs of pods that talk lie, each told in ``TALK``.
+    """The network costs of applications, and where their pairs of dependent pods are, each named in ``TALK``.
 
     An application counts by the time that it ran with all its pods.
     """

@@ -1,4 +1,4 @@
-"""Letters of the gangs that are named below the rack map: two of one colour are told apart by them."""
+"""Letters of the gangs that are named below the rack map: they distinguish two of one colour."""
 
 from collections.abc import Iterator
 from itertools import groupby

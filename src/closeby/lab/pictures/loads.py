@@ -43,7 +43,7 @@ def loads_of(scene: Scene, levels: int, model: Model = DEFAULT_MODEL) -> tuple[L
         tenants, domains, held = _held(scene, level)
         flows = np.zeros(len(tenants))
         here = uses.level == level
-        # Whoever sends from a domain holds something there, and rows ascend by tenant and domain.
+        # A tenant that sends from a domain holds something there, and rows ascend by tenant and domain.
         count = np.intp(scene.tree.count(level))
         rows = np.searchsorted(tenants * count + domains, uses.job[here] * count + uses.domain[here])
         flows[rows] = uses.flows[here]

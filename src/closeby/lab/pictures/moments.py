@@ -12,7 +12,7 @@ from closeby.lab.pictures.steps import evenly
 
 Floats = NDArray[np.float64]
 
-#: Name, seconds, and the longest run in seconds that is told in this unit.
+#: Name, seconds, and the longest run in seconds that is shown in this unit.
 UNITS = (
     ("s", 1.0, 600.0),
     ("min", 60.0, 3 * 3600.0),
@@ -49,7 +49,7 @@ class Moments(Struct, frozen=True, kw_only=True, eq=False):
         return float(self.stops[stop])
 
     def named(self, stop: int) -> str:
-        """A stop as it is told: ``26.5 h``."""
+        """A stop as it is shown: ``26.5 h``."""
         return f"{round(self.at(stop), 2):g} {self.unit}"
 
     def told(self, seconds: Floats) -> Floats:
@@ -70,7 +70,7 @@ def moments_of(happened: Floats, until: float, most: int = STOPS, wanted: float 
     """At most ``most`` stops for a run of ``until`` seconds, evenly over the times at which something
     happened.
 
-    ``wanted`` is a time that shall be a stop besides, such as one that somebody asks to see. All in seconds.
+    ``wanted`` is a time that shall be a stop besides, such as one that the user asks to see. All in seconds.
     """
     unit, seconds = next((name, size) for name, size, longest in UNITS if until <= longest)
     times = np.unique(_told(np.append(happened, [0.0, until]), seconds))

@@ -31,7 +31,7 @@ CANVAS = "canvas"
 SVG = "svg"
 #: What the page needs of the libraries.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
-HINT = "Point at a gang to see where the rest of it lies."
+HINT = "Point at a gang to see where the rest of it is."
 #: Where the slider is put.
 SLIDER = '<div id="moment"></div>'
 

@@ -197,7 +197,7 @@ def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
     gangs = sum(tenant.has_colour for tenant in scene.tenants)
     text = f"{scene.coloured}, each in its own colour"
     if gangs > len(GANGS):
-        text = f"{scene.coloured}, neighbours in different ones of {len(GANGS)} colours"
+        text = f"{scene.coloured}; adjacent gangs have different ones of {len(GANGS)} colours"
     entries: list[tuple[Sequence[str], str]] = [(GANGS[: min(gangs, 3)], text)] if gangs else []
     if not all(tenant.has_colour for tenant in scene.tenants):
         entries.append(((SINGLE,), "single pods"))

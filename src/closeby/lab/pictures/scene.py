@@ -48,9 +48,9 @@ class Tenant(Struct, frozen=True, kw_only=True):
 
     @property
     def in_short(self) -> str:
-        """``job-7: 8 pods × 8 GPUs in 2 leaves of pod-1``: told is the finest level above nodes.
+        """``job-7: 8 pods × 8 GPUs in 2 leaves of pod-1``: the finest level above nodes.
 
-        Where it is, so that those of one colour are told apart.
+        Where it is, to distinguish those of one colour.
         """
         upper = list(self.span.items())[-2:-1]
         told = plural(upper[0][1], upper[0][0]) if upper else ""
@@ -269,7 +269,7 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
             asks=_asks(history, job),
             waited=time_text(float(waited[job])),
             span=dict(zip(names, used[job].tolist(), strict=True)),
-            # Only those with a colour are told by name.
+            # Only those with a colour are named.
             within=within_text(history.tree, history.slots_of(job)) if history.jobs.pods[job] > 1 else "",
         )
         for job in jobs.tolist()

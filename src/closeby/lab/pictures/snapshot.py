@@ -33,7 +33,7 @@ _COLOURED = {
 def snapshot(run: Run) -> Scene:
     """Who holds what after a run, in the topology in which most gangs lie.
 
-    Told in GPUs if any node has some, else in cpu. Gangs and applications come by name, then single pods,
+    In GPUs if any node has some, else in cpu. Gangs and applications come by name, then single pods,
     each on its own even where several belong to one owner.
     """
     cluster = run.engine.cluster
@@ -114,10 +114,10 @@ def _tree(run: Run) -> tuple[Tree, tuple[str, ...]]:
     lying = Counter(place.topology for place in run.places.values())
     trees = [tree for name in topologies.usable() if (tree := topologies.tree(name)) is not None]
     if not trees:
-        return topologies.flat(), ("No topology is declared, so all nodes lie side by side.",)
+        return topologies.flat(), ("No topology is declared, so all nodes are side by side.",)
     trees.sort(key=lambda tree: (-lying[tree.name], -len(tree.levels), tree.name))
     others = ", ".join(tree.name for tree in trees[1:])
-    told = f"Drawn is topology {trees[0].name}, in which most gangs lie; not drawn: {others}."
+    told = f"Topology {trees[0].name}, which holds most gangs, is drawn; not drawn: {others}."
     return trees[0], (told,) if others else ()
 
 

@@ -29,14 +29,14 @@ class Agenda:
         return min(arrives, self._ends[0][0]) if self._ends else arrives
 
     def arrivals(self, now: float) -> range:
-        """The jobs that have arrived by now, and were not told before."""
+        """The jobs that have arrived since the last call."""
         first = self._arrived
         while self._arrived < len(self._submitted) and self._submitted[self._arrived] <= now:
             self._arrived += 1
         return range(first, self._arrived)
 
     def ends(self, now: float) -> list[int]:
-        """The jobs that have ended by now, and were not told before; by end, then by number."""
+        """The jobs that have ended since the last call; by end, then by number."""
         ended = []
         while self._ends and self._ends[0][0] <= now:
             ended.append(heapq.heappop(self._ends)[1])

@@ -38,7 +38,7 @@ from closeby.topology.tree import Tree
 #: Moments between two reports of progress.
 _STRIDE = 256
 
-#: Is told how many jobs have ended or will never start.
+#: Called with the number of jobs that have ended or will never start.
 Progress = Callable[[int], None]
 
 
@@ -220,7 +220,7 @@ def tree_of(engine: Engine, wishes: Wishes) -> Tree:
     indices = [tree.level_named(wish) for wish in (wishes.required, wishes.preferred) if wish is not None]
     if len(indices) == 2 and (indices[1] or 0) < (indices[0] or 0):
         raise UnrunnableError(
-            f"the preferred level {wishes.preferred} lies above the required one, {wishes.required}; "
+            f"the preferred level {wishes.preferred} is coarser than the required one, {wishes.required}; "
             "prefer that one or a finer one"
         )
     return tree

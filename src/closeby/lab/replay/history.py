@@ -84,7 +84,7 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     #: Jobs that are too large for the cluster even when no other job runs: refused at once, never queued.
     impossible: tuple[int, ...] = ()
     #: CPU of the nodes by slot, less that of pods that are no jobs and stay, in thousandths of a core; empty
-    #: where nobody asks for it.
+    #: where it is not asked for.
     node_cpu: Counts = NO_CPU
     #: How close the pods of each application lay when all were placed, by index.
     talk: dict[int, TalkMeasures] = {}
@@ -112,7 +112,7 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def told_in_gpus(self) -> bool:
-        """Whether use and queue are told in GPUs: not where no job that counts asks for any."""
+        """Whether use and queue are in GPUs: not where no job that counts asks for any."""
         return bool(self.node_gpus.any()) and size_unit(self.jobs.gpus[self.counted]) is SizeUnit.GPU
 
     def slots_of(self, job: int) -> Ints:

@@ -1,4 +1,4 @@
-"""What a cluster could never hold, however long one waits: told from amounts, before anything runs."""
+"""What a cluster could never hold, however long one waits: computed from amounts, before anything runs."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def largest_job(room: ClusterRoom, tree: Tree, required: str | None) -> int:
 
 
 def too_large(jobs: Jobs, room: ClusterRoom, tree: Tree, required: str | None) -> dict[int, str]:
-    """Jobs that the cluster could not hold if no other job ran, with the reason; told by GPUs."""
+    """Jobs that the cluster could not hold if no other job ran, with the reason, in GPUs."""
     level = None if required is None else tree.level_named(required)
     found: dict[int, str] = {}
     for gpus in np.unique(jobs.gpus).tolist():
@@ -49,7 +49,7 @@ def too_many_pods(jobs: Jobs, room: Counts) -> dict[int, str]:
 
 
 def too_many_cores(jobs: Jobs, room: ClusterRoom) -> dict[int, str]:
-    """Applications that the cluster could not hold alone, with the reason; told by CPU."""
+    """Applications that the cluster could not hold alone, with the reason, in CPU."""
     in_all, in_one = int(room.free.sum()) / 1000, int(room.free.max(initial=0)) / 1000
     found = {}
     for job, graph in enumerate(jobs.graphs):

@@ -13,7 +13,7 @@ from closeby.topology.tree import Tree
 
 
 class Recorder:
-    """The columns of one run. Jobs are told by their numbers."""
+    """The columns of one run. Jobs are identified by their numbers."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

@@ -29,7 +29,7 @@ _WORDS: Final = (
     "Delay: from submission to start. For topology: more than if nothing were required of it, where jobs "
     "or the policy require something. Excess span: domains that jobs larger than a node lie in, over the "
     "fewest that could hold them, 1 is ideal; group spread: domains that one of their data- or "
-    "pipeline-parallel groups touches. Cross pairs: pairs of pods of a job that lie in different domains; "
+    "pipeline-parallel groups touches. Cross pairs: pairs of pods of a job in different domains; "
     "ring crossings: edges of its ring of ranks that leave a domain; ring hops: tree edges that the ring "
     "runs over, over the fewest in another order of ranks; distance: tree edges between pods of a job. Above "
     "the best: of a sample of jobs, over the least possible on what was free when they started. Largest "
@@ -49,7 +49,7 @@ _WORDS_OF_APPLICATIONS: Final = (
 )
 
 _TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
-#: Shorter times, in seconds, are told in milliseconds.
+#: Shorter times, in seconds, are shown in milliseconds.
 _SHORT: Final = 0.1
 
 
@@ -139,7 +139,7 @@ def _seeds(known: int, of: int) -> str:
 def _legend(report: ComparisonReport) -> str:
     below = f"below each figure its difference from {report.reference}"
     if len(report.workload.seeds) < 2:
-        return f"{below}; one run of each tells nothing of chance"
+        return f"{below}; one run of each says nothing about random variation"
     percent = f"{100 * report.confidence:g} %"
     legend = (
         f"{below}: mean over the seeds, and its {percent} confidence interval ({report.method}); "
@@ -149,4 +149,4 @@ def _legend(report: ComparisonReport) -> str:
     few = any(
         one.mean is not None and one.seeds < runs for figure in report.figures for one in figure.policies
     )
-    return f"{legend}; n: seeds that tell, where not all do" if few else legend
+    return f"{legend}; n: seeds with a value, where not all have one" if few else legend

@@ -41,7 +41,7 @@ def _times(value: float) -> str:
 
 
 BY_LEVEL: Final = (
-    ShownMeasure("span", "span", _number, "domains that a job lies in, mean"),
+    ShownMeasure("span", "span", _number, "mean number of domains that a job touches"),
     ShownMeasure(
         "excess_span",
         "excess span",
@@ -55,9 +55,7 @@ BY_LEVEL: Final = (
         _number,
         "excess span of jobs larger than a node, weighted by GPU-time",
     ),
-    ShownMeasure(
-        "cross_pairs", "cross pairs", _share, "pairs of pods of a job that lie in different domains"
-    ),
+    ShownMeasure("cross_pairs", "cross pairs", _share, "pairs of pods of a job in different domains"),
     ShownMeasure(
         "ring_crossings",
         "ring crossings",
@@ -95,7 +93,7 @@ PLACES: Final = (
         "distance_gap", "distance gap", _gap, "distance over the least possible on what was free at the start"
     ),
     ShownMeasure(
-        "compared", "compared", "{:,}".format, "jobs of up to 64 pods on several nodes whose gaps are told"
+        "compared", "compared", "{:,}".format, "jobs of up to 64 pods on several nodes whose gaps are known"
     ),
 )
 USE: Final = (

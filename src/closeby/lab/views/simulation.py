@@ -45,15 +45,15 @@ def simulation_views(report: SimulationReport, *, quality: bool = False) -> Iter
     if report.cluster.gpus and measures.size_unit is SizeUnit.GPU:
         yield section("Use of the GPUs", _use(report, quality=quality))
     if isinstance(report.applications, ApplicationsEntry):
-        yield section("How close applications lay", _applications(report.applications))
+        yield section("How close the pods of applications were", _applications(report.applications))
     elif any(level.span is not None for level in measures.levels):
         if quality:
             tables = (by_level(measures.levels), Text(), of_run(measures, PLACES))
-            yield section("Where jobs lay", Group(*tables))
+            yield section("Where jobs ran", Group(*tables))
             modelled = (of_run(measures, MODELLED), Text(), constants(measures.model))
             yield section("What that costs: modelled, not measured", Group(*modelled))
         else:
-            yield section("Where jobs lay", _places(measures))
+            yield section("Where jobs ran", _places(measures))
     if report.reservations:
         yield section("Kept free for jobs that had waited long", _reservations(report))
     if report.refusals:
@@ -77,7 +77,7 @@ def _what_ran(report: SimulationReport) -> Text:
         text.append(f" (and {cluster.held_gpus:,} that other pods hold)")
     details = []
     if workload.standing:
-        details.append(f"{workload.standing:,} of the jobs run at the beginning")
+        details.append(f"{workload.standing:,} of the jobs run at the start")
     if workload.load is not None:
         details.append(f"load {workload.load:g}")
     if workload.seed is not None:
@@ -217,7 +217,7 @@ def _places(measures: Measures) -> RenderableType:
         largest = "–" if level.largest_gang is None else f"{level.largest_gang:.0%} of free"
         table.add_row(level.level, *numbers, largest)
     note = Text(
-        "Means over jobs. Span: domains that a job lies in; excess: over the fewest that could hold it, 1 is "
+        "Means over jobs. Span: domains that a job touches; excess: over the fewest that could hold it, 1 is "
         "ideal; of large jobs: those larger than a node, weighted by GPU-time; group spread: domains that a "
         "data- or pipeline-parallel group of theirs touches; largest gang: what one domain could still hold.",
         style="dim",
@@ -247,7 +247,7 @@ def _applications(found: ApplicationsEntry) -> RenderableType:
     told = [f"{value:.0%} in one {name}" for name, value in shares if value is not None]
     cost = "unknown" if found.cost_per_pair is None else f"{found.cost_per_pair:.2f} on average"
     return Text(
-        f"{plural(found.placed, 'application')} with {plural(found.pairs, 'pair')} of pods that talk: "
+        f"{plural(found.placed, 'application')} with {plural(found.pairs, 'pair')} of dependent pods: "
         f"{', '.join((*told, f'cost {cost}'))}"
     )
 

@@ -78,7 +78,7 @@ def application(shape: ApplicationShape, random: Generator) -> CallGraph:
     callers = layers[-1][-1] + 1
     calls = set()
     for upper, lower in pairwise(layers):
-        for callee in lower:  # everybody is called by somebody
+        for callee in lower:  # every workload has a caller
             calls.add((int(random.choice(upper)), callee))
         for caller in upper:
             more = int(random.integers(1, min(shape.fan_out, len(lower)) + 1))

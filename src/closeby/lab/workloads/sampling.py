@@ -83,7 +83,7 @@ def draw(mix: Mix, count: int, most: int, random: Generator) -> tuple[Counts, Fl
 def _run_times(one: SizeClass, at: Floats) -> Floats:
     """Inverse of the cumulated run times, log-linear between the published points."""
     logs = np.array([0.0, *range(len(one.run_times) - 1)])
-    # Where nobody ends the curve is flat, and has no inverse but for its right end.
+    # Where no job ends the curve is flat, and has no inverse but for its right end.
     rising = np.append(np.diff(one.run_times) > 0, True)
     return np.asarray(2.0 ** np.interp(at, one.run_times[rising], logs[rising]), dtype=np.float64)
 

@@ -116,7 +116,7 @@ def write_trace(path: str | Path, jobs: Jobs) -> None:
         jobs.priorities.tolist(),
         jobs.kinds,
     )
-    # At once, as half a trace could not be told from a whole one.
+    # At once, as half a trace would look like a whole one.
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -247,7 +247,7 @@ def _read_acme(row: Mapping[str, str]) -> _Job | None:
         submitted = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise _FieldError(
-            "submit_time", f"{text!r} is no time", "write it like 2023-03-01 00:18:22+08:00"
+            "submit_time", f"{text!r} is not a time", "write it like 2023-03-01 00:18:22+08:00"
         ) from None
     return _Job(
         name=_name(row, "job_id"),
@@ -265,7 +265,7 @@ def _name(row: Mapping[str, str], field: str) -> str:
     name = row[field].strip()
     if not _NAME.fullmatch(name):
         remedy = "write up to 52 of a-z, 0-9 and -, as names of Kubernetes objects are"
-        raise _FieldError(field, f"{name!r} is no name", remedy)
+        raise _FieldError(field, f"{name!r} is not a name", remedy)
     return name
 
 
@@ -277,7 +277,7 @@ def _seconds(row: Mapping[str, str], field: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise _FieldError(field, f"{text!r} is no time", "write seconds, 0 or more, like 90 or 1.5")
+        raise _FieldError(field, f"{text!r} is not a time", "write seconds, 0 or more, like 90 or 1.5")
     if value > _MOST_SECONDS:
         raise _FieldError(field, f"{text!r} is more than 3,000 years", "write seconds, not milliseconds")
     return value
@@ -290,7 +290,7 @@ def _whole(row: Mapping[str, str], field: str, *, least: int, most: int) -> int:
     except ValueError:
         value = most + 1
     if not least <= value <= most:
-        raise _FieldError(field, f"{text!r} is no number of {least} to {most}", "write a whole number")
+        raise _FieldError(field, f"{text!r} is not a number of {least} to {most}", "write a whole number")
     return value
 
 

@@ -31,7 +31,7 @@ def bits_per_second(value: QuantityText, rounding: Rounding) -> int:
     """A bandwidth.
 
     Raises:
-        QuantityError: ``value`` is no quantity, is negative, or does not fit 64 bits.
+        QuantityError: ``value`` is not a quantity, is negative, or does not fit 64 bits.
     """
     bits = amount(BANDWIDTH, value, rounding)
     if bits < 0:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 LineFinder = Callable[[Path], int | None]
 
 
-#: Longer digits are no number that anybody means, and slow to read.
+#: Longer digits are no plausible number, and slow to read.
 LONGEST_NUMBER = 40
 
 
@@ -27,7 +27,7 @@ def whole_number(digits: str) -> int | float:
 
 
 def no_line(path: Path) -> int | None:
-    """For texts whose lines nobody tracks."""
+    """For texts without tracked lines."""
     return None
 
 

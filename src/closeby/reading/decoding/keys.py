@@ -33,7 +33,7 @@ PLAN: Final = "closeby.dev/plan"
 #: Label of a PodGroup of ours that only keeps what we say of another dialect's of the same name; the value is
 #: the API group of that.
 MIRROR_OF: Final = "closeby.dev/mirror-of"
-#: When whoever runs a pod thinks that it will be done, as an RFC 3339 time.
+#: When the pod's owner expects it to be done, as an RFC 3339 time.
 EXPECTED_END: Final = "closeby.dev/expected-end"
 _OWN: Final = (
     POD_GROUP,

@@ -43,7 +43,7 @@ class Owner:
         labels = unread_wishes(meta.label_map)
         paths = [wish_path(wish, "metadata.annotations") for wish in annotations if wish.hard]
         paths += [wish_path(wish, "metadata.labels") for wish in labels if wish.hard]
-        #: Hard wishes of the workload that nobody reads; its pods wait because of them.
+        #: Unsupported hard constraints of the workload; its pods wait because of them.
         self._unsupported = tuple(f"{document.kind}/{self.name} {path}" for path in paths)
 
     def pod_set(

@@ -118,7 +118,7 @@ def read_pod(document: Document, reading: DocumentReading) -> Pod:
 def read_template(wire: TemplateWire | None, reading: DocumentReading, owner: Identity, path: Path) -> Pod:
     """The pod that a template describes, called after its owner (``Kind/name``) until it gets a name.
 
-    Its wishes that nobody reads are for the reader of its owner to report.
+    The reader of its owner reports its unsupported wishes.
 
     Raises:
         FieldError: a value that can't be read; ``path`` says where the template stands.
@@ -173,7 +173,7 @@ def _ends(
     reading: DocumentReading,
     called: str,
 ) -> float | None:
-    """When a pod is done, by what it is allowed and what somebody expects."""
+    """When a pod is done, by its deadline and by what its owner expects."""
     ends = []
     if started is not None and deadline is not None and 0 < deadline <= _LONGEST_DEADLINE:
         ends.append(seconds(started) + deadline)
@@ -182,7 +182,7 @@ def _ends(
             ends.append(seconds(msgspec.convert(expected, datetime)))
         except msgspec.ValidationError:
             field = f"metadata.annotations{field_path((EXPECTED_END,))}"
-            message, remedy = f"{quoted(expected)} is no time", "write it like 2030-01-31T12:00:00Z"
+            message, remedy = f"{quoted(expected)} is not a time", "write it like 2030-01-31T12:00:00Z"
             condition = Condition(
                 reason=Reason.INVALID_SPEC, object=called, field=field, message=message, remedy=remedy
             )

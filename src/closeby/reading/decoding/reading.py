@@ -32,10 +32,10 @@ class DocumentReading:
 
     def name(self, document: Document, meta: Meta) -> str:
         """The object's name; one made from ``generateName`` depends on the content alone, and equal objects
-        are told apart by a count, so that the order of files does not matter.
+        are distinguished by a count, so that the order of files does not matter.
 
         Raises:
-            FieldError: there is neither, or it is no name.
+            FieldError: there is neither, or it is not a name.
         """
         if meta.namespace and not _NAME.fullmatch(meta.namespace):
             raise FieldError(

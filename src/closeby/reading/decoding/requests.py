@@ -146,7 +146,7 @@ def _requests(resources: ResourcesWire | None, path: Path) -> Amounts:
 
 
 def _pod_level(resources: ResourcesWire | None, containers: Mapping[str, int]) -> Amounts:
-    """What ``spec.resources`` settles: its requests, and its limits where nobody requests anything."""
+    """What ``spec.resources`` settles: its requests, and its limits where there is no request."""
     if resources is None:
         return {}
     settled = {

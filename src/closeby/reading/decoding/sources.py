@@ -49,7 +49,7 @@ def read_file(path: str) -> bytes | Problem:
 
 
 def not_utf8(data: bytes) -> int | None:
-    """The position of the first byte that is no UTF-8; None when all of them are."""
+    """The position of the first byte that is not UTF-8; None when all of them are."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(data), _CHUNK):
         try:

@@ -68,7 +68,7 @@ def value_documents(file: str, number: int, value: object, find_line: LineFinder
 
 
 def _one_by_one(file: str, data: bytes) -> Found:
-    """The objects of a text that is not one JSON object; after a place that is no JSON it goes on with the
+    """The objects of a text that is not one JSON object; after a place that is not JSON it goes on with the
     next line that begins an object.
     """
     text = data.decode()
@@ -144,7 +144,7 @@ def _typed(document: Document, api_version: object, kind: object) -> Document | 
         path: Path = (name,)
         if text is None or text == "":
             return document.error(
-                FieldError(path, "is missing, so this is no Kubernetes object", _HEAD_REMEDY)
+                FieldError(path, "is missing, so this is not a Kubernetes object", _HEAD_REMEDY)
             )
         if not isinstance(text, str):
             return document.error(FieldError(path, "must be text", _HEAD_REMEDY))
@@ -156,4 +156,4 @@ def _is_list(document: Document, has_items: bool) -> bool:
 
 
 def _not_an_object(document: Document) -> Problem:
-    return document.error(FieldError((), "is not a mapping, so it is no Kubernetes object", _HEAD_REMEDY))
+    return document.error(FieldError((), "is not a mapping, so it is not a Kubernetes object", _HEAD_REMEDY))

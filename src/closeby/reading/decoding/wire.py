@@ -1,4 +1,5 @@
-"""The parts that all Kubernetes objects share on the wire: partial, tolerant of fields nobody here needs."""
+"""The parts that all Kubernetes objects share on the wire: partial, tolerant of fields that are not needed
+here."""
 
 from datetime import UTC, datetime
 

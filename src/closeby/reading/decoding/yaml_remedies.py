@@ -1,4 +1,4 @@
-"""What to do about text that is no YAML, where its parser only says what it met."""
+"""What to do about text that is not YAML, where its parser only says what it met."""
 
 import re
 from typing import Final

@@ -13,7 +13,7 @@ from closeby.reading.decoding.errors import Path
 
 #: Deeper than any Kubernetes object, and safe for all that walks through the values.
 _DEEPEST: Final = 200
-#: Values that aliases may stand for, all told.
+#: Values that aliases may stand for, in total.
 _MOST_ALIASED: Final = 100_000
 
 _TAG: Final = "tag:yaml.org,2002:"

@@ -132,7 +132,7 @@ def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:
                 group,
                 Reason.INVALID_SPEC,
                 "spec.placement.onPartial",
-                f"{quoted(policy)} is no policy, so members that are bound keep their nodes",
+                f"{quoted(policy)} is not a policy, so members that are bound keep their nodes",
                 f"use {' or '.join(OnPartial)}",
                 blocking=False,
             )
@@ -145,7 +145,7 @@ def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:
                 group,
                 Reason.INVALID_SPEC,
                 "spec.placement.completionTimeout",
-                f"{quoted(timeout)} is no span of time greater than zero, "
+                f"{quoted(timeout)} is not a span of time greater than zero, "
                 f"so {group.completion_timeout:g} s count",
                 "write one such as 5m or 1h30m",
                 blocking=False,

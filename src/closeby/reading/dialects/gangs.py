@@ -192,7 +192,7 @@ def _named(constraint: TopologyConstraint | None, topology: str) -> TopologyCons
 
 
 def _is_gang(workload: Workload, queue: str | None) -> bool:
-    """Whether the workload starts in one piece though nobody asked for closeness."""
+    """Whether the workload starts as a gang although no constraint asks for closeness."""
     whole = workload.kind in _ADMITTED_WHOLE or workload.kind.endswith(_ADMITTED_SUFFIX)
     return (
         workload.gang is not None

@@ -1,7 +1,7 @@
 """The word of the pod-grouper: which pods must not be placed before it has said whether they are a gang's.
 
 What a gang asks for mostly stands at the top owner (a JobSet, say), which the scheduler does not read. So a
-pod that somebody made waits until it names its PodGroup, or is said to have none.
+pod with an owner waits until it names its PodGroup, or is said to have none.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ def undecided(pod: Pod) -> bool:
 
 
 def says_it_has_none(pod: Pod) -> bool:
-    """Whether a pod that somebody owns bears the pod-grouper's word that it belongs to no gang."""
+    """Whether a pod with an owner has the pod-grouper's mark that it belongs to no gang."""
     return bool(pod.owner) and pod.annotations.get(POD_GROUP) == NO_GROUP
 
 

@@ -71,7 +71,7 @@ def weight_sets(drafts: Iterable[CostDraft], findings: Findings) -> tuple[Weight
 
 
 def check_algorithm(name: str, findings: Findings) -> None:
-    """Says so where nobody knows the algorithm."""
+    """Reports an unknown algorithm."""
     if name and name not in ALGORITHMS:
         message = f"{quoted(name)} is not an algorithm, so Dijkstra is used"
         findings.add("spec.topologyAlgorithm", message, f"use {' or '.join(ALGORITHMS)}")

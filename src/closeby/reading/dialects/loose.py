@@ -65,7 +65,7 @@ def _owner(members: list[Pod]) -> Workload:
 
 
 def _size(pod: Pod, members: int) -> int:
-    """The size that Kueue is told; the number of members where nobody says."""
+    """The size in Kueue's annotation, else the number of members."""
     text = pod.annotations.get(POD_GROUP_SIZE, "")
     return int(text) if text.isdecimal() and len(text) < 10 else members
 

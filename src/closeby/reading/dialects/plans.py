@@ -1,6 +1,6 @@
 """What closeby writes down of a gang: the plan of its start (which pod goes to which node), and the ranks.
 
-Both are believed only in the status of closeby's own PodGroup, which nobody else may write. A PodGroup of
+Both are trusted only in the status of closeby's own PodGroup, which only closeby may write. A PodGroup of
 another dialect has a mirror: a PodGroup of closeby of the same name, whose status keeps them.
 """
 
@@ -49,7 +49,7 @@ def planned_nodes(pods: Iterable[tuple[Pod, str]]) -> list[PlannedNode]:
 
 
 def read_plan(value: object) -> Mapping[str, str]:
-    """uid -> node. What can't be read is no plan: it is a record of ours, and never a user's mistake."""
+    """uid -> node. What can't be read is not a plan: it is a record of ours, and never a user's mistake."""
     try:
         plan = msgspec.convert(value, PlanWire | None)
     except msgspec.ValidationError:
@@ -66,7 +66,7 @@ def rank_list(ranks: Mapping[str, int]) -> list[str]:
 
 
 def read_ranks(value: object) -> Mapping[str, int]:
-    """uid -> rank. What can't be read is no rank."""
+    """uid -> rank. What can't be read is not a rank."""
     try:
         uids = msgspec.convert(value, list[str] | None) or []
     except msgspec.ValidationError:

@@ -49,7 +49,7 @@ def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGr
 
 
 def with_strategy(group: PodGroup, text: str | None, field: str, *, owner: str = "") -> PodGroup:
-    """The group with its strategy, or with a blocking condition where nobody knows it."""
+    """The group with its strategy, or with a blocking condition if it is unknown."""
     if not text:
         return group
     try:

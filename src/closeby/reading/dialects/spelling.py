@@ -1,6 +1,6 @@
 """Finds misspelt and outdated field names in objects whose schema is not ours.
 
-Fields that nobody knows are left alone, for peers add fields; but a field that is called almost like a known
+Unknown fields are ignored, since peers add fields; but a field that is called almost like a known
 one, or as it was once called, holds what its author wanted to be heeded.
 """
 

@@ -135,7 +135,7 @@ def _edge(cost: EdgeCost) -> EdgeEntry:
 
 
 def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
-    """Pods of a workload that nobody declares, and pods that are missing."""
+    """Pods of an undeclared workload, and missing pods."""
     owner = f"AppGroup/{application.key}"
     strangers = Counter(pod.name for pod in pods if application.workload_of(pod) is None)
     if strangers:

@@ -186,7 +186,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
             sentences.append(
                 f"It was placed together with AppGroup {entry.application}, in the order of its graph"
                 + (
-                    ", and then where the talk of all its pods costs least."
+                    ", and then where the network cost of all its pods is lowest."
                     if outcome.improvement is not None
                     else "."
                 )

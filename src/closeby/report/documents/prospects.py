@@ -97,8 +97,8 @@ def _some_day(asked: _Asked, holding: int) -> str:
     if ends:
         return f"{begin}, so it can start once enough is free."
     return (
-        f"{begin}, but jobs' ends are not enough for that: pods that run for ever (of Deployments, "
-        f"StatefulSets and the like) would have to go."
+        f"{begin}, but the end of jobs is not enough for that: long-running pods (of Deployments, "
+        "StatefulSets and the like) would have to go."
     )
 
 

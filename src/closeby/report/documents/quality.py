@@ -16,7 +16,7 @@ from closeby.topology.tree import Tree
 class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """How close the placed members of one gang lie; what has a value a level is by its short name.
 
-    Six digits are told. ``null`` is unknown. The seconds and slowdowns are modelled.
+    Six digits are shown. ``null`` is unknown. The seconds and slowdowns are modelled.
     """
 
     excess_span: Mapping[str, float | None]

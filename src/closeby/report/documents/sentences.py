@@ -45,14 +45,14 @@ def gang_sentences(
     )
     if isinstance(entry.traffic, TrafficEntry):
         moved = entry.traffic.together < entry.traffic.one_by_one
-        yield f"The talk of the pods placed now costs {entry.traffic.together}" + (
+        yield f"The traffic of the pods placed now costs {entry.traffic.together}" + (
             f"; placed pod by pod it would cost {entry.traffic.one_by_one}." if moved else "."
         )
     known = tuple(decided)
     if known:
         yield from known
     elif outcome is None:
-        yield "They lie on their nodes already; nothing had to be decided."
+        yield "They have their nodes already; nothing had to be decided."
     elif domains:
         yield _why_here(domains, group, held=_held(group, pods))
     elif entry.topology is None:
@@ -96,7 +96,7 @@ def _why_here(domains: Sequence[DomainLine], group: PodGroup | None, *, held: bo
         return f"{path_text(here.domain)} takes {here.taken} of the {wanted} pods that looked for a place."
     if held:
         return (
-            f"Members that already run lie in {path_text(here.domain)}, and it requires one {level} for all."
+            f"Members that already run are in {path_text(here.domain)}, and it requires one {level} for all."
         )
     if not holding:
         return _only_one(here, others, level)
@@ -143,9 +143,9 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
     count = f"{entry.scheduled} of {plural(len(pods), 'pod')}"
     yield f"{count} of {key} {'lies' if len(pods) == 1 else 'lie'} on {nodes}."
     if entry.cost is None:
-        yield "No NetworkTopology says what talk costs, so each pod went to the best node by itself."
+        yield "No NetworkTopology gives network costs, so each pod went to the best node for it alone."
         return
-    yield f"Talk over its {plural(len(entry.edges), 'dependency')} costs {entry.cost}."
+    yield f"Traffic over its {plural(len(entry.edges), 'dependency')} costs {entry.cost}."
     if entry.one_by_one is not None and entry.together is not None:
         saved = "no better place was found" if entry.one_by_one == entry.together else "moved together"
         yield (
@@ -161,7 +161,7 @@ def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine]) -> Iterable[str]:
     """What became of a pod that belongs to no gang, and why; ``nodes`` with the best first."""
     key = f"{entry.namespace}/{entry.name}"
     if entry.phase == "Running":
-        yield f"{key} lies on {entry.node} already; nothing had to be decided."
+        yield f"{key} is on {entry.node} already; nothing had to be decided."
         return
     if entry.node is None:
         reason = f" ({entry.reason})" if entry.reason else ""

@@ -48,7 +48,7 @@ def edges_tables(app_groups: Sequence[AppGroupEntry], names: Names) -> Iterator[
         if entry.edges
     ]
     if bodies:
-        yield section("Who talks to whom", Group(*bodies))
+        yield section("Dependencies", Group(*bodies))
 
 
 def edges_table(entry: AppGroupEntry) -> Table:

@@ -18,7 +18,7 @@ LINES = 10
 
 
 def decision_views(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
-    """One entry per gang, told by its first pod, and per single pod."""
+    """One entry per gang, with its first pod as the example, and per single pod."""
     if not isinstance(report.explain, tuple):
         return
     pods = {f"{pod.namespace}/{pod.name}": pod for pod in report.pods}

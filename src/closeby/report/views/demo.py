@@ -118,7 +118,7 @@ def _where(entry: GroupEntry) -> Text:
 def _explanation(run: Run, key: str, title: str) -> Iterator[RenderableType]:
     explanation = explain(run, Subject(GANG, key, key))
     yield Text()
-    yield Text.assemble((title, "bold cyan"), ("  as `closeby explain` tells it", "dim"))
+    yield Text.assemble((title, "bold cyan"), ("  as `closeby explain` shows it", "dim"))
     for sentence in explanation.sentences:
         yield Indented(Text(sentence), (0, 0, 0, 2))
     yield Indented(domains_table(explanation.domains[:DOMAINS]), (1, 0, 0, 2))

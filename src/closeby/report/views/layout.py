@@ -13,7 +13,7 @@ from closeby.report.documents.conditions import ConditionEntry
 
 #: Columns between two columns of a table.
 GAP = 3
-#: Longer words are broken before a table is told in lines.
+#: Longer words are broken before a table becomes lines.
 LONGEST_WORD = 20
 #: In front of the lines below a row's name, and between two cells in one of them.
 INDENT = 2
@@ -54,7 +54,7 @@ class PlainTable(Table):
     """A table that nothing is ever cut off from, however narrow the terminal is.
 
     Where its columns do not fit side by side, the wider ones are wrapped, but never a number nor, up to
-    ``LONGEST_WORD``, a word. Where that is not enough each row is told as lines: its first cell, and below
+    ``LONGEST_WORD``, a word. Where that is not enough each row becomes lines: its first cell, and below
     it the others with the headings of their columns. Only a word that is longer than a line is broken then.
     """
 

@@ -23,12 +23,12 @@ def quality_sections(report: SchedulingReport, names: Names) -> Iterator[Rendera
     gangs = [(group, group.quality) for group in report.groups if isinstance(group.quality, QualityEntry)]
     if gangs and isinstance(report.model, Model):
         yield section(
-            "How close gangs lie",
+            "How close gangs are",
             Group(_gangs(gangs, names), Text(), _words(report.model), constants(report.model)),
         )
     talking = [entry for entry in report.app_groups if entry.pairs]
     if talking:
-        yield section("How close applications lie", _applications(talking, names))
+        yield section("How close applications are", _applications(talking, names))
 
 
 def _gangs(gangs: Sequence[tuple[GroupEntry, QualityEntry]], names: Names) -> Table:

@@ -12,7 +12,7 @@ from closeby.report.documents.scheduling import NODE_LEVEL
 from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
 from closeby.report.views.layout import Indented, plain_table, worth_knowing
 
-#: Single nodes are listed when there are at most this many, unless somebody asks for them.
+#: Single nodes are listed when there are at most this many, unless the user asks for them.
 NODES_SHOWN = 40
 #: Gangs named per domain.
 GANGS_SHOWN = 3
@@ -35,7 +35,7 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
 
 def _title(topology: TopologyEntry) -> Text:
     if not topology.name:
-        return Text("No topology is declared; all nodes lie side by side.", style="yellow")
+        return Text("No topology is declared; all nodes are side by side.", style="yellow")
     levels = " > ".join(level.name for level in topology.levels)
     return Text.assemble((topology.name, "bold cyan"), f"  {levels}", (f"  {topology.source}", "dim"))
 

@@ -31,7 +31,7 @@ class Split(Struct, frozen=True, eq=False):
             found.append(f"in {len(self.domains)} domains ({shown})" if self.domains[1:] else f"in {shown}")
         if self.outside:
             found.append(f"on {self.outside} nodes outside of every {name}")
-        return f"one {name} of topology {tree.name} is required, and its {who} lie {' and '.join(found)}"
+        return f"one {name} of topology {tree.name} is required, and its {who} are {' and '.join(found)}"
 
 
 def split_part(part: Part, where: Mapping[str, int]) -> Split | None:

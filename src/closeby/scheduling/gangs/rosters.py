@@ -255,6 +255,6 @@ def unassigned(group: PodGroup, waiting: Sequence[Pod]) -> tuple[Condition, ...]
             message=f"pods without a leaf subgroup: {some(lost, 3)}",
             remedy=f"label them closeby.dev/subgroup with one of {some(sorted(leaves))}"
             if leaves
-            else "mend its subgroups: none of them can hold pods",
+            else "fix its subgroups: none of them can hold pods",
         ),
     )

@@ -100,9 +100,7 @@ def _range(plugin: Score) -> tuple[float, float]:
 
 def _out_of_range(plugin: Score, pod: Pod, node: str, value: float, count: int) -> str:
     allowed = (
-        "must be finite"
-        if plugin.unbounded
-        else f"must lie between 0 and its max_score, {plugin.max_score:g}"
+        "must be finite" if plugin.unbounded else f"must be between 0 and its max_score, {plugin.max_score:g}"
     )
     others = f", one of {count:,} such nodes" if count > 1 else ""
     return f"{plugin.name} gives pod {pod.key} the score {value:g} on node {node}{others}: a score {allowed}"

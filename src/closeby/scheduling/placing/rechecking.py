@@ -230,7 +230,7 @@ def _elsewhere(gang: WaitingGang, binds: Sequence[Binding], placed: Sequence[Pla
                 pod,
                 bind.node,
                 Reason.TOPOLOGY_PLACEMENT_FAILED,
-                f"the node does not lie in {chosen} any more",
+                f"the node is no longer in {chosen}",
             )
     return None
 

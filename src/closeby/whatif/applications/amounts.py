@@ -66,7 +66,7 @@ def _tried(
 
 
 def _offered(question: Question, resource: str) -> bool:
-    """Whether some node has any of it: to do without altogether is no advice then."""
+    """Whether some node has any of it: to do without altogether is not advice then."""
     cluster = question.trials.engine.cluster
     row = cluster.row_of.get(resource)
     return row is not None and bool((cluster.allocatable[row] * cluster.alive > 0).any())

@@ -59,7 +59,7 @@ class Anew:
         if found is None:
             return
         names = names_text([pod.name for pod in found.pods])
-        condition = f"if {names} {'is' if len(found.pods) == 1 else 'are'} placed anew too"
+        condition = f"if {names} {'is' if len(found.pods) == 1 else 'are'} placed again too"
         said = self._answers.answer(Kind.ANEW, found.result, found.change, condition)
         yield replace(said, anew=tuple(pod.key for pod in found.pods))
 
@@ -147,18 +147,18 @@ class Anew:
         names = f"all its {plural(len(found.pods), 'pod')}" if many else names
         verb = "is" if len(found.pods) == 1 else "are"
         moved = len(_moved(found.pods, found.result))
-        elsewhere = f"; {moved} would lie elsewhere" if moved < len(found.pods) else ""
+        elsewhere = f"; {moved} would be elsewhere" if moved < len(found.pods) else ""
         costs = f"costs {there.figure:,} instead of {here.figure:,}"
         if here.over or there.over:
             costs += f", with {plural(there.over, 'pair')} beyond the limit instead of {here.over:,},"
-        sentence = f"Its talk {costs} {before}{names} {verb} placed anew{elsewhere}."
+        sentence = f"Its traffic {costs} {before}{names} {verb} placed again{elsewhere}."
         return self._said(sentence, found, there)
 
     def _no_nearer(self, found: _Found | None, here: Cost) -> Counterfactual:
         if found is None or found.cost is None:
-            sentence = "Placed anew not all of its pods would find a node."
+            sentence = "If they were placed again, not all of its pods would find a node."
             return Counterfactual(kind=Kind.ANEW, fits=False, sentence=sentence)
-        sentence = f"Placed anew its talk would cost no less than {here.figure:,}."
+        sentence = f"Placed again, its traffic would cost no less than {here.figure:,}."
         return self._said(sentence, found, found.cost)
 
     def _said(self, sentence: str, found: _Found, there: Cost) -> Counterfactual:

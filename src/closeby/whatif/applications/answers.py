@@ -16,9 +16,10 @@ class Answers:
         self.talk = talk
 
     def answer(self, kind: Kind, result: TrialResult, change: Change, condition: str) -> Counterfactual:
-        """``a-0 fits now if …: on n1 (its talk then costs 5).``; ``condition`` is what follows the verb."""
+        """``a-0 fits now if …: on n1 (its traffic then costs 5).``; ``condition`` is what follows the
+        verb."""
         there = self.talk.then(change, result)
-        cost = "" if there is None else f" (its talk then costs {there.figure:,})"
+        cost = "" if there is None else f" (its traffic then costs {there.figure:,})"
         found = Counterfactual(
             kind=kind,
             fits=self.question.whole(result),

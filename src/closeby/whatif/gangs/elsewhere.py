@@ -60,7 +60,7 @@ def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Co
     yield Counterfactual(
         kind=Kind.RUNNER_UP,
         fits=True,
-        sentence=f"Without {where} it would lie {where_text(result)}: {cost}.",
+        sentence=f"Without {where} it would be {where_text(result)}: {cost}.",
         where=where_entry(result),
         distance=distance,
     )

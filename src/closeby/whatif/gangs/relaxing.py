@@ -54,7 +54,7 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
         yield Counterfactual(
             kind=Kind.RELAXED,
             fits=False,
-            sentence=f"It would not fit now either if {asked} were not required.",
+            sentence=f"Dropping the required level {asked} would not help now.",
             change={_REQUIRED: None},
         )
 
