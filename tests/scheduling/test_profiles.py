@@ -211,18 +211,18 @@ def test_arguments_reach_the_plugin() -> None:
             "- name: Knob\n  arguments:\n    knob.size: 1\n    knob.sizes: 1",
             "c.yaml:5: unknown argument knob.sizes of Knob; did you mean knob.size?",
         ),
-        ("- name: Knob", "c.yaml:2: arguments of Knob: knob.size is missing"),
+        ("- name: Knob", "c.yaml:2: argument knob.size of Knob is missing; add it"),
         (
             "- name: Knob\n  arguments:\n    knob.size: big",
-            "c.yaml:4: argument knob.size of Knob: expected int, got str",
+            "c.yaml:4: argument knob.size of Knob must be a whole number, but is text",
         ),
         (
             "- name: Knob\n  arguments:\n    knob.size: 1\n    knob.names:\n    - a\n    - [b]",
-            "c.yaml:7: argument knob.names[1] of Knob: expected str, got array",
+            "c.yaml:7: argument knob.names[1] of Knob must be text, but is a list",
         ),
         (
             "- name: Knob\n  arguments:\n    knob.size: 1\n    nested:\n      a: {b: x}",
-            "c.yaml:5: argument nested[...][...] of Knob: expected int, got str",
+            "c.yaml:6: argument nested.a.b of Knob must be a whole number, but is text ('x')",
         ),
         (
             "- name: Knob\n  arguments:\n    knob.size: 101",
@@ -265,9 +265,9 @@ def test_arguments_of_the_fit_plugin_point_at_their_own_line() -> None:
         """
     with pytest.raises(ConfigurationError) as caught:
         profile_for(read_configuration(dedent(text), "c.yaml"), handle())
-    assert str(caught.value) == (
-        "c.yaml:8: argument scoringStrategy.resources[1].wieght of NodeResourcesFit: there is no such field"
-    )
+    (problem,) = caught.value.problems
+    assert problem.line == 8
+    assert "scoringStrategy.resources[1].wieght of NodeResourcesFit" in problem.message
 
 
 OWN_PLUGINS = """\

@@ -8,11 +8,8 @@ from msgspec import Struct
 from closeby.errors import ConfigurationError
 from closeby.objects.problems import Problem
 from closeby.reading.configuration import PluginEntry, did_you_mean
+from closeby.reading.decoding.errors import explain
 
-#: How msgspec ends a message: the path of the value it is about.
-_PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
-_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _LAST_PART = re.compile(r"(\.[^.\[]+|\[[^\]]*\])$")
 
 
@@ -37,7 +34,7 @@ def decode_arguments(schema: type[Struct], entry: PluginEntry, source: str) -> S
     try:
         return msgspec.convert(dict(entry.arguments), schema, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigurationError([_mistake(str(error), entry, source)]) from error
+        raise ConfigurationError([_problem(error, entry, source)]) from error
 
 
 def line_about(message: str, entry: PluginEntry) -> int | None:
@@ -46,19 +43,18 @@ def line_about(message: str, entry: PluginEntry) -> int | None:
     return entry.argument_lines[max(named, key=len)] if named else entry.line
 
 
-def _mistake(text: str, entry: PluginEntry, source: str) -> Problem:
-    place = _PLACE.search(text)
-    path, what = (place["path"], text[: place.start()]) if place else ("", text)
-    unknown, missing = _UNKNOWN.fullmatch(what), _MISSING.fullmatch(what)
-    if unknown:
-        path, what = f"{path}.{unknown['field']}", "there is no such field"
-    elif missing:
-        what = f"{missing['field']} is missing"
-    elif what.startswith(("Expected", "Invalid")):
+def _problem(error: msgspec.ValidationError, entry: PluginEntry, source: str) -> Problem:
+    found = explain(error, dict(entry.arguments), {})
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.path).lstrip(".")
+    what = found.message
+    if what.startswith(("Expected", "Invalid")):
         what = what[0].lower() + what[1:].replace("`", "")
+    if not what.startswith(("is ", "must ")):
+        what = f": {what}"
     where = f"argument {path} of {entry.name}" if path else f"arguments of {entry.name}"
     line = _line(path, entry) if path else line_about(what, entry)
-    return Problem(file=source, line=line, message=f"{where}: {what}")
+    message = f"{where}{what}" if what.startswith(":") else f"{where} {what}"
+    return Problem(message, found.remedy, file=source, line=line)
 
 
 def _line(path: str, entry: PluginEntry) -> int | None:
