@@ -19,7 +19,7 @@ def push(made: ActiveQueue, key: str) -> None:
 
 
 def pops(made: ActiveQueue, count: int = 99) -> list[str]:
-    found = []
+    found: list[str] = []
     while len(found) < count and (entry := made.pop()) is not None:
         found.append(entry[1])
     return found
