@@ -6,7 +6,7 @@ from closeby.objects.pods import Pod
 
 #: Owners that replace a pod on the same node at once; ``Node`` owns static pods.
 _PINNED: Final = frozenset({"DaemonSet", "Node"})
-#: Owners whose pods run until somebody removes them.
+#: Owners whose pods run until they are removed.
 _LONG_RUNNING: Final = _PINNED | {"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"}
 
 

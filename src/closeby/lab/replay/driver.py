@@ -139,7 +139,7 @@ class _Replay:
         """Try all that waits once more at the end; True when something found a place.
 
         What lacks room still is not tried on the way, though by now it may wait for another reason than the
-        one it was told. When this is False everything says what keeps it out now.
+        one that it recorded. When this is False everything says what keeps it out now.
         """
         if not self._engine.unschedulable:
             return False
