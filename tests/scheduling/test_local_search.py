@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.scheduling.moving.layout import Layout, talk_cost
@@ -121,3 +122,58 @@ def test_pods_without_a_place_stay_without_one() -> None:
     assert found.slots[1] is None
     assert found.slots[0] == found.slots[2]
     assert (found.cost_before, found.cost) == (7, 0)
+
+
+@given(layouts())
+def test_no_pod_is_proposed_to_go_where_it_may_not(case: tuple[Traffic, Sites, list[int]]) -> None:
+    """Of two classes one may not go to the first site and one not to the last; a kind bears no third."""
+    traffic, sites, at = case
+    allowed = np.ones((2, len(sites.slots)), dtype=np.bool_)
+    allowed[0, 0] = allowed[1, -1] = False
+    standing = traffic.standing.copy()
+    standing[0, 2:3] = np.inf
+    pinned = np.arange(len(at)) % 3 == 1
+    class_of = np.arange(len(at), dtype=np.intp) % 2
+    closed = replace(sites, allowed=allowed, class_of=class_of, pinned=pinned)
+    layout = laid_out(replace(traffic, standing=standing), closed, at)
+
+    def may(pod: int, site: int) -> bool:
+        return bool(allowed[class_of[pod], site] and np.isfinite(standing[traffic.kinds[pod], site]))
+
+    for pod, home in enumerate(at):
+        change, site = layout.best_move(pod)
+        assert not np.isfinite(change) or (site != home and may(pod, site))
+        change, other = layout.best_swap(pod)
+        if np.isfinite(change):
+            assert not pinned[other] and at[other] != home
+            assert may(pod, at[other]) and may(other, home)
+
+
+@given(layouts(), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=4))
+def test_a_layout_too_large_for_all_pairs_of_sites_is_kept_the_same(
+    case: tuple[Traffic, Sites, list[int]], moves: list[tuple[int, int]]
+) -> None:
+    small = laid_out(*case)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("closeby.scheduling.moving.layout.PAIRWISE_UP_TO", 0)
+        large = laid_out(*case)
+    for pod, site in moves:
+        for one in (small, large):
+            one.move(pod % len(case[2]), site % len(case[1].slots))
+        np.testing.assert_allclose(large.costs, small.costs, rtol=1e-9, atol=1e-6)
+        np.testing.assert_array_equal(large.broken, small.broken)
+        np.testing.assert_array_equal(large.left, small.left)
+
+
+@given(layouts())
+def test_what_was_cleared_is_as_it_was_before(case: tuple[Traffic, Sites, list[int]]) -> None:
+    layout = laid_out(*case)
+    empty = Layout(case[0], case[1], range(len(case[2])))
+    layout.clear([0])
+    layout.clear([0])
+    layout.place(0, case[2][0])
+    layout.clear(range(len(case[2])))
+    assert (layout.at == -1).all()
+    np.testing.assert_array_equal(layout.left, empty.left)
+    np.testing.assert_array_equal(layout.costs, empty.costs)
+    np.testing.assert_array_equal(layout.broken, empty.broken)
