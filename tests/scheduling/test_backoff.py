@@ -33,7 +33,7 @@ def tries(drawn: World, now: float | None) -> int:
     return len(outcomes_of(found))
 
 
-def stir(drawn: World, number: int = 0) -> World:
+def capacity_event(drawn: World, number: int = 0) -> World:
     """Something happens that might help, but does not."""
     return drawn.tell(NodeUpserted(node(f"small-{number}", {}, {GPU: 0})))
 
@@ -57,19 +57,19 @@ def test_nothing_is_tried_again_without_a_cause() -> None:
 
 def test_without_a_clock_a_cause_is_enough() -> None:
     drawn = waiting()
-    assert [tries(stir(drawn, number), None) for number in range(5)] == [1] * 5
+    assert [tries(capacity_event(drawn, number), None) for number in range(5)] == [1] * 5
 
 
 def test_who_drives_a_virtual_clock_does_without_rests() -> None:
     engine = Engine(lambda handle: profile_for(Configuration(), handle), backoff=False)
     drawn = World(engine, draw("zone-a rack-1 : a1=3 a2=1"), fabric("zone", "rack"))
     drawn.tell(GroupChanged(gang("odd", min_member=2)), *(PodUpserted(pod) for pod in unequal()))
-    assert [tries(stir(drawn, number), 0.1 * number) for number in range(5)] == [1] * 5
+    assert [tries(capacity_event(drawn, number), 0.1 * number) for number in range(5)] == [1] * 5
     assert drawn.engine.next_backoff_end is None
 
 
 def test_with_a_clock_the_rest_must_be_over_too() -> None:
-    drawn = stir(waiting())
+    drawn = capacity_event(waiting())
     assert [tries(drawn, now) for now in (0.5, 0.9)] == [0, 0]
     assert drawn.engine.next_backoff_end == pytest.approx(1.0)
     assert drawn.engine.backing_off == ("default/odd",)
@@ -80,7 +80,7 @@ def test_with_a_clock_the_rest_must_be_over_too() -> None:
 def test_rests_grow_to_ten_seconds() -> None:
     drawn, now, rests = waiting(), 0.0, []
     for number in range(6):
-        tries(stir(drawn, number), now)
+        tries(capacity_event(drawn, number), now)
         due = drawn.engine.next_backoff_end
         assert due is not None
         rests.append(due - now)
@@ -106,14 +106,14 @@ def test_news_of_its_own_wakes_an_item_at_once() -> None:
 
 def test_what_is_placed_and_comes_back_begins_anew() -> None:
     drawn = waiting()
-    tries(stir(drawn), 1.0)
+    tries(capacity_event(drawn), 1.0)
     drawn.tell(NodeUpserted(node("big", {}, {GPU: 9})))
     assert tries(drawn, 5.0) == 1
     assert drawn.reason("odd") is None
     drawn.tell(*(PodDeleted(pod.uid) for pod in unequal()), NodeDeleted("big"))
     drawn.tell(*(PodUpserted(pod) for pod in unequal()))
     assert tries(drawn, 6.0) == 1
-    tries(stir(drawn, 2), 6.0)
+    tries(capacity_event(drawn, 2), 6.0)
     assert drawn.engine.next_backoff_end == pytest.approx(7.0)
 
 
@@ -144,13 +144,13 @@ def test_what_may_help(reasons: set[Reason], cure: ClusterEvent) -> None:
 def test_an_incomplete_gang_is_not_tried_again_when_a_node_comes() -> None:
     drawn = world(SMALL).run(gang(min_member=3), members=pods("train", 2))
     assert drawn.reason("train") is Reason.GANG_INCOMPLETE
-    assert tries(stir(drawn), None) == 0
+    assert tries(capacity_event(drawn), None) == 0
 
 
 def test_a_gang_whose_topology_comes_is() -> None:
     drawn = world(SMALL).run(gang(min_member=1, required="rack", topology="late"), members=pods("train", 1))
     assert drawn.reason("train") is Reason.TOPOLOGY_NOT_FOUND
-    assert tries(stir(drawn), None) == 0
+    assert tries(capacity_event(drawn), None) == 0
     drawn.tell(TopologyChanged(fabric("zone", "rack", name="late")))
     assert tries(drawn, None) == 1
     assert drawn.reason("train") is None

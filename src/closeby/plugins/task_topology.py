@@ -2,7 +2,7 @@
 
 Annotations of the PodGroup say which roles belong together and which apart. Their tasks are sorted into
 buckets once a cycle, which fixes the order of placing; a node scores by how much of a task's bucket it holds
-and would still take. Unlike the proposal's, the books count running tasks and are undone exactly.
+and would still take. Unlike the proposal's, its counts include running tasks and are undone exactly.
 """
 
 from collections import Counter
@@ -156,11 +156,11 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
         found: Scores = by_slot[nodes.index]
         return found
 
-    # The books
+    # Counts of placed tasks
 
     @property
     def idle(self) -> bool:
-        """Only a gang with rules has books."""
+        """Only a gang with rules has counts."""
         return self._plan is None
 
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:

@@ -338,7 +338,7 @@ class NormalizeScore(Score):
 
 
 class Reserve(Plugin):
-    """Keeps books about placed pods, undone exactly with the statement."""
+    """Tracks placed pods; its state is undone exactly with the statement."""
 
     @property
     def idle(self) -> bool:

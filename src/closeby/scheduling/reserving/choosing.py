@@ -22,7 +22,7 @@ Ints = NDArray[np.intp]
 Shares = NDArray[np.float64]
 
 #: Domains of one level in which a gang of unequal pods, or with subgroups, is tried.
-REHEARSALS: Final = 8
+TRIALS: Final = 8
 
 
 class ReservationChoice(Struct, frozen=True, kw_only=True, eq=False):
@@ -117,7 +117,7 @@ def _best_first(
     size = weighed[0].could_in(level)[found]
     tight = gang.group.strategy is Strategy.BINPACK
     order = found[np.lexsort((found, size if tight else -size, missing[found]))]
-    for index in order[:REHEARSALS].tolist():
+    for index in order[:TRIALS].tolist():
         yield ROOT if level == ROOT_LEVEL else Domain(level, index)
 
 
