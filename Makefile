@@ -18,11 +18,18 @@ ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && cat $(DEPENDENCIES) 2>/dev/nul
 $(shell rm -f $(DEPENDENCIES) $(PROJECT))
 endif
 
+# How many processes run the tests. Each one that meets a live test starts a control plane (about 1 GB).
+WORKERS ?= auto
+# After a crash of a worker, loadfile and loadgroup would hang. tests/conftest.py sees to the order.
+SHARED := -n $(WORKERS) --dist worksteal
+# The rooms whose tests start programs, or run whole commands: the fast suite leaves them out.
+BESIDE_THE_ENGINE := agents attacks cli control_plane controllers deploy discovery docs kube measurements
+
 PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test soak bench benchlive cluster lint format lock clean
+.PHONY: help install demo test fast soak bench benchlive cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -34,10 +41,13 @@ demo: $(PROJECT)  ## Place gangs on a synthetic GPU cluster and explain why
 	@$(BIN)/closeby demo
 	@echo 'Here closeby is $(BIN)/closeby, and docs/examples/tour is a folder of manifests to try it on.'
 
-test: $(PROJECT)  ## Run all tests but the soaks
-	@$(BIN)/pytest -m 'not soak'
+test: $(PROJECT)  ## Run all tests but the soaks, one worker for each core
+	@$(BIN)/pytest $(SHARED) -m 'not soak'
 
-soak: $(PROJECT)  ## Run the soaks: minutes of load, faults and attacks on a real API server
+fast: $(PROJECT)  ## Run the tests of the engine, reading and reports: nothing live, nothing slow
+	@$(BIN)/pytest $(SHARED) -m 'not (live or slow or soak)' $(addprefix --ignore=tests/,$(BESIDE_THE_ENGINE))
+
+soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attacks on a real API server
 	@$(BIN)/pytest -m soak
 
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON

@@ -6,7 +6,9 @@ repeats the run of seed N.
 
 import os
 import secrets
+import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -38,6 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hands the seed to hypothesis, before its plugin reads it."""
+    # A shell without job control ignores SIGINT in the background, which programs of the tests would inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Tables are as wide as for a pipe, whatever the terminal; workers of pytest-xdist are given 80 columns.
+    os.environ.pop("COLUMNS", None)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(_chosen_seed(config))
 
@@ -57,11 +64,50 @@ def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Gives slow tests the time that they take on a busy machine; a limit is there for what never ends."""
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        items[:] = _shared_out(items, worker["workercount"])
+
+
+def _shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order whose equal parts begin with equally many long ones, file by file.
+
+    Each worker of pytest-xdist begins with one of them, and then takes from the end of another's: short
+    tests, which even out what the long ones took.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    long = {path: sum(map(_is_long, its)) for path, its in files.items()}
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    taken = [0] * workers
+    for path in sorted(files, key=lambda path: (-long[path], path)):
+        if long[path]:
+            least = taken.index(min(taken))
+            parts[least] += files[path]
+            taken[least] += long[path]
+    rest = [item for path in sorted(files) if not long[path] for item in files[path]]
+    ordered: list[pytest.Item] = []
+    for number, part in enumerate(parts, 1):
+        missing = max(0, len(items) * number // workers - len(ordered) - len(part))
+        ordered += [*part, *rest[:missing]]
+        rest = rest[missing:]
+    return ordered + rest
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("live", "slow"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """How many workers `-n auto` starts: as many as cores, but one where all would share a given cluster."""
+    return 1 if os.environ.get("CLOSEBY_TEST_KUBECONFIG") else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:

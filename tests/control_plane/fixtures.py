@@ -7,6 +7,7 @@ may count.
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.control_plane.api import Api, create_namespace, delete_namespace
 from tests.control_plane.binaries import PROGRAMS, BuildError, Programs, UnavailableError, find_programs
 from tests.control_plane.cluster import ControlPlane, existing, started
 from tests.control_plane.commands import Settings
+from tests.control_plane.go_tools import Tell
 
 _EXISTING = "CLOSEBY_TEST_KUBECONFIG"
 _PROGRAMS = pytest.StashKey[Programs | Exception]()
@@ -35,12 +37,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needed = any(item.get_closest_marker("live") for item in session.items)
     if not needed or session.config.option.collectonly or os.environ.get(_EXISTING):
         return
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-
-    def tell(line: str) -> None:
-        if reporter is not None:
-            reporter.write_line(f"control plane: {line}")
-
+    tell = teller(session.config, "control plane")
     try:
         programs = find_programs(tell)
     except (UnavailableError, BuildError, OSError, subprocess.SubprocessError) as error:
@@ -51,11 +48,28 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[_PROGRAMS] = programs
 
 
+def teller(config: pytest.Config, about: str) -> Tell:
+    """Writes lines of progress for the person who waits."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+
+    def tell(line: str) -> None:
+        if reporter is not None:
+            reporter.write_line(f"{about}: {line}")
+        else:
+            # A worker of pytest-xdist has no terminal of its own. Nothing is captured between tests.
+            sys.stderr.write(f"{about}: {line}\n")
+
+    return tell
+
+
 @pytest.fixture(scope="session")
 def control_plane(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A real API server with its controller manager, for all tests of the run."""
+    """A real API server with its controller manager, for all tests of the run.
+
+    Under pytest-xdist each worker has one of its own, so that nodes and priority classes are not shared.
+    """
     named = os.environ.get(_EXISTING)
     if named:
         yield existing(Path(named))

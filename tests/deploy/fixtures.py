@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.control_plane.fixtures import teller
 from tests.control_plane.go_tools import UnavailableError
 from tests.deploy.helm import find_helm
 
@@ -24,14 +25,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if not any("helm" in getattr(item, "fixturenames", ()) for item in session.items):
         return
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-
-    def tell(line: str) -> None:
-        if reporter is not None:
-            reporter.write_line(f"helm: {line}")
-
     try:
-        session.config.stash[_HELM] = find_helm(tell)
+        session.config.stash[_HELM] = find_helm(teller(session.config, "helm"))
     except UnavailableError as error:
         # All other tests run none the less.
         session.config.stash[_HELM] = error
