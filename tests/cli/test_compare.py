@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.calling import closeby, racks, report, text
-from tests.cli.programs import until_beside
+from tests.cli.programs import Program, until_beside
 
 # One zone; an empty r1 holds four pods of 8 GPUs, r2 two.
 CLUSTER = text(*racks({"a/r1": 4, "a/r2": 2}))
@@ -284,7 +284,7 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], said: str) -
 def test_an_interrupt_ends_all_processes_quietly() -> None:
     """As Ctrl-C at a terminal, which all processes of the command hear."""
     command = (sys.executable, "-m", "closeby", "compare", "--config", "closeby", "--config", "random")
-    with subprocess.Popen(
+    with Program(
         (*command, "--workload", "seren", "--jobs", "100000", "--seeds", "4", "--processes", "2"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
