@@ -71,7 +71,7 @@ class Suspensions(Generic[_Result]):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The items whose decision is search."""
+        """The items whose decision is suspended."""
         return tuple(self._searches)
 
     def note_event(self, event: ClusterEvent) -> None:
