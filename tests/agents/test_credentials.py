@@ -94,7 +94,8 @@ def test_a_token_file_that_can_not_be_read(tmp_path: Path) -> None:
     assert trouble is not None and "No such file" in trouble.message
     path.write_bytes(b"\xff\xfe" * 20)
     trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
-    assert trouble is not None and "no text" in trouble.message
+    assert trouble is not None
+    assert (trouble.reason, "token is not text" in trouble.message) == ("NoToken", True)
 
 
 def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def watching(here: World, log: Path) -> "subprocess.Popen[bytes]":
 
 def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    unread = 'level=warning msg="the source can\'t be read, so nothing changes"'
+    unread = 'level=warning msg="reading the source failed'
 
     async def failed_several_times() -> bool:
         return log.read_text().count(unread) >= 3
