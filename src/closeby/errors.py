@@ -1,9 +1,9 @@
 """All exceptions that closeby raises on purpose: one tree.
 
-``ClosebyError`` is the root, so that a program that uses closeby can tell its errors from others. What a live
-part is told by a server or a file is data, not an exception (``Problem``, ``ApiError``); ``RequestError``
-carries such data where somebody raises it. Two classes stand where what they need stands, and are children
-too: ``WireError`` of the agents, and ``Unusable``, by which a command ends.
+``ClosebyError`` is the root, so that a program that uses closeby can tell its errors from others. A
+problem of a file, or one that a server reports, is data (``Problem``, ``ApiError``); ``RequestError`` carries
+such data where code raises it. Two children live in the modules that need them: ``WireError`` of the
+agents, and ``Unusable``, by which a command ends.
 """
 
 from collections.abc import Iterable

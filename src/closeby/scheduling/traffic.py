@@ -1,6 +1,6 @@
 """What traffic between pods costs: the extension points by which a plugin offers it.
 
-Whoever needs a cost asks the profile for a plugin with the capability, never for a certain plugin.
+Code that needs a cost asks the profile for a plugin with the capability, never for a certain plugin.
 """
 
 from collections.abc import Iterable, Mapping

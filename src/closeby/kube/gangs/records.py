@@ -83,7 +83,7 @@ class GangRecords:
     async def write(self, key: str, found: GangObject, record: Record, *, must_last: bool) -> Written:
         """One write, or more on kinds of others; ``must_last``: it has a plan, or one may stand there.
 
-        CONFLICT when an object is not as we last heard of it: somebody else may have written a plan.
+        CONFLICT when an object differs from what the watch reported: another writer may have written a plan.
         """
         if found.ours:
             status = self._status(key, record, found)
@@ -146,7 +146,7 @@ class GangRecords:
         if target is not None:
             written = await self._apply(self._mirrors, key, target, self._status(key, record, target))
         if not written.ok:
-            # Whoever tries again goes by what was heard of it meanwhile.
+            # The next attempt uses what the watch reports until then.
             self._mirrors.pop(key, None)
             self._handed.pop(key, None)
             if written.verdict is Verdict.GONE:

@@ -115,7 +115,7 @@ class Server:
         await self._runner.cleanup()
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to somebody who may not read metrics; None for all others."""
+        """The answer to a client that may not read metrics; None for all others."""
         if self._gate is None:
             return None
         ruling = await self._gate.rule(request.headers.get("Authorization"), request.remote or "")

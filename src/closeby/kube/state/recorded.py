@@ -41,7 +41,7 @@ _GONE: Final = 404
 async def read_recorded(transport: Transport, resource: Resource, key: str) -> SchedulerStatus | ApiError:
     """What stands in the status of a PodGroup, or a pod's condition that says that it waits.
 
-    The decision and the reservation are read from closeby's own kind alone: nobody else may write there.
+    The decision and the reservation are read from closeby's own kind alone: only closeby may write there.
     """
     namespace, name = key.split("/", 1)
     body = await transport.get(resource.item(namespace, name))

@@ -18,7 +18,7 @@ class Events:
         if not self.wanted:
             return
         written = await self._writer.event(about, note, now)
-        # In a namespace that is deleted nobody reads Events.
+        # The server creates no Events in a namespace that is being deleted.
         if written.error is None or written.verdict is Verdict.GONE or written.error.namespace_ends:
             return
         self._say("event not written", warning=True, object=about, event=note.reason, error=written.error)
