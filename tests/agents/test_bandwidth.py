@@ -196,7 +196,7 @@ def test_a_patch_makes_the_node_say_so_and_touches_nothing_else(status: dict[str
 
 
 @pytest.mark.parametrize("part", ["capacity", "allocatable"])
-def test_a_map_that_somebody_has_made_meanwhile_is_not_replaced(part: str) -> None:
+def test_a_map_that_another_writer_made_meanwhile_is_not_replaced(part: str) -> None:
     operations = patch_of(now({}), 10**10)
     with pytest.raises(AssertionError):
         applied({part: {"cpu": "8"}}, "u", operations)
@@ -243,7 +243,7 @@ class Cluster:
         return amount(self.status.get("allocatable", {}).get(BANDWIDTH))
 
 
-def test_a_node_is_told_again_when_it_was_made_anew_or_changed() -> None:
+def test_a_node_is_patched_again_when_it_was_recreated_or_changed() -> None:
     async def run() -> None:
         cluster = Cluster(Speed("eth0", 10**10))
         task = asyncio.create_task(cluster.advertiser.run())

@@ -71,7 +71,7 @@ def own_address() -> str:
         return str(one.getsockname()[0])
 
 
-def test_bandwidth_is_advertised_and_again_when_the_node_is_made_anew(
+def test_bandwidth_is_advertised_and_again_when_the_node_is_recreated(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     name = unique("node")

@@ -112,7 +112,7 @@ def test_questions_of_a_big_cluster() -> None:
     assert 250 * 20 + 20 * 19 < 0.0003 * 5000 * 4999
 
 
-def test_regions_are_told_apart_where_zones_have_the_same_name() -> None:
+def test_regions_are_distinguished_where_zones_have_the_same_name() -> None:
     peers = [
         Peer(name=f"{region}-{number}", host="192.0.2.1", zone="1", region=region)
         for region in ("east", "west")
@@ -122,7 +122,7 @@ def test_regions_are_told_apart_where_zones_have_the_same_name() -> None:
     assert found == {("east", "east"), ("west", "west"), ("east", "west"), ("west", "east")}
 
 
-def test_who_is_alone_or_not_among_the_peers_asks_nobody() -> None:
+def test_an_agent_alone_or_not_among_the_peers_asks_no_peer() -> None:
     assert asked(cluster(1), "z0-0", 5) == ()
     assert asked(cluster(3, 2), "stranger", 5) == ()
     assert asked([], "stranger", 5) == ()

@@ -146,7 +146,7 @@ def test_the_real_iperf3() -> None:
 
 
 @pytest.mark.parametrize("program", ["qperf", "iperf3", "netperf"])
-def test_nobody_answers_the_real_one(program: str) -> None:
+def test_the_real_program_gets_no_answer(program: str) -> None:
     there(program)
     port = free_port()
     nobody = Peer(name="b", host="127.0.0.1")
@@ -158,7 +158,7 @@ def test_nobody_answers_the_real_one(program: str) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_a_server_that_ends_is_started_anew_and_none_is_left_over() -> None:
+def test_a_server_that_ends_is_restarted_and_none_is_left_over() -> None:
     there("iperf3")
     with companion("iperf3") as (one, peer):
         first = one.process
@@ -216,7 +216,7 @@ def test_a_program_that_is_not_there_or_fails() -> None:
     assert isinstance(chatty, Trouble) and chatty.reason == "UnreadableOutput"
 
 
-def test_a_program_is_ended_when_nobody_waits_any_more() -> None:
+def test_a_program_is_ended_when_no_caller_waits_any_more() -> None:
     runner = ProgramRunner(patience=30.0)
     runner.close()
     found = runner.run("sleep", "30")

@@ -77,7 +77,7 @@ def peer(name: str) -> Peer:
     return Peer(name=name, host="192.0.2.1", zone=name.partition("-")[0])
 
 
-def test_figures_are_told_by_the_names_of_the_kep() -> None:
+def test_figures_have_the_names_of_the_kep() -> None:
     world = World("a-0", "a-1", "b-0")
     assert set(world.round(0)) == {"a-1", "b-0"}
     told = world.told()
@@ -106,7 +106,7 @@ def test_a_fault_of_ours_with_one_peer_leaves_the_others_alone() -> None:
     assert [one["peer"] for one in world.lines.said("latency recovered")] == [odd]
 
 
-def test_a_mean_is_told_without_percentiles() -> None:
+def test_a_mean_is_reported_without_percentiles() -> None:
     world = World("a-0", "a-1")
     world.answers["a-1"] = PeerLatency(p50=100.0, samples=9)
     world.round(0)
@@ -115,7 +115,7 @@ def test_a_mean_is_told_without_percentiles() -> None:
     assert told.all("netperf_p90_latency_microseconds") == {}
 
 
-def test_a_peer_that_is_gone_is_told_no_more() -> None:
+def test_a_peer_that_is_gone_is_no_longer_reported() -> None:
     world = World("a-0", "a-1", "b-0")
     world.round(0)
     world.peers = [peer("a-0"), peer("a-1")]
@@ -125,7 +125,7 @@ def test_a_peer_that_is_gone_is_told_no_more() -> None:
     assert set(world.round(2)) == {"a-1", "c-0"}
 
 
-def test_what_is_too_old_is_told_no_more() -> None:
+def test_what_is_too_old_is_no_longer_reported() -> None:
     world = World("a-0", "a-1")
     world.round(0)
     world.answers["a-1"] = Trouble("NoAnswerInTime", "no answer came in time")
@@ -147,7 +147,7 @@ def test_a_peer_that_fails_is_said_once_and_so_is_its_return() -> None:
     assert len(world.lines.said("latency recovered")) == 1
 
 
-def test_while_peers_are_not_known_nobody_is_asked() -> None:
+def test_while_peers_are_unknown_no_peer_is_asked() -> None:
     world = World("a-0", "a-1")
     world.round(0)
     world.peers = Trouble("PeersUnknown", "not told yet")

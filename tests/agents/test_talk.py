@@ -88,7 +88,7 @@ def test_who_has_no_token_does_not_take_one_that_has_and_the_other_way_round() -
         assert isinstance(asking(shared(None))(peer), PeerLatency)
 
 
-def test_somebody_else_at_the_address_of_a_peer() -> None:
+def test_another_host_at_the_address_of_a_peer() -> None:
     """Addresses of pods are used again."""
     with answering("b") as (_, peer):
         found = asking()(Peer(name="c", host=peer.host, port=peer.port))
@@ -381,7 +381,7 @@ def test_a_port_that_is_taken() -> None:
         assert isinstance(found, Trouble) and "--listen" in found.message
 
 
-def test_after_it_was_closed_nobody_is_answered() -> None:
+def test_after_closing_no_client_is_answered() -> None:
     with answering() as (responder, peer), closing(connected(peer)) as one:
         soon(lambda: responder.connections == 1)
         responder.close()

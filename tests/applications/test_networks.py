@@ -119,7 +119,7 @@ def test_two_of_one_tenant_are_its_own_trouble() -> None:
     assert key_of(chosen(applications, "victim")) == "kube-system/costs"
 
 
-def test_one_that_would_take_long_to_work_out_does_not_count_beside_anybody() -> None:
+def test_a_network_that_would_take_long_to_compute_counts_beside_no_other() -> None:
     wide = "\n".join(f"n-{number} n-{number + 1} 1" for number in range(MOST_PLACES))
     applications = known(costs("tenant/wide", wide), scope=WITH_TENANTS)
     choice = chosen(applications, "tenant")

@@ -159,7 +159,7 @@ class TestMistakes:
     def test_a_role_twice_in_one_group(self, name: str) -> None:
         assert complaints(**{name: "ps,worker, ps"}) == ["role 'ps' stands twice in 'ps,worker, ps'"]
 
-    def test_one_mistake_drops_all_and_all_are_told(self) -> None:
+    def test_one_mistake_drops_all_and_all_are_reported(self) -> None:
         assert complaints(affinity="ps,worker", anti_affinity="x", order="y", traffic="z") == [
             "no pod of the gang has the role 'x'",
             "no pod of the gang has the role 'y'",

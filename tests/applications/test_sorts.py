@@ -54,7 +54,7 @@ def test_a_workload_without_edges_is_in_the_order_too() -> None:
     assert topology_order(app("alone\na > b\nb")).names == ("a", "b", "alone")
 
 
-def test_a_dependency_that_nobody_declares_is_a_leaf() -> None:
+def test_an_undeclared_dependency_is_a_leaf() -> None:
     assert topology_order(app("a > outside b\nb > outside")).names == ("a", "b", "outside")
 
 

@@ -41,7 +41,7 @@ def test_replicas_of_a_workload_that_calls_itself_are_one_pair_each_two() -> Non
 
 
 @pytest.mark.parametrize(("limit", "over"), [("", 0), ("<=5", 1), ("<=4", 2)])
-def test_pairs_beyond_a_limit_and_those_of_which_nobody_knows(limit: str, over: int) -> None:
+def test_pairs_beyond_a_limit_and_unknown_pairs(limit: str, over: int) -> None:
     #   n0 to n2 is 5, n0 to n3 unknown; n0 to n1 is 2.
     found = cost_of(f"web > db{limit}", web={0: 1}, db={1: 1, 2: 1, 3: 1})
     assert (found.pairs, found.over) == (3, over)

@@ -129,7 +129,7 @@ def groups(fed: Fed) -> list[PodGroup]:
 
 @pytest.mark.parametrize("dialect", FOREIGN)
 class TestTheMirror:
-    def test_gives_its_plan_to_the_gang_whichever_is_heard_first(self, dialect: str) -> None:
+    def test_a_mirror_gives_its_plan_to_the_gang_whichever_event_comes_first(self, dialect: str) -> None:
         for changes in (
             [put(kind_of(dialect), foreign(dialect)), put(OURS, mirror(dialect))],
             [put(OURS, mirror(dialect)), put(kind_of(dialect), foreign(dialect))],
@@ -200,7 +200,7 @@ def test_files_of_a_cluster_hold_mirrors_too() -> None:
 # In a cluster
 
 
-def test_in_a_cluster_an_invented_plan_lets_nobody_pass(control_plane: ControlPlane, namespace: str) -> None:
+def test_in_a_cluster_an_invented_plan_lets_no_gang_pass(control_plane: ControlPlane, namespace: str) -> None:
     """A gang of coscheduling's kind with pods of priority 0, annotated with where its pods were to go."""
 
     async def run() -> None:

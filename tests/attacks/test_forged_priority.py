@@ -96,7 +96,7 @@ class TestAClassThatOnlyThePodGroupNames:
         )
         assert order(full) == ["older-0", "older-1", "forged-0", "forged-1"]
 
-    def test_is_told_with_the_field_to_set(self, dialect: str) -> None:
+    def test_a_forged_priority_is_reported_with_the_field_to_set(self, dialect: str) -> None:
         members = [replace(pod, owner="Job/train") for pod in of(0, "forged", 2)]
         full = cluster().run(self.group(dialect), members=members)
         [said] = [one for one in full.outcome("forged").conditions if one.reason is Reason.PRIORITY_LIMITED]
@@ -104,18 +104,18 @@ class TestAClassThatOnlyThePodGroupNames:
         assert said.remedy.endswith(".spec.priorityClassName of Job/train")
         assert not said.blocking
 
-    def test_counts_where_the_operator_trusts_the_namespace(self, dialect: str) -> None:
+    def test_a_priority_counts_where_the_operator_trusts_the_namespace(self, dialect: str) -> None:
         full = cluster(Configuration(trust_group_priority=("default",)))
         full.run(self.group(dialect), gang("older", 2), members=[*of(0, "forged", 2), *of(1000, "older", 2)])
         assert order(full) == ["forged-0", "forged-1", "older-0", "older-1"]
         assert full.outcome("forged").conditions == ()
 
-    def test_counts_nowhere_else(self, dialect: str) -> None:
+    def test_a_forged_priority_counts_in_no_other_namespace(self, dialect: str) -> None:
         full = cluster(Configuration(trust_group_priority=("another",)))
         full.run(self.group(dialect), gang("older", 2), members=[*of(0, "forged", 2), *of(1000, "older", 2)])
         assert order(full)[0] == "older-0"
 
-    def test_counts_in_files(self, dialect: str) -> None:
+    def test_a_forged_priority_counts_in_files(self, dialect: str) -> None:
         """Whoever simulates wrote all the files."""
         full = cluster(Configuration())
         full.run(self.group(dialect), gang("older", 2), members=[*of(0, "forged", 2), *of(1000, "older", 2)])
@@ -129,7 +129,7 @@ class TestAClassThatOnlyThePodGroupNames:
         assert full.outcome("forged").conditions == ()
 
 
-def test_a_number_that_only_the_podgroup_says_lifts_nobody_either() -> None:
+def test_a_number_that_only_the_podgroup_states_lifts_no_gang_either() -> None:
     """Upstream's ``spec.priority`` of a PodGroup."""
     forged = replace(gang("forged", 1), priority=2_000_000_000)
     full = cluster().run(forged, gang("older", 1), members=[*of(0, "forged", 1), *of(1, "older", 1)])
@@ -190,7 +190,7 @@ class TestOneMemberOfHighPriority:
         full.tell(NodeUpserted(node("a3", allocatable={GPU: 9}))).run()
         assert list(full.where) == ["other-0", "train-0"]
 
-    def test_that_is_kept_out_of_the_queue_lifts_nobody(self) -> None:
+    def test_a_member_kept_out_of_the_queue_lifts_no_other(self) -> None:
         gated = [
             replace(pod, spec=replace(pod.spec, scheduling_gates=("wait",)))
             for pod in of(5000, "train", 1, "high")

@@ -191,9 +191,7 @@ def test_an_app_group_that_the_watch_does_not_tell_of(control_plane: ControlPlan
     asyncio.run(run())
 
 
-def test_many_pods_that_name_app_groups_which_nobody_makes(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+def test_many_pods_that_name_app_groups_that_never_exist(control_plane: ControlPlane, namespace: str) -> None:
     """A tenant makes pods that name an AppGroup each: all of them together cost one look a second."""
     number = 200
     big = node("big", allocatable={"cpu": "100", "pods": "1000"})

@@ -228,7 +228,7 @@ def test_look_ups_that_hang_in_many_namespaces_end_and_others_have_their_turn(
     asyncio.run(run())
 
 
-def test_an_attempt_that_does_not_end_is_told_and_turns_readyz_red(
+def test_an_attempt_that_does_not_end_is_reported_and_turns_readyz_red(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """The API server does not answer a write of a PodGroup; the pod-grouper is not ready until it is over."""

@@ -309,7 +309,7 @@ def test_no_stolen_token_reaches_a_pod_of_the_system(
     asyncio.run(run())
 
 
-def test_pods_of_the_system_that_ask_for_closeby_wait_and_are_told_why(
+def test_pods_of_the_system_that_ask_for_closeby_wait_with_a_reason(
     helm: Path, control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """The scheduler does not even try what would be refused; a gang there hears it by its condition."""

@@ -100,7 +100,7 @@ def test_pods_are_known_by_their_own_name_where_no_label_says_their_workload() -
     assert where == {"P1": "b2", "P2": "b1"}
 
 
-def test_a_circle_and_pods_that_nobody_declares_are_conditions() -> None:
+def test_a_cycle_and_undeclared_pods_are_conditions() -> None:
     circular = chain(Pods=[{"name": "P1", "type": "Pod", "dependencies": [{"name": "P1", "type": "Pod"}]}])
     [app] = report("simulate", "-f", "-", stdin=text(*nodes(), circular, pod("p9-0", "P9")))["appGroups"]
     messages = [one["message"] for one in app["conditions"]]

@@ -97,7 +97,7 @@ def test_the_table_says_what_differs(trace: Path) -> None:
     assert "one run of each says nothing about random variation" in printed
 
 
-def test_sizes_of_jobs_without_gpus_are_told_in_pods(tmp_path: Path) -> None:
+def test_sizes_of_jobs_without_gpus_are_reported_in_pods(tmp_path: Path) -> None:
     trace = tmp_path / "light.csv"
     trace.write_text("name,submitted,duration,pods,gpus\na,0,10,12,0")
     asked = ("--config", "closeby", "--config", "random", "--trace", trace, "--cluster", "small")
@@ -105,7 +105,7 @@ def test_sizes_of_jobs_without_gpus_are_told_in_pods(tmp_path: Path) -> None:
     assert figures["delay.9-64"] == "mean, 9-64 pods"
 
 
-def test_jobs_that_are_too_large_are_told(tmp_path: Path) -> None:
+def test_jobs_that_are_too_large_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("name,submitted,duration,pods,gpus\nx,0,100,1,8\ny,10,50,9,8\n")
     found = report(
@@ -138,7 +138,7 @@ def test_a_file_wins_over_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "nonsense" in result.stderr
 
 
-def test_words_that_only_we_use_are_told_below_the_tables(tmp_path: Path) -> None:
+def test_terms_of_closeby_are_explained_below_the_tables(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text("name,submitted,duration,pods,gpus\na,0,10,2,8\nb,1,10,1,8\n")
     asked = ("--config", "closeby", "--config", "random", "--trace", trace, "--cluster", "small")

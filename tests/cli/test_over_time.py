@@ -288,7 +288,7 @@ def test_the_configuration_is_named(tmp_path: Path, trace: Path) -> None:
     assert small("--trace", trace, "--config", config)["policy"]["name"] == "tight"
 
 
-def test_reservations_are_told(tmp_path: Path) -> None:
+def test_reservations_are_reported(tmp_path: Path) -> None:
     """wide needs all three nodes, which others take in turn until it keeps them free."""
     trace, config = tmp_path / "wide.csv", tmp_path / "eager.yaml"
     rows = ("a,0,100,1,8,0,", "b,0,50,2,8,0,", "wide,1,10,3,8,0,", "c,30,100,1,8,0,")
@@ -382,7 +382,7 @@ def test_jobs_without_gpus_need_none(tmp_path: Path) -> None:
     assert "no node offers nvidia.com/gpu" in result.stderr
 
 
-def test_the_size_of_jobs_without_gpus_is_told_in_pods_on_any_cluster(tmp_path: Path) -> None:
+def test_the_size_of_jobs_without_gpus_is_reported_in_pods_on_any_cluster(tmp_path: Path) -> None:
     """Three jobs of 1, 3 and 12 pods on hosts that have GPUs; 24 pods of the fourth find no room."""
     trace = tmp_path / "light.csv"
     rows = ("a,0,10,1,0,0,", "b,0,10,3,0,0,", "c,0,10,12,0,0,", "d,0,10,400,0,0,")
@@ -526,7 +526,7 @@ def test_jobs_can_not_come_through_a_closed_pipe() -> None:
     assert done.stderr == "error: standard input: can't be read: it is closed; pipe jobs into it\n"
 
 
-def test_what_is_odd_about_a_cluster_is_told(trace: Path) -> None:
+def test_conditions_of_a_cluster_are_reported(trace: Path) -> None:
     """A pod runs on a node that is not there, and another takes more than node-3 has."""
     here = [*CLUSTER, pod("ghost", on="gone"), pod("greedy", 9, on="node-3")]
     notices = small("--trace", trace, cluster=here)["notices"]
@@ -534,14 +534,14 @@ def test_what_is_odd_about_a_cluster_is_told(trace: Path) -> None:
     assert notices[1].startswith("Node/node-3: status.allocatable: its pods take more than it has: 9 nvidia")
 
 
-def test_documents_that_were_skipped_are_told(trace: Path) -> None:
+def test_documents_that_were_skipped_are_reported(trace: Path) -> None:
     stdin = text(*CLUSTER) + "\n---\n{broken: [\n"
     assert closeby("simulate", "-f", "-", "--trace", trace, stdin=stdin).exit_code == 2
     found = report("simulate", "-f", "-", "--trace", trace, "--keep-going", stdin=stdin)
     assert found["notices"][0].startswith("skipped: ")
 
 
-def test_all_measures_and_constants_are_told_when_asked_for_and_on_a_page(tmp_path: Path) -> None:
+def test_all_measures_and_constants_are_shown_on_request_and_on_a_page(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text("name,submitted,duration,pods,gpus\na,0,10,12,8\nb,1,10,2,8\n")
     asked = ("simulate", "--trace", trace, "--cluster", "small")

@@ -107,7 +107,7 @@ def test_a_moment_past_the_end_that_is_asked_for_is_refused_before_the_run(tmp_p
         ("--html", "file/below/report.html", "file is not a folder; check the path"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_told_before_the_run(
+def test_a_path_that_cannot_be_written_is_an_error_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, path: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -139,7 +139,9 @@ def test_a_moment_needs_a_run_over_time_and_a_folder(arguments: tuple[str, ...])
     assert "--plot-at is the moment of a run over time that --plot shows" in result.stderr
 
 
-def test_without_what_draws_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_drawing_library_the_remedy_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a machine where the extra is not installed; nothing is run first."""
     monkeypatch.setitem(sys.modules, "altair", None)
     result = closeby("simulate", "-f", "-", "--plot", tmp_path / "pictures", stdin=STATE)

@@ -121,7 +121,7 @@ def test_a_gang_that_fits_no_rack_waits_as_a_whole() -> None:
     assert result.exit_code == 0
 
 
-def test_a_group_nobody_belongs_to_is_incomplete_unless_its_pods_have_finished() -> None:
+def test_a_group_without_pods_is_incomplete_unless_its_pods_have_finished() -> None:
     """Finished pods free their node and are not reported."""
     done = pod("done-0", 8, gang="done", on="node-5")
     done["status"] = {"phase": "Succeeded"}

@@ -86,7 +86,7 @@ def test_the_minimum_is_the_first_bucket() -> None:
 
 
 @pytest.mark.parametrize("annotation", [AFFINITY, ANTI_AFFINITY])
-def test_a_wrong_role_is_told_and_the_job_is_placed_without(annotation: str) -> None:
+def test_a_wrong_role_is_reported_and_the_job_is_placed_without(annotation: str) -> None:
     found = simulate(*CLUSTER, job({**SEED, annotation: "ps,wroker"}))
     [group] = found["groups"]
     [condition] = group["conditions"]
@@ -105,7 +105,7 @@ def test_traffic_alone_makes_buckets() -> None:
     assert len(found["explain"][0]["buckets"]) == 1
 
 
-def test_what_the_traffic_of_a_gang_costs_is_told() -> None:
+def test_the_cost_of_a_gangs_traffic_is_reported() -> None:
     """Two nodes of three: each ps and two of its workers on one, which leaves four pairs across."""
     manifests = text(*nodes(a=3, b=3), job({TRAFFIC: "ps-worker=10"}))
     [group] = report("simulate", "-f", "-", stdin=manifests)["groups"]

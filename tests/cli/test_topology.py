@@ -90,7 +90,7 @@ def test_it_shows_the_files_unless_asked_for_the_state_after_scheduling() -> Non
     ]
 
 
-def test_nodes_that_take_nobody_are_counted_and_have_nothing_free() -> None:
+def test_nodes_that_take_no_pod_are_counted_and_have_nothing_free() -> None:
     cordoned = node("node-9", {"example.com/zone": "b", "example.com/rack": "r1"})
     cordoned["spec"] = {"unschedulable": True}
     domains = report("topology", "-f", "-", "--level", "zone", stdin=text(*CLUSTER, cordoned))["topologies"][

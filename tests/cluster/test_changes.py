@@ -23,7 +23,7 @@ def test_a_reader_sees_what_came_after_its_cursor() -> None:
     assert after.tolist() == [7, 7, 8]
 
 
-def test_a_reader_that_fell_far_behind_is_told_so() -> None:
+def test_a_reader_that_fell_far_behind_is_informed() -> None:
     log = ChangeLog(limit=2048)
     log.add_one(1)
     start = 0

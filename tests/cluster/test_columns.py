@@ -134,7 +134,7 @@ def test_what_no_node_can_offer_does_not_fit_there() -> None:
     assert max(cluster.demand(spec(gpu=1 << 61)).amounts) > free(cluster, "a")
 
 
-def test_more_pods_than_anybody_runs_is_no_limit() -> None:
+def test_a_pod_capacity_beyond_any_real_number_is_no_limit() -> None:
     cluster = Cluster()
     cluster.add_node(node("a", {}, {"pods": (1 << 63) - 1}))
     assert free(cluster, "a", "pods") == UNLIMITED

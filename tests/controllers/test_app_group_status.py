@@ -241,7 +241,7 @@ def test_an_order_that_did_not_change_keeps_its_calculation() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told(change: tuple[str, str], message: str, order: str | None) -> None:
+def test_problems_become_conditions(change: tuple[str, str], message: str, order: str | None) -> None:
     """What can't be used has no order; with all else it has one."""
     it, group = app_group(CHAIN.replace(*change))
     found = status(it, group)

@@ -13,7 +13,7 @@ from tests.controllers.grouper_world import until, world
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_it_groups_and_ends_when_it_is_told_to(
+def test_it_groups_and_ends_on_a_signal(
     whole_control_plane: ControlPlane, namespace: str, end: signal.Signals
 ) -> None:
     async def run() -> None:
@@ -44,7 +44,7 @@ def test_it_groups_and_ends_when_it_is_told_to(
     asyncio.run(run())
 
 
-def test_all_of_them_run_unless_somebody_says_which(control_plane: ControlPlane) -> None:
+def test_all_controllers_run_unless_some_are_named(control_plane: ControlPlane) -> None:
     kubeconfig = ["--kubeconfig", str(control_plane.kubeconfig)]
     with started("controllers", *kubeconfig, "--dry-run") as process:
         line = lines_until(process, "msg=starting")

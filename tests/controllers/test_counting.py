@@ -49,7 +49,7 @@ def test_the_configuration_of_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize("counts", list(Counts))
-def test_what_a_network_topology_is_told(counts: Counts) -> None:
+def test_what_the_status_of_a_network_topology_says(counts: Counts) -> None:
     condition = counts_condition(live_scope([], None), counts)
     assert condition.reason == counts.value
     assert condition.status == ("False" if counts in (Counts.NOT_HERE, Counts.TOO_LARGE) else "True")
@@ -74,7 +74,7 @@ async def until(it: Site, plural: str, name: str, kind: str, wanted: tuple[str, 
     await it.until(plural, name, lambda status: condition(status, kind) == wanted)
 
 
-def test_objects_are_told_as_networks_come_and_go(control_plane: ControlPlane, namespace: str) -> None:
+def test_statuses_follow_networks_that_come_and_go(control_plane: ControlPlane, namespace: str) -> None:
     """A tenant's own does not count: the costs of its AppGroup are unknown until the operator's are there."""
 
     async def run() -> None:
@@ -104,7 +104,7 @@ def test_objects_are_told_as_networks_come_and_go(control_plane: ControlPlane, n
     asyncio.run(run())
 
 
-def test_the_published_kinds_are_told_by_events(control_plane: ControlPlane, namespace: str) -> None:
+def test_the_published_kinds_get_events(control_plane: ControlPlane, namespace: str) -> None:
     """They have no conditions."""
     kinds = (("appgroup.diktyo.x-k8s.io", "AppGroup"), ("networktopology.diktyo.x-k8s.io", "NetworkTopology"))
     schema = """

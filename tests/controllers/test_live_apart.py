@@ -153,7 +153,7 @@ def test_one_object_is_not_looked_after_twice_at_once(control_plane: ControlPlan
     asyncio.run(run())
 
 
-def test_what_nobody_expected_is_told_and_tried_again_and_ends_nothing(
+def test_an_unexpected_error_is_logged_and_retried_and_ends_nothing(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     faulty = Faulty()
@@ -194,7 +194,7 @@ def test_what_nobody_expected_is_told_and_tried_again_and_ends_nothing(
     asyncio.run(run())
 
 
-def test_users_of_a_new_object_of_the_same_name_are_told_too(
+def test_a_new_object_of_the_same_name_gets_its_status_too(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def told(it: Site) -> bool:
@@ -232,7 +232,7 @@ class HardOfHearing(Listener):
         super().heard(news)
 
 
-def test_a_change_that_can_not_be_taken_in_does_not_keep_others_from_being_heard(
+def test_a_change_that_cannot_be_applied_does_not_hold_up_others(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:

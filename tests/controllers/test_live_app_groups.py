@@ -149,7 +149,7 @@ def test_the_order_follows_the_spec(control_plane: ControlPlane, namespace: str)
     asyncio.run(run())
 
 
-def test_circles_and_unknown_sorts_are_told_until_they_are_mended(
+def test_cycles_and_unknown_sorts_are_reported_until_they_are_corrected(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     circle = CHAIN.replace("{name: P3, type: Pod}\n", "{name: P3, type: Pod, dependencies: [{name: P2}]}\n")
@@ -305,7 +305,7 @@ def test_the_published_kind(control_plane: ControlPlane, namespace: str) -> None
     asyncio.run(run())
 
 
-def test_users_of_an_object_made_anew_in_the_middle_are_told_what_is_wrong_with_it(
+def test_an_object_recreated_in_the_middle_gets_its_condition(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """It is the very same as the one before it, whose status is being written."""

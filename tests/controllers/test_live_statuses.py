@@ -148,7 +148,7 @@ def test_a_large_object_is_written_less_often(kept: Run) -> None:
     kept(test)
 
 
-def test_an_object_made_anew_is_another_one(kept: Run) -> None:
+def test_a_recreated_object_is_another_one(kept: Run) -> None:
     async def test(it: Keeping) -> None:
         await it.keep(1)
         await it.made_again()
@@ -185,7 +185,7 @@ def test_conditions_are_only_written_into_what_was_looked_at(kept: Run) -> None:
     kept(test)
 
 
-def test_what_the_server_refuses_is_told_and_tried_after_a_pause(kept: Run) -> None:
+def test_a_refused_write_is_reported_and_retried_after_a_pause(kept: Run) -> None:
     async def test(it: Keeping) -> None:
         assert 4.0 <= await it.keep("many") <= 8.0
         assert [line["object"] for line in it.it.said("status refused")] == [it.key[1]]

@@ -27,7 +27,7 @@ def test_the_keps_example() -> None:
 
 
 @pytest.mark.parametrize("provider", [None, {}, []])
-def test_without_a_provider_nobody_measures(provider: object) -> None:
+def test_without_a_provider_nothing_is_measured(provider: object) -> None:
     found = read_settings("a/b", {"metricProvider": provider})
     assert (found.measured, found.settings, found.problems) == (False, NetworkSettings(), ())
 
@@ -63,7 +63,7 @@ def test_the_schema_of_the_kep_has_a_list_of_providers() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_told_and_not_used(spec: dict[str, Any], field: str, message: str) -> None:
+def test_invalid_settings_are_reported_and_not_used(spec: dict[str, Any], field: str, message: str) -> None:
     found = read_settings("a/b", spec)
     (problem,) = found.problems
     assert (problem.field, problem.message) == (f"spec.{field}", message)

@@ -163,7 +163,7 @@ def test_one_bad_link_does_not_move_a_zone() -> None:
     assert area_costs(found, "zone") == {("x", "y"): 115}
 
 
-def test_a_pair_that_is_far_only_by_its_own_link_is_told_of() -> None:
+def test_a_pair_that_is_far_only_by_its_own_link_is_reported() -> None:
     """a -100- b -100- c, and a -5000- c: packets need not go by way of b, but the KEP's costs do."""
     nodes = {name: NetworkPlace() for name in "abcd"}
     text = "a b 100\nb c 100\na c 5000\nc d 10\na d 400"
@@ -323,7 +323,7 @@ def test_measurements_of_another_cluster_are_none() -> None:
     )
 
 
-def test_nodes_that_were_not_measured_are_told() -> None:
+def test_nodes_that_were_not_measured_are_reported() -> None:
     found = status(SPEC, measured("worker-1 worker-2 1\nghost worker-1 2", unusable=2), NODES)
     *token, message = conditions(found)["AllNodesMeasured"]
     assert token == ["False", "NodesNotMeasured"]
@@ -334,7 +334,7 @@ def test_nodes_that_were_not_measured_are_told() -> None:
     ]
 
 
-def test_too_many_nodes_are_told() -> None:
+def test_too_many_nodes_are_reported() -> None:
     nodes, text = big(150)
     assert conditions(status(SPEC, measured(text), nodes))["AllCostsListed"] == (
         "False",
@@ -355,7 +355,7 @@ def test_the_published_shape_gets_its_nodes_counted() -> None:
     assert status(text, None, NODES, PUBLISHED_NETWORK) == WantedStatus(fields={"nodeCount": 5})
 
 
-def test_what_is_wrong_with_the_spec_is_told() -> None:
+def test_problems_of_the_spec_are_reported() -> None:
     """That there are no costs yet is not the user's fault."""
     text = SPEC.replace("Dijkstra", "Floyd") + "  freqUpdate: 0"
     valid = conditions(status(text, Measurement(failure=UNREACHABLE), NODES))["Valid"]

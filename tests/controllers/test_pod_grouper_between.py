@@ -62,7 +62,7 @@ def ref(it: World, one: Object) -> Ref:
     return Ref(it.namespace, one["apiVersion"], one["kind"], meta["name"], meta["uid"])
 
 
-def test_a_pod_that_comes_while_its_siblings_are_told_is_told_too(
+def test_a_pod_that_comes_while_its_siblings_get_events_gets_one_too(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """Its owner is named again while the attempt at the owner above is at its end."""
@@ -90,7 +90,9 @@ def test_a_pod_that_comes_while_its_siblings_are_told_is_told_too(
     asyncio.run(run())
 
 
-def test_a_pod_group_that_goes_unheard_is_made_again(control_plane: ControlPlane, namespace: str) -> None:
+def test_a_pod_group_whose_deletion_went_unseen_is_recreated(
+    control_plane: ControlPlane, namespace: str
+) -> None:
     """Its end falls between two watches, so that nobody tells of it; what its workload asks for changes."""
 
     async def run() -> None:
@@ -114,7 +116,7 @@ def test_a_pod_group_that_goes_unheard_is_made_again(control_plane: ControlPlane
     asyncio.run(run())
 
 
-def test_a_name_that_somebody_takes_meanwhile_is_left_to_them(
+def test_a_name_that_another_writer_takes_meanwhile_is_left_to_it(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """The watch tells of the user's PodGroup before the server refuses ours."""

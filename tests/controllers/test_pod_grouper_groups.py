@@ -66,7 +66,7 @@ def test_what_is_gone_is_written_again_however_late_the_answer_comes(
     assert it.stands(KEY, OURS) is stands
 
 
-def test_what_nobody_hears_of_is_written_again_after_a_while() -> None:
+def test_a_write_that_no_event_confirms_is_repeated_after_a_while() -> None:
     """It may be gone since, and be told of by no watch."""
     now = 0.0
     it = Groups(lambda: now)
@@ -89,7 +89,7 @@ def test_what_nobody_hears_of_is_written_again_after_a_while() -> None:
         (answered("1"), made("7", USERS), lambda it: it.lost(KEY, "1")),
     ],
 )
-def test_a_name_that_is_somebody_elses_is_given_up(steps: tuple[Step, ...]) -> None:
+def test_a_name_that_another_writer_owns_is_given_up(steps: tuple[Step, ...]) -> None:
     it = Groups(lambda: 0.0)
     assert it.claim(GANG, JOB, [JOB]) == KEY
     for step in steps:

@@ -225,7 +225,7 @@ def test_a_ray_cluster_of_a_ray_job(whole_control_plane: ControlPlane, namespace
     asyncio.run(run())
 
 
-def test_owners_of_a_kind_that_nobody_knows(whole_control_plane: ControlPlane, namespace: str) -> None:
+def test_owners_of_an_unknown_kind(whole_control_plane: ControlPlane, namespace: str) -> None:
     """Its pods can't be counted: the gang starts with one pod, and the others join it in its rack."""
 
     async def run() -> None:

@@ -65,7 +65,7 @@ def test_no_pod_is_placed_before_the_word_is_spoken(
     asyncio.run(run())
 
 
-def test_what_makes_no_sense_is_said_and_holds_the_pods_until_it_is_mended(
+def test_an_invalid_annotation_is_reported_and_holds_the_pods_until_it_is_corrected(
     whole_control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
@@ -353,7 +353,7 @@ def test_parts_of_one_name_make_no_sense(whole_control_plane: ControlPlane, name
     asyncio.run(run())
 
 
-def test_a_pod_group_that_may_not_be_written_is_told_of(
+def test_a_pod_group_that_may_not_be_written_is_reported(
     whole_control_plane: ControlPlane, namespace: str
 ) -> None:
     rules = (

@@ -178,7 +178,7 @@ def test_templates_that_ask_make_subgroups_that_their_pods_name() -> None:
     assert gang.members == {"w-worker-0": "worker", "w-master-0": "master", "stranger": None}
 
 
-def test_owners_above_the_workload_are_heard_where_it_is_silent() -> None:
+def test_owners_above_the_workload_count_where_it_says_nothing() -> None:
     above = {**WISH, REQUIRED: "zone", "closeby.dev/placement-strategy": "spread"}
     plan = plan_of(
         lineage("batch/v1", "Job", {"template": TEMPLATE}, above, annotations={REQUIRED: "rack"}),

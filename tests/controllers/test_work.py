@@ -60,7 +60,7 @@ def test_an_earlier_time_counts() -> None:
     assert work.wait() == 2.0
 
 
-def test_a_key_is_nobody_elses_until_the_attempt_ends() -> None:
+def test_a_key_has_one_worker_until_the_attempt_ends() -> None:
     """What is added meanwhile is looked at then, once."""
     work, clock = made()
     work.add("a")
@@ -148,7 +148,7 @@ def test_of_two_pauses_the_longer_counts() -> None:
     assert work.wait() == pytest.approx(wait)
 
 
-def test_success_forgives() -> None:
+def test_success_resets_the_backoff() -> None:
     work, clock = made()
     for _ in range(4):
         clock.now += work.failed("a")

@@ -53,7 +53,7 @@ def pod_of(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return spec, container
 
 
-def test_it_is_left_out_unless_somebody_wants_it(helm: Path) -> None:
+def test_it_is_left_out_unless_it_is_enabled(helm: Path) -> None:
     assert "agent" not in rendered(helm)
 
 
@@ -111,7 +111,7 @@ def test_it_runs_without_privileges_in_the_nodes_network(helm: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7", "fd00::7"])
-def test_its_metrics_are_told_on_the_nodes_own_address_alone(helm: Path, address: str) -> None:
+def test_its_metrics_are_served_on_the_nodes_own_address_alone(helm: Path, address: str) -> None:
     """Anybody may read them who gets there, and a node may have an address in the Internet too."""
     _, container = pod_of(rendered(helm, *ENABLED))
     (source,) = (one["valueFrom"]["fieldRef"] for one in container["env"] if one["name"] == "HOST_IP")
@@ -180,7 +180,7 @@ def test_without_bandwidth_it_has_no_rights_on_nodes(helm: Path) -> None:
     assert "ClusterRole" not in kinds(neither)
 
 
-def test_its_metrics_are_secure_unless_somebody_wants_it_otherwise(helm: Path) -> None:
+def test_its_metrics_are_secure_unless_configured_otherwise(helm: Path) -> None:
     container = pod_of(rendered(helm, *ENABLED, "--set", "metrics.tlsSecret=cert"))[1]
     assert "--metrics-secure" in container["args"]
     assert "metrics-tls" in [one["name"] for one in container["volumeMounts"]]

@@ -172,7 +172,7 @@ def test_pods_of_chosen_namespaces_alone_reach_the_metrics(helm: Path, component
     assert of_kind(off, "NetworkPolicy") == {}
 
 
-def test_without_peers_nobody_reaches_the_metrics(helm: Path) -> None:
+def test_without_peers_the_metrics_are_unreachable(helm: Path) -> None:
     """An empty list of peers would mean everybody."""
     text = rendered(helm, "--set-json", "metrics.networkPolicy.namespaces=[]")
     assert [one["spec"]["ingress"] for one in of_kind(text, "NetworkPolicy").values()] == [[], []]
@@ -196,7 +196,7 @@ def reviewing(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_metrics_are_secure_unless_somebody_wants_it_otherwise(helm: Path, component: str) -> None:
+def test_metrics_are_secure_unless_configured_otherwise(helm: Path, component: str) -> None:
     text = rendered(helm, *ASKING)
     container = container_of(text, component)
     assert "--metrics-secure" in container["args"]

@@ -80,7 +80,7 @@ def test_the_server_serves_them_and_has_no_complaint(defined: dict[str, Object])
 
 
 @pytest.mark.parametrize("one", TAKEN.values(), ids=TAKEN)
-def test_it_takes(
+def test_the_definition_accepts(
     control_plane: ControlPlane, namespace: str, defined: dict[str, Object], one: Object
 ) -> None:
     kept = made(control_plane, namespace, one)
@@ -90,7 +90,7 @@ def test_it_takes(
 
 
 @pytest.mark.parametrize(("one", "field", "message"), REFUSED.values(), ids=REFUSED)
-def test_it_refuses(
+def test_the_definition_refuses(
     control_plane: ControlPlane,
     namespace: str,
     defined: dict[str, Object],

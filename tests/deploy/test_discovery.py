@@ -29,7 +29,7 @@ def found(text: str, kind: str) -> dict[str, Any]:
     return dict(one)
 
 
-def test_it_is_left_out_unless_somebody_wants_it(helm: Path) -> None:
+def test_it_is_left_out_unless_it_is_enabled(helm: Path) -> None:
     assert "discovery" not in rendered(helm)
 
 

@@ -57,7 +57,7 @@ def test_a_host_without_a_fabric_has_no_domain(value: str) -> None:
     assert said(findings) == {"Node/a": "a has no NVLink fabric"}
 
 
-def test_what_a_host_or_pdsh_says_instead_is_told() -> None:
+def test_an_error_message_of_a_host_or_pdsh_is_reported() -> None:
     text = f"a: NVIDIA-SMI has failed\npdsh@admin: c: ssh exited with exit code 255\nb: {RACK}, 1\n"
     findings = read_nvidia_smi("smi", text)
     assert domains(findings) == {"a": (), "b": (f"{RACK}.1",), "c": ()}

@@ -91,7 +91,7 @@ def test_an_aws_instance_with_four_layers_moves_none_with_three() -> None:
     assert "has 4 levels" in said[2]
 
 
-def test_aws_pages_are_joined_and_a_missing_one_is_told() -> None:
+def test_aws_pages_are_joined_and_a_missing_one_is_reported() -> None:
     pages = [{"Instances": [one]} for one in AWS["Instances"]]
     assert list(read_aws("f", json.dumps(pages)).nodes) == ["i-1", "i-2"]
     cut = read_aws("f", json.dumps({**AWS, "NextToken": "more"}))

@@ -103,7 +103,9 @@ def test_a_job_over_two_leaves_leaves_the_degraded_one_out(tmp_path: Path, scan:
     assert {one["node"] for one in found["pods"]} == {"n3", "n4", "n5", "n6"}
 
 
-def test_in_a_cluster(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_degraded_links_are_applied_and_shown_in_a_cluster(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     """Applied, shown from the cluster, and left alone where somebody else wrote the annotation."""
     scan = tmp_path / "scan.txt"
 

@@ -31,7 +31,7 @@ def test_switches_that_share_a_name_are_called_by_their_guids() -> None:
     assert "2 switches are called leaf (0000000000200000, 0000000000200001)" in warned(found)["Switch/leaf"]
 
 
-def test_switches_of_one_chassis_are_told_apart_by_their_boards() -> None:
+def test_switches_of_one_chassis_are_distinguished_by_their_boards() -> None:
     #    S1  S2     spines and leaves are boards of one director
     #   L1 L2 L3
     boards = {name: f"MF0;ib-core:CS7500/{name[0]}0{name[1]}/U1" for name in ("L1", "L2", "L3", "S1", "S2")}
@@ -89,12 +89,12 @@ def test_a_host(description: str, host: str) -> None:
         "",
     ],
 )
-def test_nobody_s_name(description: str) -> None:
+def test_a_description_without_a_name_names_no_node(description: str) -> None:
     drawing = Drawing({"L1": f"{description or ' '}, other a"})
     assert list(findings(drawing).nodes) == ["other"]
 
 
-def test_a_default_name_is_told() -> None:
+def test_a_default_name_is_reported() -> None:
     found = findings(Drawing({"L1": "localhost mlx5_0, n2 mlx5_0"}))
     assert warned(found)["Node/localhost"].startswith(
         "localhost is what a host is called before it has a name"

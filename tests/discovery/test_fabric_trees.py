@@ -309,13 +309,13 @@ def test_scans_of_two_planes_are_joined() -> None:
     assert paths(findings(one, other)) == paths(findings(other, one)) == {"n1": "L1/S1", "n2": "L2/S1"}
 
 
-def test_an_isolated_leaf_is_told() -> None:
+def test_an_isolated_leaf_is_reported() -> None:
     found = findings(Drawing(FAT_TREE, UPLINKS.replace("L3-S1, ", "").replace(", L3-S2", "")))
     assert paths(found) == {**ALL_UNDER_S1, "n5": "L3", "n6": "L3"}
     assert warned(found) == {"Switch/L3": "L3 has no cable to a spine, as other leaves have"}
 
 
-def test_leaves_in_a_ring_are_told_and_lie_side_by_side() -> None:
+def test_leaves_in_a_ring_are_reported_and_lie_side_by_side() -> None:
     found = findings(Drawing(FAT_TREE, "L1-L2, L2-L3, L3-L1"))
     assert set(paths(found).values()) == {"L1", "L2", "L3"}
     assert warned(found) == {
@@ -370,7 +370,7 @@ def test_keys_of_ones_own() -> None:
     assert (only.levels, only.nodes["n1"].path) == (("leaf",), ("L1",))
 
 
-def test_more_levels_than_keys_are_told() -> None:
+def test_more_levels_than_keys_are_reported() -> None:
     # Four ranks: D over C1 and C2, which are over two spines each.
     hosts = {f"L{number}": f"n{number} a, m{number} a" for number in range(1, 5)}
     found = findings(Drawing(hosts, "L1-S1, L2-S2, L3-S3, L4-S4, S1-C1, S2-C1, S3-C2, S4-C2, C1-D, C2-D"))

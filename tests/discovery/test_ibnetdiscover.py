@@ -151,7 +151,7 @@ def test_both_joined_are_one_fabric(texts: tuple[str, str]) -> None:
     assert read(*texts)[0] == read(SCAN)[0]
 
 
-def test_only_one_side_of_a_cable_is_told() -> None:
+def test_a_cable_that_one_side_reports() -> None:
     leaf = SCAN[SCAN.index('Switch\t8 "S-000000000000a100"') :].partition("\n\n")[0]
     assert paths(findings(leaf)) == {"gpu-a01": "leaf/spine", '"gpu"a02': "leaf/spine"}
 
@@ -172,7 +172,7 @@ Ca\t2 "H-000000000000b300"\t\t# "gpu-a03 mlx5_0"
     assert fabric.devices["000000000000b400"].description == "gpu-a04 mlx5_0"
 
 
-def test_a_loop_and_a_record_given_twice_are_told() -> None:
+def test_a_loop_and_a_record_given_twice_are_reported() -> None:
     looped = SCAN.replace(
         '[7]\t"S-000000000000a1ff"[1]', '[4]\t"S-000000000000a100"[5]\n[7]\t"S-000000000000a1ff"[1]'
     )
@@ -186,7 +186,7 @@ def test_a_loop_and_a_record_given_twice_are_told() -> None:
     )
 
 
-def test_a_port_with_two_cables_is_told() -> None:
+def test_a_port_with_two_cables_is_reported() -> None:
     moved = PORTS.replace("7 0x000000000000a100", "8 0x000000000000a100")
     assert "is said to lead to" in warned(findings(moved))["Port/000000000000a100:8"]
 
@@ -220,7 +220,7 @@ Ca\t1 "H-000000000000c400"\t\t# "z mlx5_0"
     }
 
 
-def test_a_strange_line_is_left_out_and_told() -> None:
+def test_an_unreadable_line_is_skipped_and_reported() -> None:
     found = findings(SCAN.replace("vendid=0x0", "ibwarn: [1] something", 1))
     assert "line 6 is not understood and left out" in warned(found)["scan 0"]
 

@@ -99,7 +99,7 @@ def test_a_fat_tree(start: Start) -> None:
         assert paths(findings(fabric.scan("n1", arguments))) == ALL_SIX, arguments
 
 
-def test_a_dead_uplink_is_told(start: Start) -> None:
+def test_a_dead_uplink_is_reported(start: Start) -> None:
     fabric = start(FAT_TREE)
     port = '[7]\t"S-'
     leaf = next(one for one in fabric.scan("n1").split("\n\n") if '# "L2" base port' in one)

@@ -55,7 +55,7 @@ def test_topographs_tiers_are_of_any_depth() -> None:
     assert findings.nodes["n"].path == tuple(f"t{one}" for one in range(12))
 
 
-def test_labels_of_another_family_are_never_taken_but_told() -> None:
+def test_labels_of_another_family_are_reported_and_never_used() -> None:
     nodes = [Node(name="n", labels={"topology.k8s.aws/network-node-layer-3": "nn-3"})]
     findings, _ = read_labels(nodes)
     assert findings.levels == ()

@@ -122,7 +122,7 @@ def test_a_dry_run_keeps_nothing(control_plane: ControlPlane, tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_hosts_that_are_no_nodes_are_told(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_hosts_that_are_no_nodes_are_reported(control_plane: ControlPlane, tmp_path: Path) -> None:
     async def run() -> None:
         async with world(control_plane, tmp_path) as here:
             here.names[2] = "a-stranger"
@@ -199,7 +199,9 @@ def watching(here: World, log: Path) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(here.arguments("--watch", "1", "--misses", "2"), stderr=said)
 
 
-def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_repeated_discovery_follows_the_source_and_survives_its_failures(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     unread = 'level=warning msg="reading the source failed'
 
@@ -238,7 +240,7 @@ def test_again_and_again(control_plane: ControlPlane, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_who_may_not_label_nodes_is_told(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_user_who_may_not_label_nodes_gets_an_error(control_plane: ControlPlane, tmp_path: Path) -> None:
     ordinary = control_plane.ordinary_kubeconfig
     if ordinary is None:
         pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")

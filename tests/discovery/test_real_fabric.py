@@ -85,7 +85,7 @@ def test_leaves_with_fewer_uplinks_are_degraded(found: ScanFindings) -> None:
     assert speeds == {("4x", "NDR")}
 
 
-def test_adapters_without_a_name_are_told(found: ScanFindings) -> None:
+def test_adapters_without_a_name_are_reported(found: ScanFindings) -> None:
     said = " ".join(one.message for one in found.warnings if "no host is known" in one.message)
     assert len(re.findall(r"\b[0-9a-f]{16}\b", said)) == 69
     assert not any("Mellanox" in name for name in found.nodes)

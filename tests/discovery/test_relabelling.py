@@ -76,7 +76,7 @@ def test_a_node_that_was_not_found_keeps_its_labels_until_the_third_time() -> No
     assert not rounds.last
 
 
-def test_a_node_that_is_found_again_starts_anew() -> None:
+def test_a_node_that_is_found_again_starts_over() -> None:
     rounds = Rounds()
     rounds.round(found("L1"))
     for _ in range(4):
@@ -122,7 +122,7 @@ def test_labels_of_others_are_never_changed_unless_that_is_wanted() -> None:
     assert rounds.round(None, misses=1) == {}
 
 
-def test_a_label_that_somebody_changed_since_is_theirs() -> None:
+def test_a_label_that_another_writer_changed_since_is_theirs() -> None:
     for seen in (None, found("L1"), found("L2")):
         rounds = Rounds()
         rounds.round(found("L1"))

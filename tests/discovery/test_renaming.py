@@ -105,7 +105,7 @@ def test_who_is_off_meanwhile_hastens_nothing() -> None:
         ("L3/S1: n1 n2; L1/S1: n3 n4", "L3/S1 L3/S1 L1/S1 L1/S1"),  # Two have changed places.
     ],
 )
-def test_what_moved_is_told_at_once(seen: str, carried: str) -> None:
+def test_moved_nodes_are_reported_at_once(seen: str, carried: str) -> None:
     assert list(Cluster(TWO).round(seen).values()) == carried.split()
 
 

@@ -88,7 +88,7 @@ def test_spines_over_the_same_leaves_are_one() -> None:
     assert findings.warnings == ()
 
 
-def test_a_switch_under_two_that_differ_counts_once_and_is_told() -> None:
+def test_a_switch_under_two_that_differ_counts_once_and_is_reported() -> None:
     findings = conf(
         "SwitchName=L1 Nodes=n1\nSwitchName=L2 Nodes=n2\nSwitchName=L3 Nodes=n3\n"
         "SwitchName=S1 Switches=L1,L2\nSwitchName=S2 Switches=L2,L3\nSwitchName=C Switches=S[1-2]"
@@ -105,7 +105,7 @@ def test_a_node_on_two_leaves_is_a_warning() -> None:
     assert [one.object for one in findings.warnings] == ["Node/n1"]
 
 
-def test_trees_without_a_common_root_are_told() -> None:
+def test_trees_without_a_common_root_are_reported() -> None:
     findings = conf("SwitchName=S Switches=L1\nSwitchName=L1 Nodes=n1\nSwitchName=L2 Nodes=n2")
     assert paths(findings) == {"n1": ("L1", "S"), "n2": (None, "L2")}
     assert "no switch joins L2, S: they are networks apart" in said(findings)[0]
@@ -238,7 +238,7 @@ def test_a_topology_yaml_that_makes_no_sense_is_refused(text: str, complaint: st
     assert complaint in refusal(text, "topology.yaml")
 
 
-def test_switches_deeper_than_the_labels_are_told_and_left_out() -> None:
+def test_switches_deeper_than_the_labels_are_reported_and_left_out() -> None:
     text = "SwitchName=s1 Nodes=n1\n" + "".join(f"SwitchName=s{i} Switches=s{i - 1}\n" for i in range(2, 6))
     findings = conf(text)
     assert paths(findings)["n1"] == ("s1", "s2", "s3")

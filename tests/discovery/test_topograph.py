@@ -71,7 +71,7 @@ def test_keys_name_the_accelerator_first_where_there_is_one() -> None:
     assert findings.nodes["I22"].labels == {"x.io/leaf": "leaf-b"}
 
 
-def test_levels_beyond_the_default_labels_are_told_with_accelerators_too() -> None:
+def test_levels_beyond_the_default_labels_are_reported_with_accelerators_too() -> None:
     instance = {"id": "i", "network_layers": list("abcd"), "labels": {DOMAIN_KEY: "nvl"}}
     findings = read_topograph("g", json.dumps({"instances": [instance]}))
     assert findings.nodes["i"].path == ("nvl", "a", "b", "c")
@@ -95,7 +95,7 @@ def test_shorter_paths_meet_the_others_where_a_switch_is_known_or_else_at_the_ro
     }
 
 
-def test_a_switch_under_two_is_told() -> None:
+def test_a_switch_under_two_is_reported() -> None:
     instances = [{"id": f"i{one}", "network_layers": ["leaf", f"spine-{one}"]} for one in (1, 2)]
     findings = read_topograph("g", json.dumps({"instances": instances}))
     assert findings.warnings[0].object == "Switch/leaf"

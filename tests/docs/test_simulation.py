@@ -73,7 +73,7 @@ def test_the_clusters_are_all_there() -> None:
         ("jobs[]", RunJobEntry),
     ],
 )
-def test_fields_are_all_told(row: str, entry: type[msgspec.Struct]) -> None:
+def test_all_fields_are_documented(row: str, entry: type[msgspec.Struct]) -> None:
     (told,) = re.findall(rf"^\| `{re.escape(row)}` \| (.+) \|$", PAGE, re.MULTILINE)
     missing = {field.encode_name for field in msgspec.structs.fields(entry)} - set(
         re.findall(r"`(\w+)`", told)

@@ -114,7 +114,7 @@ def test_password_and_token_file(tmp_path: Path) -> None:
     assert header(connected(named)) == "Bearer from-file"
 
 
-def test_acting_as_somebody_else_is_not_forgotten(tmp_path: Path) -> None:
+def test_impersonation_is_passed_on(tmp_path: Path) -> None:
     named = write(tmp_path / "config", users=user(token="abc", **{"as": "her", "as_groups": ["a", "b"]}))
     assert connected(named).headers == (
         ("Impersonate-User", "her"),

@@ -70,7 +70,7 @@ def test_an_object_without_a_namespace() -> None:
     assert isinstance(read, Decoded) and isinstance(read.record, Node)
 
 
-def test_what_is_wrong_with_an_object_is_told_as_a_condition() -> None:
+def test_a_problem_of_an_object_becomes_a_condition() -> None:
     read = Decoder().read(PODS, change(pod("p", cpu="many")))
     assert isinstance(read, Condition)
     assert (read.object, read.field) == ("Pod/a/p", "spec.containers[0].resources.requests.cpu")
@@ -123,7 +123,7 @@ def test_what_is_kept_of_an_object_does_not_keep_the_answer_alive() -> None:
     assert json.loads(upserted(read_event(line).object).raw) == pod("p")
 
 
-def test_an_object_that_a_reader_stumbles_over_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_makes_a_reader_fail_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before and after it are read."""
     entry = READERS["", "Pod"]
 

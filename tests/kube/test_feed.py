@@ -94,7 +94,7 @@ def test_pods_that_wait_for_us_and_all_that_hold_a_node() -> None:
     assert Feed("default-scheduler").take([put(PODS, pod("nobodys", schedulerName=""))]).events
 
 
-def test_only_what_differs_is_told() -> None:
+def test_only_differences_become_events() -> None:
     feed = Feed("closeby")
     first = [put(PODS, pod("p")), put(NODES, node("n1")), put(OURS, group("g", 2))]
     assert kinds(feed.take(first)) == ["PodUpserted", "NodeUpserted", "GroupChanged"]
@@ -102,7 +102,7 @@ def test_only_what_differs_is_told() -> None:
     assert kinds(feed.take([put(NODES, node("n1", cpu="8"))])) == ["NodeUpserted"]
 
 
-def test_a_pod_that_is_bound_by_somebody_else_finishes_and_frees_its_node() -> None:
+def test_a_pod_that_is_bound_by_another_scheduler_finishes_and_frees_its_node() -> None:
     feed = Feed("closeby")
     assert feed.take([put(PODS, pod("p", schedulerName="other"))]).events == ()
     assert kinds(feed.take([put(PODS, pod("p", on="n1", schedulerName="other"))])) == ["PodUpserted"]
@@ -234,7 +234,7 @@ def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
     assert isinstance(event, PodUpserted) and "PodGroup" in event.pod.spec.unsupported[0]
 
 
-def test_with_a_pod_grouper_pods_that_somebody_owns_wait_for_its_word() -> None:
+def test_with_a_pod_grouper_owned_pods_wait_for_its_decision() -> None:
     def waits(owner: str = "Job", **meta: Mapping[str, str]) -> bool:
         one = pod("p")
         owners = [{"kind": owner, "name": "o", "uid": "u", "controller": True}] if owner else []

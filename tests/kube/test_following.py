@@ -11,7 +11,7 @@ from tests.kube.live import direct, through_proxy
 from tests.kube.live_world import until
 
 
-def test_what_is_listed_anew_is_not_relied_on_from_the_first_moment(control_plane: ControlPlane) -> None:
+def test_a_new_list_is_not_relied_on_from_the_first_moment(control_plane: ControlPlane) -> None:
     """A replica that takes the lead over lists anew, and decides nothing while the old watches are ended."""
     listed: list[object] = []
 
@@ -44,7 +44,7 @@ def test_what_is_listed_anew_is_not_relied_on_from_the_first_moment(control_plan
     asyncio.run(run())
 
 
-def test_a_kind_that_the_server_fails_to_list_again_stops_nobody(control_plane: ControlPlane) -> None:
+def test_a_kind_that_cannot_be_listed_again_stops_no_other(control_plane: ControlPlane) -> None:
     """Its objects are kept as they were; nodes, pods and PodGroups must be listed again whatever happens."""
     said: list[tuple[str, object]] = []
 

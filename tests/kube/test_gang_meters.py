@@ -62,7 +62,7 @@ def test_it_tells_what_a_simulation_of_the_same_reports() -> None:
     assert math.isclose(told.value("closeby_gang_slowdown_sum") or 0, quality.slowdown, rel_tol=1e-5)
 
 
-def test_a_gang_that_loses_a_pod_on_the_way_is_measured_when_it_is_placed_anew() -> None:
+def test_a_gang_that_loses_a_pod_on_the_way_is_measured_when_it_is_placed_again() -> None:
     it = Metered(world(TWO_RACKS))
     members = pods("train", 2, spec(gpu=8))
     uids = it.hear(GroupChanged(gang("train", 2)), *added(members))

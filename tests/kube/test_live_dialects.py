@@ -79,7 +79,7 @@ def test_a_gang_is_placed_and_its_plan_stands_only_meanwhile(
     asyncio.run(run())
 
 
-def test_a_gang_that_waits_is_told_where_its_kind_allows(
+def test_a_waiting_gang_gets_a_condition_where_its_kind_allows(
     control_plane: ControlPlane, namespace: str, dialect: Dialect
 ) -> None:
     """Seven members are needed in one rack, or in all where nothing requires one."""

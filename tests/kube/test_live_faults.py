@@ -174,7 +174,7 @@ def test_a_node_that_goes_away_is_not_used_any_more(control_plane: ControlPlane,
     asyncio.run(run())
 
 
-def test_a_scheduler_that_starts_anew_goes_on_where_the_other_was(
+def test_a_restarted_scheduler_goes_on_where_the_other_was(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """Half of a gang is bound when the first one ends; the rest joins it."""

@@ -132,7 +132,7 @@ class TestConditions:
 
         asyncio.run(run())
 
-    def test_what_is_wrong_with_it_stands_there_until_it_is_mended(
+    def test_a_problem_is_a_condition_until_it_is_corrected(
         self, control_plane: ControlPlane, namespace: str
     ) -> None:
         async def run() -> None:
@@ -233,7 +233,7 @@ class TestTheEndOfAProcess:
 
         asyncio.run(run())
 
-    def test_a_gang_of_which_all_is_bound_is_told_so(
+    def test_a_fully_bound_gang_is_reported_as_scheduled(
         self, control_plane: ControlPlane, namespace: str, tmp_path: Path
     ) -> None:
         """Killed between the last binding and the word that all is well."""

@@ -251,7 +251,7 @@ def test_a_node_that_goes_while_the_plan_can_not_be_written(
 
 
 @pytest.mark.parametrize("missing", [0.0, 1.5])
-def test_a_node_that_is_made_anew_while_the_plan_can_not_be_written(
+def test_a_node_that_is_recreated_while_the_plan_cannot_be_written(
     missing: float, control_plane: ControlPlane, namespace: str
 ) -> None:
     """Under its name there is a smaller one: at once, or so late (seconds) that starts were looked after."""
@@ -270,7 +270,7 @@ def test_a_node_that_is_made_anew_while_the_plan_can_not_be_written(
 
 
 @pytest.mark.parametrize("missing", [0.0, 1.5])
-def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
+def test_a_pod_group_that_is_recreated_in_the_middle_has_the_plan_too(
     missing: float, control_plane: ControlPlane, namespace: str
 ) -> None:
     """At once, or so late (seconds) that starts were looked after meanwhile."""
@@ -295,7 +295,7 @@ def test_a_pod_group_that_is_made_anew_in_the_middle_has_the_plan_too(
     asyncio.run(run())
 
 
-def test_what_is_said_of_a_pod_group_is_not_said_of_one_that_is_made_anew(
+def test_the_status_of_a_pod_group_is_not_written_to_its_successor(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """Its pods go, and it is made anew, while its condition is being written."""

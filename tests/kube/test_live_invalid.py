@@ -22,7 +22,7 @@ async def pods_of(it: World, gang: str, number: int) -> None:
     await it.create(*(it.pod(f"{gang}-{i}", gang=gang) for i in range(number)))
 
 
-def test_a_required_level_that_nobody_knows(control_plane: ControlPlane, namespace: str) -> None:
+def test_an_unknown_required_level(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with world(control_plane, namespace, *HOSTS) as it, it.scheduling():
             await it.gang("g", 4, required="row")

@@ -57,7 +57,7 @@ async def taken(api: Api, namespace: str) -> bool:
     return True
 
 
-def test_gangs_start_and_are_told_without_the_newer_fields(
+def test_gangs_start_and_get_conditions_without_the_newer_fields(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:

@@ -13,7 +13,7 @@ from tests.kube.live_world import World, group_of, host, until, until_said, worl
 HOSTS = [host(f"r{rack}-{index}", f"r{rack}", 1) for rack in (1, 2) for index in (1, 2)]
 
 
-def test_a_gang_keeps_nodes_free_and_all_are_told(control_plane: ControlPlane, namespace: str) -> None:
+def test_a_gang_keeps_nodes_free_and_all_get_conditions(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         meters = SchedulerMeters("closeby")
         configuration = Configuration(reserve_after=1.0)

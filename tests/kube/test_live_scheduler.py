@@ -119,7 +119,7 @@ def test_pods_that_others_bound_count(control_plane: ControlPlane, namespace: st
     asyncio.run(run())
 
 
-def test_a_pod_deleted_while_it_waits_holds_nobody_up(control_plane: ControlPlane, namespace: str) -> None:
+def test_a_pod_deleted_while_it_waits_holds_up_no_other(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with world(control_plane, namespace, host("n1", gpus=2)) as it, it.scheduling() as scheduler:
             await it.create(it.pod("huge", 9))

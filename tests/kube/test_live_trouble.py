@@ -274,7 +274,7 @@ class TestObjects:
 
         asyncio.run(run())
 
-    def test_a_pod_group_is_deleted_and_made_anew_in_the_middle(
+    def test_a_pod_group_is_deleted_and_recreated_in_the_middle(
         self, control_plane: ControlPlane, namespace: str
     ) -> None:
         async def run() -> None:

@@ -60,7 +60,7 @@ async def stumbling(control_plane: ControlPlane, namespace: str) -> AsyncIterato
         yield World(seen.api, transport, namespace, topology=seen.topology), transport
 
 
-def test_it_is_told_in_the_log_and_ends_nothing(control_plane: ControlPlane, namespace: str) -> None:
+def test_an_unexpected_error_is_logged_and_ends_nothing(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with stumbling(control_plane, namespace) as (it, transport), it.scheduling():
             transport.where = "/odd/status"
@@ -98,7 +98,7 @@ def test_a_binding_is_tried_again_and_the_others_go_on(control_plane: ControlPla
     asyncio.run(run())
 
 
-def test_a_gang_whose_plan_can_not_be_written_binds_nobody(
+def test_a_gang_whose_plan_cannot_be_written_binds_no_pod(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
@@ -120,7 +120,7 @@ def test_a_gang_whose_plan_can_not_be_written_binds_nobody(
     asyncio.run(run())
 
 
-def test_a_fault_while_deciding_is_told_to_the_user(control_plane: ControlPlane, namespace: str) -> None:
+def test_a_fault_while_deciding_is_reported_to_the_user(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         Puzzled.mended = False
         configuration = Configuration(plugins=(PluginEntry(name=f"{__name__}:Puzzled"),))

@@ -52,7 +52,7 @@ def play(scene: Scene, limits: AccessLimits | None = None) -> None:
     asyncio.run(run())
 
 
-def test_a_request_without_a_token_asks_nobody() -> None:
+def test_a_request_without_a_token_causes_no_review() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for header in (None, "", "Bearer", "Bearer ", "Basic Z29vZA==", "good"):
             assert await gate.rule(header, "a") is UNAUTHENTICATED
@@ -61,7 +61,7 @@ def test_a_request_without_a_token_asks_nobody() -> None:
     play(scene)
 
 
-def test_a_token_that_is_not_ascii_is_refused_and_asks_nobody() -> None:
+def test_a_token_that_is_not_ascii_is_refused_without_a_review() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for raw in (b"Bearer \xff\xfe", b"Bearer good\xff", "Bearer gööd".encode()):
             header = raw.decode("utf-8", "surrogateescape")
@@ -108,7 +108,7 @@ def test_requests_with_one_token_wait_for_one_answer() -> None:
     play(scene)
 
 
-def test_a_flood_from_one_address_costs_a_few_questions_and_keeps_nobody_else_out() -> None:
+def test_a_flood_from_one_address_costs_a_few_reviews_and_keeps_no_other_out() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         assert await gate.rule("Bearer good-prometheus", "monitoring") is ALLOWED
         flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
@@ -167,7 +167,7 @@ def test_what_is_kept_is_bounded_and_refusals_take_no_place_from_permissions() -
     play(scene, limits)
 
 
-def test_while_the_api_server_is_away_known_scrapers_get_on_for_a_while_and_nobody_else() -> None:
+def test_while_the_api_server_is_away_only_known_scrapers_are_served_for_a_while() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         assert await gate.rule("Bearer good", "a") is ALLOWED
         reviewer.answers = {"good": UNANSWERED, "new": UNANSWERED}

@@ -148,7 +148,7 @@ def test_an_explanation_says_how_good_its_measurements_are(
     run(control_plane, namespace, tmp_path, look)
 
 
-def test_what_the_scheduler_wrote_is_told_and_agrees(
+def test_what_the_scheduler_wrote_is_shown_and_agrees(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """A gang is bound and a pod refused by a scheduler at work; then it is asked why."""
@@ -400,7 +400,7 @@ def test_a_user_who_may_list_nothing(control_plane: ControlPlane, tmp_path: Path
     assert "--verb=list --resource=nodes,pods" in done.stderr
 
 
-def test_kinds_that_a_user_may_not_list_are_left_out_and_told(
+def test_kinds_that_a_user_may_not_list_are_left_out_and_reported(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     async def defined() -> None:

@@ -190,7 +190,7 @@ def print_nothing(line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_server_that_was_away_has_forgotten_and_is_asked_anew(restarted: ControlPlane) -> None:
+def test_a_server_that_lost_its_history_is_listed_again(restarted: ControlPlane) -> None:
     """A restarted API server knows no version before its start: the watch gets 410 as an event."""
     namespace, server = "default", restarted.processes["kube-apiserver"]
 

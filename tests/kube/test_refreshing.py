@@ -95,7 +95,7 @@ async def until(met: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_each_turn_is_told_once(clock: Clock) -> None:
+def test_each_change_of_state_is_logged_once(clock: Clock) -> None:
     answers = [FIGURES]
     asked = []
 
@@ -194,7 +194,7 @@ def test_attempts_become_rarer_while_they_fail() -> None:
     assert asked[-1] - asked[-2] >= 0.1
 
 
-def test_a_faulty_source_is_told_like_one_that_is_gone() -> None:
+def test_a_faulty_source_is_logged_like_one_that_is_gone() -> None:
     def read() -> str:
         raise ZeroDivisionError
 

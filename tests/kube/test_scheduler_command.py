@@ -26,7 +26,7 @@ users: [{name: u, user: {}}]
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_it_binds_and_ends_when_it_is_told_to(
+def test_it_binds_and_ends_on_a_signal(
     control_plane: ControlPlane, namespace: str, end: signal.Signals, tmp_path: Path
 ) -> None:
     name = unique("mine")
@@ -57,7 +57,7 @@ def test_it_binds_and_ends_when_it_is_told_to(
     asyncio.run(run())
 
 
-def test_an_ordinary_user_is_told_what_is_not_allowed(control_plane: ControlPlane) -> None:
+def test_an_ordinary_user_reads_what_is_not_allowed(control_plane: ControlPlane) -> None:
     if control_plane.ordinary_kubeconfig is None:
         pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")
     with started("scheduler", "--kubeconfig", str(control_plane.ordinary_kubeconfig)) as process:

@@ -40,7 +40,7 @@ def test_a_batch_shares_its_time_among_its_items() -> None:
     assert told.value("closeby_decision_duration_seconds_count") == 1
 
 
-def test_what_waits_is_told_by_queue_plugin_and_reason() -> None:
+def test_waiting_items_are_counted_by_queue_plugin_and_reason() -> None:
     """One is too large, one gated, of a gang of three two are there, and a gang of two finds no rack."""
     it = Metered(world(TWO_RACKS))
     gated = replace(spec(gpu=1), scheduling_gates=("quota",))
@@ -176,7 +176,7 @@ def test_a_binding_of_a_pod_that_never_arrived() -> None:
     assert told.value("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="1") == 0.25
 
 
-def test_the_caches_are_told() -> None:
+def test_the_caches_are_measured() -> None:
     it = Metered(world(TWO_RACKS))
     it.hear(*added(pods(None, 2, on="a1")), *added(pods(None, 1, prefix="new")))
     told = it.scrape()

@@ -55,7 +55,7 @@ def asked(engine: Engine | None, *paths: str, headers: Mapping[str, str] = HEADE
     return asyncio.run(run())
 
 
-def test_decisions_are_told_in_fields() -> None:
+def test_decisions_are_logged_in_fields() -> None:
     (first, placed), (second, refused) = asked(decided(), "/stories/default/fits", "/stories/default/wide")
     assert (first, second) == (200, 200)
     assert (placed["kind"], placed["namespace"], placed["name"]) == ("Story", "default", "fits")

@@ -121,7 +121,7 @@ def test_a_token_that_was_replaced(control_plane: ControlPlane, tmp_path: Path) 
     asyncio.run(run())
 
 
-def test_nobody_there() -> None:
+def test_an_address_without_a_server() -> None:
     async def run() -> None:
         connection = Connection(url="http://127.0.0.1:1", credentials=Fixed(), source="a test")
         async with Transport(connection, Limits(attempts=2, pace=RequestPace(0.01, 0.01))) as transport:

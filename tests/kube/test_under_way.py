@@ -176,7 +176,7 @@ class TestAGang:
         assert not it.under_way.hold(others)
         assert it.asks(*others) == [Ask.LET_GO] * 3
 
-    def test_once_a_member_is_bound_the_minimum_stops_nobody(self) -> None:
+    def test_once_a_member_is_bound_the_minimum_stops_no_other(self) -> None:
         it = Scene()
         first, *others = it.binds
         it.asks(first)

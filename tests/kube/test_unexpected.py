@@ -25,7 +25,7 @@ def stopped(error: BaseException) -> Contained:
     return block
 
 
-def test_a_fault_is_kept_and_told_with_its_place() -> None:
+def test_a_fault_is_kept_and_reported_with_its_place() -> None:
     with Contained() as block:
         stumble()
     assert block.error is not None
@@ -72,7 +72,7 @@ def test_who_ends_the_thread_ends_nothing_else() -> None:
     wait_for_threads("t")
 
 
-def test_nobody_waits_for_a_thread_that_hangs() -> None:
+def test_no_caller_waits_for_a_thread_that_hangs() -> None:
     """Neither who is cancelled nor the end of the loop; what it says afterwards is for nobody."""
     hangs = threading.Event()
 

@@ -28,7 +28,7 @@ def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], cuts: list[int]) 
     assert found + splitter.feed(rest) == lines
 
 
-def test_waits_double_up_to_the_longest_and_start_anew_after_success() -> None:
+def test_waits_double_up_to_the_longest_and_start_over_after_success() -> None:
     backoff = Backoff(RequestPace(1.0, 5.0), random.Random(1))
     waits = [backoff.next() for _ in range(6)]
     for wait, step in zip(waits, [1, 2, 4, 5, 5, 5], strict=True):

@@ -160,7 +160,7 @@ def test_a_binding_is_never_repeated_blindly(
     asyncio.run(run())
 
 
-def test_an_answer_nobody_can_read_back_may_be_tried_again(
+def test_an_answer_that_cannot_be_read_back_may_be_tried_again(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
@@ -203,9 +203,7 @@ def test_an_event_tells_users_what_happened(control_plane: ControlPlane, namespa
     asyncio.run(run())
 
 
-def test_an_event_that_is_refused_is_told_to_the_operator(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+def test_a_refused_event_is_logged(control_plane: ControlPlane, namespace: str) -> None:
     lines: list[tuple[str, dict[str, object]]] = []
 
     def say(message: str, /, *, warning: bool = False, **fields: object) -> None:

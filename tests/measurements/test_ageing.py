@@ -23,7 +23,7 @@ def reading(measured: float | None = None, *, empty: bool = False) -> Reading:
     return Reading(values="figures", measured=measured, empty=empty)
 
 
-def test_nobody_has_asked() -> None:
+def test_a_source_that_was_never_fetched_has_no_age() -> None:
     known = Time().known
     assert (known.state, known.age, known.now().reading) == (State.UNREAD, None, None)
 
@@ -78,7 +78,7 @@ def test_a_source_whose_own_measurements_are_old_is_not_believed() -> None:
     assert (time.known.state, time.known.failures) == (State.GONE, 1)
 
 
-def test_an_answer_that_knows_of_nobody_takes_nothing_away() -> None:
+def test_an_answer_without_any_node_removes_nothing() -> None:
     time = Time()
     nothing, good = reading(1000.0, empty=True), reading(1001.0)
     assert time.at(0).take(nothing).reading is nothing

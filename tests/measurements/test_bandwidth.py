@@ -66,7 +66,7 @@ def test_the_greater_direction_counts_for_each_figure() -> None:
     assert found.hosts == {"a": NodeBandwidth(average=7, deviation=3, measured=9.0)}
 
 
-def test_missing_figures_are_told() -> None:
+def test_missing_figures_are_reported() -> None:
     found = readings_of("test", [Sample("a", "average", 5), Sample("b", "deviation", 1)], None)
     assert found.hosts == {"a": NodeBandwidth(average=5)}
     assert sentences(found, "a") == [

@@ -71,7 +71,7 @@ def test_a_pod_that_has_no_node_yet_counts_from_its_binding() -> None:
     assert [line.covered(end) for end in (730.0, 780.0, 830.0)] == [0, 500, 1000]
 
 
-def test_a_pod_that_left_and_came_again_starts_anew() -> None:
+def test_a_pod_that_left_and_came_again_starts_over() -> None:
     line = Line()
     line.place(pod("p", created=0.0))
     assert line.covered(500.0) == 1000

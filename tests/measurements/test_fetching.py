@@ -73,7 +73,7 @@ def test_an_answer_that_breaks_off(status: str) -> None:
     assert found.message.startswith(f"{address} broke off: IncompleteRead")
 
 
-def test_nobody_is_sent_on_to_a_file() -> None:
+def test_a_redirect_to_a_file_is_not_followed() -> None:
     text = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
     with saying(lambda connected: connected.sendall(text)) as address:
         found = fetch(address, Asking(timeout=LONG))

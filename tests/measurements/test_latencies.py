@@ -87,7 +87,7 @@ def test_the_query_takes_the_median_over_the_time_range() -> None:
     assert queries == [[f"quantile by (origin, destination) (0.5, {over_time})"]]
 
 
-def test_no_measurements_are_told() -> None:
+def test_no_measurements_are_reported() -> None:
     with serving(lambda path: (200, answer())) as address:
         found = PrometheusLatencies(address, minutes=5, timeout=LONG).read()
     assert isinstance(found, Unavailable)
@@ -95,7 +95,7 @@ def test_no_measurements_are_told() -> None:
     assert found.sentence() == f"{address}/api/v1/query has no latencies for {query}; do the probes run?"
 
 
-def test_an_error_of_prometheus_is_told() -> None:
+def test_an_error_of_prometheus_is_reported() -> None:
     text = '{"status": "error", "errorType": "timeout", "error": "query timed out"}'
     with serving(lambda path: (503, text)) as address:
         found = PrometheusLatencies(address, minutes=5, timeout=LONG).read()

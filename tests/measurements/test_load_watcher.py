@@ -49,7 +49,7 @@ def test_a_latest_value_stands_in_for_an_average() -> None:
 
 
 @pytest.mark.parametrize("bad", [-1.0, "fast", None, True, [1]])
-def test_what_is_no_rate_is_left_out_and_told(bad: object) -> None:
+def test_a_value_that_is_no_rate_is_left_out_and_reported(bad: object) -> None:
     text = document({"a": [metric("AVG", bad), metric("AVG", 100, RECEIVED), metric("STD", 5)]})
     found = parsed(text)
     assert found.hosts["a"].average == 100
@@ -58,7 +58,7 @@ def test_what_is_no_rate_is_left_out_and_told(bad: object) -> None:
     ]
 
 
-def test_a_host_without_network_metrics_is_told() -> None:
+def test_a_host_without_network_metrics_is_reported() -> None:
     cpu = metric("AVG", 50, "instance:node_cpu:ratio", "CPU")
     found = parsed('{"data": {"NodeMetricsMap": {"b": {}, "c": {"metrics": null}}}}')
     assert (found.hosts, len(found.problems)) == ({}, 1)

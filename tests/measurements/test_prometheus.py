@@ -117,7 +117,7 @@ def test_hosts_that_are_not_scraped_any_more_are_left_out() -> None:
     ]
 
 
-def test_what_cannot_be_used_is_told() -> None:
+def test_unusable_answers_are_reported() -> None:
     found = combine(SOURCE, {"transmit_average": Vector({}, NOW, ("a",), 2)}, stale_after=300)
     assert [one.sentence() for one in found.problems] == [
         "hosts have values that are no rates (1: a); those values are left out",

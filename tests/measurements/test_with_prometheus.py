@@ -409,7 +409,7 @@ def test_a_token_that_is_none_is_never_sent_or_shown(tmp_path: Path, content: st
     assert not content.strip() or content.strip() not in told
 
 
-def test_basic_authentication_is_told(tmp_path: Path) -> None:
+def test_basic_authentication_is_reported(tmp_path: Path) -> None:
     """closeby has no password to give; the sentence says what it could."""
     # The password is "test".
     users = {"me": "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"}

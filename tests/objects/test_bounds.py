@@ -62,7 +62,7 @@ def test_sentences_stay_in_their_bounds_and_none_is_uncounted(found: list[str]) 
         assert len(found) - 10 <= int(told.split()[-2]) < len(found)
 
 
-def test_of_many_conditions_the_first_are_told_and_the_others_counted() -> None:
+def test_of_many_conditions_the_first_are_kept_and_the_others_counted() -> None:
     def one(i: int, blocking: bool) -> Condition:
         return Condition(
             reason=Reason.INVALID_SPEC, object="PodGroup/a/g", field=f"f{i}", message="x", blocking=blocking

@@ -248,7 +248,7 @@ def test_a_host_may_be_called_by_its_port_its_hostname_or_its_address(watcher: P
     assert plugin.conditions() == ()
 
 
-def test_measurements_that_match_no_node_are_told(watcher: Path) -> None:
+def test_measurements_that_match_no_node_are_reported(watcher: Path) -> None:
     plugin = plugin_on(handle_of(nodes("n1=1000")), watcher, "10.0.0.3:9100: 900 900")
     assert allowed(plugin, asking(100)) == "n1"
     assert [(one.object, one.message) for one in plugin.conditions()] == [
@@ -394,7 +394,7 @@ def test_it_answers_for_many_nodes_at_once_as_for_each() -> None:
         assert count == max((6 * offered // 10 - used) // (200 * MBIT), 0) if offered else count == 0
 
 
-def test_what_was_measured_anew_counts_from_then_on(watcher: Path) -> None:
+def test_what_was_measured_again_counts_from_then_on(watcher: Path) -> None:
     plugin = plugin_on(handle_of(nodes("n1=1000 n2=1000")), watcher, "n1: 300 100\nn2: 700 600")
     assert allowed(plugin, asking(100)) == "n1"
     measure(plugin, watcher, "n1: 700 600\nn2: 300 100", MEASURED + 30)
@@ -447,7 +447,7 @@ def test_without_measurements_any_more_requests_count(watcher: Path) -> None:
     )
 
 
-def test_old_measurements_are_used_and_their_age_is_told(watcher: Path) -> None:
+def test_old_measurements_are_used_and_their_age_is_reported(watcher: Path) -> None:
     plugin = plugin_on(handle_of(nodes("n=1000")), watcher, "n: 700 600")
     known = Measurements(reading=reading_of(plugin), age=0.0)
     assert plugin.take(known)
@@ -463,13 +463,13 @@ def test_old_measurements_are_used_and_their_age_is_told(watcher: Path) -> None:
     )
 
 
-def test_a_source_that_nobody_has_asked_is_told(watcher: Path) -> None:
+def test_a_source_that_was_never_fetched_is_reported(watcher: Path) -> None:
     arguments = msgspec.convert({"watcherAddress": str(watcher)}, BandwidthArguments)
     plugin = CheckRiskNodeBandwidth(arguments, handle_of(nodes("n=1000")))
     assert [one.message for one in plugin.conditions()] == ["nothing was read yet"]
 
 
-def test_what_is_unsafe_is_told() -> None:
+def test_an_unsafe_setting_is_reported() -> None:
     plugin = plugin_on(handle_of([]), prometheusAddress="https://p:9090", insecureSkipVerify=True)
     assert plugin.conditions()[0].sentence() == (
         "its certificate is not verified, so any server may impersonate it"
@@ -500,7 +500,7 @@ def test_a_refusal_ends_when_measurements_allow_it(watcher: Path) -> None:
     assert here.used() == {"n2": 1}
 
 
-def test_a_node_is_matched_anew_when_it_gets_its_address(watcher: Path) -> None:
+def test_a_node_is_matched_again_when_it_gets_its_address(watcher: Path) -> None:
     """A kubelet registers its node before it knows all addresses."""
     (bare,) = nodes("n=1000")
     handle = handle_of([bare])

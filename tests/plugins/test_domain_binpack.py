@@ -105,7 +105,7 @@ class TestTheScore:
         st.sampled_from([0.3, 0.8, 1.0]),
         st.integers(0, 2),
     )
-    def test_is_the_formula(
+    def test_the_score_is_the_formula(
         self, drawn: list[tuple[str, str, int, int, int]], fading: float, gpus: int
     ) -> None:
         nodes = [
@@ -157,10 +157,10 @@ class TestWhomItConcerns:
         assert plugin.handle.applications.of(pod) is not None
         assert not plugin.scores(pod)
 
-    def test_nobody_where_no_resource_of_his_counts(self) -> None:
+    def test_no_pod_is_scored_where_none_of_its_resources_counts(self) -> None:
         assert not plugin_on().scores(pods(None, 1, spec(disk=1))[0])
 
-    def test_nobody_where_it_is_not_clear_which_topology_counts(self) -> None:
+    def test_no_pod_is_scored_where_the_topology_is_ambiguous(self) -> None:
         plugin = plugin_on()
         plugin.handle.topologies.declare(fabric("rack", name="other"))
         assert not plugin.scores_any
@@ -172,7 +172,7 @@ class TestWhomItConcerns:
         assert plugin.scores(single())
         assert plugin.conditions() == ()
 
-    def test_a_topology_that_is_not_there_is_told(self) -> None:
+    def test_a_topology_that_is_not_there_is_reported(self) -> None:
         plugin = plugin_on(topology="fabrik")
         assert not plugin.scores(single())
         [condition] = plugin.conditions()
@@ -221,7 +221,7 @@ class TestPlacing:
         st.sampled_from([0.01, 0.04, 1.0, 30.0]),
         st.integers(1, 4),
     )
-    def test_nobody_has_a_greater_total_than_the_node_that_is_taken(
+    def test_no_node_has_a_greater_total_than_the_chosen_one(
         self, drawn: list[tuple[int, int]], weight: float, gpus: int
     ) -> None:
         nodes = [

@@ -106,7 +106,7 @@ def test_the_next_replica_of_p1_on_the_five_nodes(algorithm: str) -> None:
     assert asked.scores("P1") == [50, 100, 0, 100, 0]
 
 
-def test_p3_of_the_example_needs_nobody_so_that_one_way_all_nodes_are_equal() -> None:
+def test_p3_of_the_example_has_no_dependency_so_that_one_way_all_nodes_are_equal() -> None:
     asked = five_nodes(placed=RUNNING, direction="dependencies")
     assert asked.costs("P3") == [0] * 5
     assert asked.scores("P3") == [100] * 5
@@ -390,7 +390,7 @@ def test_a_weight_set_that_is_not_there() -> None:
     assert condition.message == "default/net has no weight set NetperfCosts; it has: UserDefined"
 
 
-def test_two_directions_that_differ_are_told() -> None:
+def test_two_directions_that_differ_are_reported() -> None:
     asked = Asked(workers(2), app(CHAIN), network("worker-1 worker-2 3\nworker-2 worker-1 5"))
     assert asked.messages() == ["the costs of nodes differ by direction: worker-1 and worker-2"]
 
@@ -517,7 +517,7 @@ def test_costs_are_the_sum_over_replicas_of_every_edge(
 
 
 @given(drawn_cases(), st.integers(0, 3))
-def test_a_node_that_nobody_knows_never_changes_the_order_among_the_others(
+def test_an_unknown_node_never_changes_the_order_of_the_others(
     case: tuple[list[Node], AppGroup, NetworkTopology, str], number: int
 ) -> None:
     nodes, group, costs, placed = case

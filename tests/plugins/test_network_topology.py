@@ -281,7 +281,7 @@ class TestInTheEngine:
         drawn.run(gang(min_member=1), members=[*running, *pods("train", 3)])
         assert drawn.used("train", by="rack") == {"r2": 3}
 
-    def test_a_finished_first_task_draws_nobody(self) -> None:
+    def test_a_finished_first_task_draws_no_pod(self) -> None:
         drawn = racks()
         [old] = pods("train", 1, prefix="old", on="b1", created=1.0)
         [other] = pods("train", 1, prefix="other", on="c1", created=2.0)

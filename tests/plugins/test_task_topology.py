@@ -168,7 +168,7 @@ class TestScores:
         asked = Asked(job(anti_affinity="ps"), [ps2], running=running)
         assert asked.scores("ps2") == {"node1": 1, "node2": 1, "node3": -1}
 
-    def test_who_fits_beside_is_told_by_all_resources(self) -> None:
+    def test_all_resources_decide_what_fits_beside(self) -> None:
         """node1 has CPUs for all but takes two pods only."""
         small = node("node1", allocatable={"cpu": 9000, "pods": 2})
         assert Asked(nodes=[small]).scores("ps0") == {"node1": 2}
@@ -297,7 +297,7 @@ class TestInTheEngine:
         assert drawn.used(by="rack") == {"r2": 6}
         assert {drawn.where[name] for name in ("ps0", "worker0", "worker2")} == {drawn.where["ps0"]}
 
-    def test_a_mistake_is_told_and_the_gang_is_placed_without(self) -> None:
+    def test_a_mistake_is_reported_and_the_gang_is_placed_without(self) -> None:
         wrong = job(affinity="ps,wroker")
         drawn = world(cpus("a=100")).run(wrong, members=SIX)
         [condition] = drawn.outcome("job").conditions
@@ -381,7 +381,7 @@ class TestTraffic:
         assert asked.order is not None
         assert [pod.name for pod in asked.order][-2:] == ["chief0", "aaa"]
 
-    def test_nobody_talks(self) -> None:
+    def test_pods_without_traffic_have_none(self) -> None:
         asked = Asked()
         assert asked.plugin.traffic(CycleState(JOB), tuple(SIX)) is None
         assert asked.plugin.traffic(CycleState(), tuple(SIX)) is None

@@ -39,13 +39,13 @@ def test_the_same_node_the_same_rack_the_same_zone_and_the_rest() -> None:
     assert scores["nb1"] == scores["nc2"] == 0
 
 
-def test_a_node_outside_the_tree_is_close_to_nobody() -> None:
+def test_a_node_outside_the_tree_is_close_to_no_other() -> None:
     _, tree = plugin()
     outside = len(tree.position_of)
     assert closeness(tree, outside, np.arange(3)).tolist() == [0, 0, 0]
 
 
-def test_only_members_with_somebody_to_be_close_to_are_scored() -> None:
+def test_only_members_with_a_placed_member_are_scored() -> None:
     asked, tree = plugin()
     [pod] = pods("train", 1)
     assert not asked.pre_score(CycleState(), pod)

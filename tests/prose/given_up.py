@@ -23,6 +23,4 @@ REMAINING: Final = {
     "src/closeby/report": 1,
     "src/closeby/scheduling": 46,
     "src/closeby/whatif": 14,
-    # In the names of tests.
-    "tests": 275,
 }

@@ -120,7 +120,7 @@ def test_applications_count_by_how_long_they_ran() -> None:
     assert found.over == pytest.approx(2 / 7)
 
 
-def test_what_nobody_knows_of_a_run_is_none() -> None:
+def test_what_is_unknown_of_a_run_is_none() -> None:
     none = run_talk([], np.zeros(0))
     assert (none.cost, none.cost_per_pair, none.same_node, none.over) == (None,) * 4
     # One application whose cost is unknown makes the mean unknown, and the shares stay; nothing has a limit.

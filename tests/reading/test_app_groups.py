@@ -210,7 +210,7 @@ def test_a_workload_that_is_given_twice_needs_what_either_entry_says() -> None:
     assert group.usable
 
 
-def test_two_selectors_of_one_workload_are_told() -> None:
+def test_two_selectors_of_one_workload_are_reported() -> None:
     group = app(
         """{workloads: [
           {workload: {kind: Deployment, name: web, selector: a}, dependencies: [{workload: {name: web}}]},
@@ -225,7 +225,7 @@ def test_two_selectors_of_one_workload_are_told() -> None:
     assert calls(group) == {"a": ["a"], "b": [], "c": []}
 
 
-def test_fields_that_nobody_knows_are_left_alone() -> None:
+def test_unknown_fields_are_left_alone() -> None:
     group = app("{Pods: [{name: a, replicas: 3}], maxBandwidth: 5, statistics: {}}")
     assert group.conditions == ()
 
@@ -282,7 +282,7 @@ def test_the_published_redis() -> None:
     assert (group.algorithm, group.conditions) == ("AlternateKahn", ())
 
 
-def test_the_published_online_boutique_is_told_what_is_wrong_with_its_text() -> None:
+def test_the_published_online_boutique_gets_the_problems_of_its_text() -> None:
     path = "network-aware/onlineBoutique-appGroup-example.yaml"
     (error,) = read_manifests([str(shared_data(path))]).errors
     assert str(error).endswith(

@@ -107,7 +107,7 @@ def test_a_limit_below_the_pods_own_request() -> None:
     )
 
 
-def test_many_pods_with_the_same_slip_are_told_once() -> None:
+def test_many_pods_with_the_same_slip_are_reported_once() -> None:
     notice = the_notice(*(pod(name, {INGRESS: "1"}) for name in "ba"))
     assert (notice.object, notice.message) == (
         "Pod/default/a",

@@ -279,7 +279,7 @@ def test_both_groups_share_one_space_of_names() -> None:
     assert "is already defined differently" in error.message
 
 
-def test_the_published_example_is_told_all_of_its_wrong_names() -> None:
+def test_all_wrong_names_of_the_published_example_are_reported() -> None:
     path = shared_data("network-aware/networkTopology-example.yaml")
     (topology,) = read_manifests([str(path)]).network_topologies
     assert not topology.usable

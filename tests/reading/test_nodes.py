@@ -76,7 +76,7 @@ def test_allocatable_is_rounded_down() -> None:
     }
 
 
-def test_what_nobody_can_count_is_cut_so_that_sums_stay_right() -> None:
+def test_absurd_quantities_are_cut_so_that_sums_stay_right() -> None:
     """A thousand of them fit 64 bits."""
     assert node_of(status={"allocatable": {"memory": "7Ei", "example.com/free": 2**63 - 1}}).allocatable == {
         "memory": 2**53 - 1,

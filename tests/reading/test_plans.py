@@ -77,7 +77,7 @@ def test_nothing_is_evicted_by_default() -> None:
     assert (found.on_partial, found.completion_timeout) == (OnPartial.KEEP, 300.0)
 
 
-def test_what_is_no_policy_evicts_nobody_and_is_told() -> None:
+def test_an_unknown_policy_evicts_no_pod_and_is_reported() -> None:
     found = group(OWN + "spec: {placement: {onPartial: evict, completionTimeout: 0s}}\n")
     assert (found.on_partial, found.completion_timeout) == (OnPartial.KEEP, 300.0)
     assert [one.field for one in found.conditions] == [

@@ -342,7 +342,7 @@ def test_a_pod_with_a_deadline_needs_what_others_need() -> None:
     assert one == other
 
 
-def test_an_end_that_is_no_time_is_told() -> None:
+def test_an_end_that_is_no_time_is_reported() -> None:
     manifests = read_good(RUNNING.format(annotations="{closeby.dev/expected-end: tomorrow}", deadline="null"))
     assert manifests.pods[0].ends is None
     (notice,) = manifests.notices

@@ -51,7 +51,7 @@ def test_pod_groups_of_all_dialects_keep_them(api: str, spec: dict[str, Any]) ->
     assert group.conditions == ()
 
 
-def test_a_slip_in_the_key_of_the_traffic_is_told() -> None:
+def test_a_slip_in_the_key_of_the_traffic_is_reported() -> None:
     manifests = read_good(
         """
         apiVersion: closeby.dev/v1alpha1

@@ -111,7 +111,7 @@ def test_a_peers_schema_is_not(api: str = "kai.scheduler/v1alpha1") -> None:
     assert topology("[{nodeLabel: a, future: 1}]", api).conditions == ()
 
 
-def test_a_version_nobody_knows_is_said() -> None:
+def test_an_unknown_version_is_reported() -> None:
     manifests = read_good(HEAD.format(api="kueue.x-k8s.io/v9") + "  levels: [{nodeLabel: a}]")
     assert manifests.topologies == ()
     (notice,) = manifests.notices

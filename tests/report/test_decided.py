@@ -67,7 +67,7 @@ def test_the_schedulers_reason_is_the_reason() -> None:
     assert "TopologyPlacementFailed" in new or "GangDoesNotFit" in new
 
 
-def test_the_same_decision_now_is_not_told() -> None:
+def test_the_same_decision_now_is_not_shown() -> None:
     reason = explained(reserve_after=0.0).reason
     assert reason is not None
     found = explained(waits(reason), reserve_after=0.0)
@@ -109,7 +109,7 @@ def test_a_placed_gang_was_decided_by_the_scheduler() -> None:
     assert SINCE not in " ".join(explained(bound=True).sentences)
 
 
-def test_nodes_that_this_command_would_reserve_are_not_told_as_reserved() -> None:
+def test_nodes_that_this_command_would_reserve_are_not_shown_as_reserved() -> None:
     found = explained()
     assert found.gang is not None
     messages = (found.gang.message, *(one.message for one in found.pods))

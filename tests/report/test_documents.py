@@ -124,7 +124,7 @@ def test_gangs_whose_subgroups_differ_in_topology_have_none_of_their_own() -> No
     assert list(entry.span) == ["hostname"]
 
 
-def test_equal_conditions_are_told_once() -> None:
+def test_equal_conditions_are_reported_once() -> None:
     one = Condition(reason=Reason.INVALID_SPEC, object="Node/a", message="odd")
     assert len(condition_entries([one, one])) == 1
 

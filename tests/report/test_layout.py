@@ -51,7 +51,7 @@ def test_wide_columns_are_wrapped_first() -> None:
     ]
 
 
-def test_rows_are_told_as_lines_where_columns_do_not_fit() -> None:
+def test_rows_become_lines_where_columns_do_not_fit() -> None:
     """A row whose first cell is empty goes on with the one before."""
     assert drawn(gangs(), 30) == [
         "gang default/train",

@@ -64,7 +64,7 @@ def test_tables_are_no_wider_than_the_terminal(width: int) -> None:
         assert "what it is" in lines[0]
 
 
-def test_all_constants_are_told_with_their_sources() -> None:
+def test_all_constants_have_their_sources() -> None:
     page = markup([constants(DEFAULT_MODEL)])
     for tier in DEFAULT_MODEL.tiers:
         assert f"{tier.latency_seconds * 1e6:.3g} µs" in page

@@ -103,7 +103,7 @@ def test_it_can_start_where_ends_of_jobs_are_enough() -> None:
     ]
 
 
-def test_of_the_whole_cluster_the_same_is_told() -> None:
+def test_the_same_holds_for_the_whole_cluster() -> None:
     anywhere = gang(min_member=3)
     assert said(whole(3), ONE_RACK, anywhere) == [
         "Even if it were empty, the cluster would hold only 2 of its 3 pods."

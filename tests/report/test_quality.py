@@ -56,7 +56,7 @@ def test_the_quality_of_placed_gangs() -> None:
     assert not isinstance(found["huge"], QualityEntry)
 
 
-def test_the_constants_are_told_once() -> None:
+def test_the_constants_are_shown_once() -> None:
     document = json.loads(to_json(report()))
     assert document["model"]["communicationShare"] == 0.3
     assert len(document["model"]["tiers"]) == len(DEFAULT_MODEL.tiers)

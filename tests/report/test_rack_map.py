@@ -53,6 +53,6 @@ def test_a_topology_of_one_level_is_one_paragraph() -> None:
     assert lines(run) == ["the cluster  3 nodes, 0% in use", "  ·· ·"]
 
 
-def test_letters_start_anew_after_z() -> None:
+def test_letters_start_over_after_z() -> None:
     given = letters([f"g{number}" for number in range(27)])
     assert (given["g0"][0], given["g25"][0], given["g26"][0]) == ("A", "Z", "A")

@@ -54,7 +54,7 @@ def test_paths_and_spans() -> None:
     )
 
 
-def test_namespaces_are_told_where_there_are_several() -> None:
+def test_namespaces_are_shown_where_there_are_several() -> None:
     assert Names({"default"}).of("default", "a") == "a"
     assert Names({"default", "other"}).of("default", "a") == "default/a"
 

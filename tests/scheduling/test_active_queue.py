@@ -82,7 +82,7 @@ def test_nor_do_the_others_gain_a_credit_while_they_are_alone() -> None:
     assert pops(made, 1) == ["b/1"]
 
 
-def test_throttled_namespaces_go_where_nobody_else_has_anything() -> None:
+def test_throttled_namespaces_are_served_when_no_other_has_items() -> None:
     made = queue("a/1", "a/2")
     in_vain(made, "a/0", 500)
     assert pops(made) == ["a/1", "a/2"]
@@ -100,7 +100,7 @@ def test_of_throttled_namespaces_that_used_less_comes_first_and_a_new_one_is_beh
     assert pops(made) == ["a/6", "b/8"]
 
 
-def test_one_without_items_is_throttled_no_more_and_begins_anew() -> None:
+def test_a_namespace_without_items_is_throttled_no_more_and_starts_over() -> None:
     made = queue("a/1", "b/2")
     in_vain(made, "a/0", 100)
     assert pops(made) == ["b/2", "a/1"]
@@ -119,7 +119,7 @@ def test_items_of_a_throttled_namespace_that_come_later_wait_in_its_turn() -> No
     assert pops(made) == ["b/6", "a/1", "a/5"]
 
 
-def test_once_nothing_is_left_all_begin_anew() -> None:
+def test_once_nothing_is_left_all_start_over() -> None:
     made = queue("a/1", "b/2")
     in_vain(made, "a/0", 99)
     in_vain(made, "b/0", 100)

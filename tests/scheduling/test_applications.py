@@ -303,7 +303,7 @@ def test_another_order_counts_for_pods_that_wait() -> None:
     assert [one.pod.name for one in drawn.outcome("A1").bindings] == ["b-0", "a-0"]
 
 
-def test_the_newest_decision_about_a_name_is_told_whatever_kind_it_was() -> None:
+def test_the_newest_decision_about_a_name_is_reported_whatever_kind_it_was() -> None:
     """A pod that is called like its application, which goes."""
     [pod] = replicas("A1", app="A1")
     pod = replace(pod, name="A1", uid="default/A1")

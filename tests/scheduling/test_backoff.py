@@ -89,7 +89,7 @@ def test_rests_grow_to_ten_seconds() -> None:
     assert rests == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
-def test_what_was_told_for_all_to_be_looked_at_waits_for_the_rest_too() -> None:
+def test_items_moved_by_an_event_for_all_wait_for_the_backoff_too() -> None:
     drawn = world(SMALL).tell(*(PodUpserted(pod) for pod in pods(None, 3, spec(gpu=9))))
     assert tries(drawn, 0.0) == 3
     drawn.tell(FlushUnschedulable())
@@ -104,7 +104,7 @@ def test_news_of_its_own_wakes_an_item_at_once() -> None:
     assert tries(drawn, 0.1) == 1
 
 
-def test_what_is_placed_and_comes_back_begins_anew() -> None:
+def test_what_is_placed_and_comes_back_starts_over() -> None:
     drawn = waiting()
     tries(capacity_event(drawn), 1.0)
     drawn.tell(NodeUpserted(node("big", {}, {GPU: 9})))

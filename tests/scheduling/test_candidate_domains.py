@@ -136,7 +136,7 @@ class TestUnequalPods:
         drawn = world(f"{drawing} b2=2").run(gang(min_member=4, required="rack"), members=unequal)
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
 
-    def test_a_level_is_named_where_nobody_could_find_out_whether_the_cluster_holds_them(self) -> None:
+    def test_a_level_is_named_where_it_is_unknown_whether_the_cluster_holds_the_gang(self) -> None:
         #   No rack holds them, and to try all racks together is too much.
         drawn = world("\n".join(f"zone-a rack-{index} : a{index}=100" for index in range(8)))
         drawn.run(gang(min_member=len(TOO_MANY), required="rack"), members=members_of(TOO_MANY))

@@ -100,7 +100,7 @@ def test_a_search_goes_on_while_nodes_change_what_they_offer() -> None:
     assert suspended > 10 and len(where) == 3
 
 
-def test_an_application_of_another_namespace_neither_wakes_nor_restarts_anybody() -> None:
+def test_an_application_of_another_namespace_wakes_and_restarts_no_item() -> None:
     one = scene()
     one.handle(*complete("huge", 2, "t"))  # Its pods fit nowhere: one GPU is left on each node.
     suspended, where = drive(

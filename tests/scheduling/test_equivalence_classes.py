@@ -117,7 +117,7 @@ class TestTries:
         decided(drawn, PodUpserted(low), PodUpserted(high))
         assert decided(drawn, PodDeleted("default/old-0")) == ["z-0"]
 
-    def test_when_all_are_to_be_looked_at_all_are_told_anew(self) -> None:
+    def test_an_event_for_all_invalidates_all_classes(self) -> None:
         drawn = full()
         decided(drawn, *map(PodUpserted, pods(None, 3, spec(gpu=2))))
         drawn.tell(NodeUpserted(node("small", {}, {GPU: 1})))

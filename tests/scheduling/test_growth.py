@@ -58,7 +58,7 @@ class TestMembersBeyondTheMinimum:
         assert list(drawn.left("train")) == ["train-6"]
         assert drawn.engine.cluster.requested.sum() == 12, "six GPUs and six pods"
 
-    def test_a_subgroup_that_needs_nobody_goes_where_most_find_room(self) -> None:
+    def test_a_subgroup_without_a_minimum_goes_where_most_pods_fit(self) -> None:
         #   The parent must stay in one rack: three of four fit into rack-2, and none may go beyond.
         drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=3\nzone-a rack-3 : c1=1")
         groups = [subgroup("p", required="rack"), subgroup("x", 0, parent="p"), subgroup("y", 1)]
@@ -102,7 +102,7 @@ class TestMembersBeyondTheMinimum:
         assert drawn.used() == {"b1": 1}
         assert drawn.left("train") == {"x-1": Reason.TOPOLOGY_PLACEMENT_FAILED}
 
-    def test_a_gang_that_needs_more_than_its_subgroups_do_is_told_how_many_found_a_place(self) -> None:
+    def test_a_gang_that_needs_more_than_its_subgroups_reports_how_many_found_a_place(self) -> None:
         #   One runs, which is enough for x; the gang needs three, and rack-1 is full.
         drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=4")
         running = pods("train", 1, prefix="old", on="a1", subgroup="x")

@@ -111,7 +111,7 @@ def test_a_long_queue_is_decided_as_by_an_engine_to_which_all_is_new_at_every_ti
 
 
 @few_and_many
-def test_nobody_waits_in_the_end_who_would_fit(seeds: range) -> None:
+def test_no_item_that_would_fit_waits_in_the_end(seeds: range) -> None:
     """Items rest and ticks are limited; then nothing happens any more, until all have rested."""
     for seed in seeds:
         with history_of(seed) as (history, dice):

@@ -93,7 +93,7 @@ def test_what_lies_beyond_the_next_workload_is_looked_at_too() -> None:
     assert drawn.where == {}
 
 
-def test_a_workload_that_fits_no_node_keeps_nobody_waiting() -> None:
+def test_a_workload_that_fits_no_node_delays_no_other() -> None:
     members = [*replicas("a"), *replicas("b"), *replicas("s", gpus=9)]
     drawn = place(one_gpu_each(), app("a > s<=5\nb > s<=5\ns"), REGIONS, members=members)
     assert set(drawn.where) == {"a-0", "b-0"}
@@ -113,7 +113,7 @@ def test_where_one_is_left_out_already_the_others_are_placed() -> None:
 
 
 @given(cases(most=4))
-def test_whoever_waits_has_a_node_that_is_near_enough_if_all_had_one_at_first(case: Case) -> None:
+def test_a_waiting_pod_has_a_node_near_enough_if_all_had_one_at_first(case: Case) -> None:
     """Were all nodes empty but for what runs: each limit can be kept, whatever room others take now."""
     usable = [one.name for one in case.nodes if one.allocatable[GPU]]
     names = [pod.name for pod in case.new]

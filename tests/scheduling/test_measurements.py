@@ -64,7 +64,7 @@ def test_equal_pods_that_wait_are_placed_as_far_as_there_is_room_now() -> None:
     assert len(here.where) == 6
 
 
-def test_what_says_nothing_new_wakes_nobody() -> None:
+def test_unchanged_measurements_wake_no_item() -> None:
     here = links()
     event = measured((80, 80, 80))
     (pod,) = pods(None, 1, spec(**{BANDWIDTH: 20}))
@@ -76,7 +76,7 @@ def test_what_says_nothing_new_wakes_nobody() -> None:
     assert here.engine.story(pod.key) == before
 
 
-def test_measurements_of_a_plugin_that_is_not_there_are_nobody_s_business() -> None:
+def test_measurements_for_an_absent_plugin_change_nothing() -> None:
     plain = world([Node(name=name, allocatable={BANDWIDTH: 100}) for name in NAMES])
     plain.tell(MeasurementsChanged("Mystery", Measurements())).run()
     assert plain.engine.unschedulable == ()
@@ -95,7 +95,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_nobody_waits_who_would_fit(
+def test_no_pod_that_would_fit_waits(
     steps: list[tuple[str, object]],
 ) -> None:
     here = links()

@@ -15,7 +15,7 @@ def colours(cluster: Cluster) -> NodeColumn[str]:
     return NodeColumn(cluster, lambda node: node.annotations["colour"])
 
 
-def test_changes_are_told_once() -> None:
+def test_changes_are_reported_once() -> None:
     cluster = Cluster()
     changes = NodeChanges(cluster)
     assert changes.take() is None

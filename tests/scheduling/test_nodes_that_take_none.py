@@ -32,7 +32,7 @@ def test_why_a_node_takes_none_is_said_of_the_node_itself(broken: dict[str, obje
     assert drawn.outcome("train").message == f"1 of 2 pods fit in the whole cluster ({told})"
 
 
-def test_nobody_asked_so_that_no_example_gets_untrue_while_the_gang_waits() -> None:
+def test_a_node_that_was_not_asked_is_no_example_that_could_become_untrue() -> None:
     one, other = draw("a r1 : n1=4 n2=4")
     drawn = world([one, replace(other, ready=False)])
     drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, spec(gpu=4)))

@@ -106,22 +106,22 @@ def test_a_requirement_above_a_leaf_holds_for_it() -> None:
     assert apart(parent, part("z", required=RACK)) == {}
 
 
-def test_unequal_pods_are_told_apart_but_for_the_last() -> None:
+def test_unequal_pods_are_distinguished_but_for_the_last() -> None:
     big = part("big", 1, required=RACK, needs=spec(gpu=4))
     assert apart(part("a", 2, required=RACK), big, part("c")) == {"a": ["fabric"], "big": ["fabric"]}
 
 
-def test_requirements_in_two_topologies_are_told_apart() -> None:
+def test_requirements_in_two_topologies_are_distinguished() -> None:
     found = apart(part("a", 2, required=RACK), part("b", 1, required=ZONE, topology="power"))
     assert {name: sorted(trees) for name, trees in found.items()} == {"a": ["fabric", "power"]}
 
 
-def test_leaves_that_need_nobody_get_in_nobodys_way() -> None:
+def test_leaves_without_a_minimum_get_in_no_others_way() -> None:
     big = part("big", 1, needs=spec(gpu=4))
     assert apart(part("none", 0, required=RACK), big, part("c")) == {"big": ["fabric"]}
 
 
-def test_preferences_become_requirements_unless_nobody_asked() -> None:
+def test_preferences_become_requirements_where_a_pod_asked() -> None:
     asked = part(
         "", children=[part("a", preferred=RACK), part("b", required=ZONE, preferred=RACK), part("c")]
     )

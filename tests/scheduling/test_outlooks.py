@@ -40,7 +40,7 @@ def budget(steps: int | None = None) -> Budget:
         ([3, 3], [2, 2, 5], Feasibility.HOPELESS),
     ],
 )
-def test_how_it_looks(sizes: list[int], rooms: list[int], expected: Feasibility) -> None:
+def test_the_outlook_of_sizes_and_rooms(sizes: list[int], rooms: list[int], expected: Feasibility) -> None:
     assert outlook(sizes, rooms, budget()) is expected
 
 

@@ -99,7 +99,7 @@ class TestTheStartIsCarriedOn:
 
 
 class TestThePlanHoldsNoMore:
-    def test_with_nothing_bound_a_plan_that_does_not_fit_counts_for_nobody(self) -> None:
+    def test_with_nothing_bound_a_plan_that_does_not_fit_is_ignored(self) -> None:
         drawn = world("zone-a rack-1 : a2=2 a3=2\nzone-a rack-2 : b1=2 b2=4")
         drawn.run(planned(PLAN), members=members({}))
         assert drawn.used(by="rack") == {"rack-1": 4}
@@ -137,7 +137,7 @@ class TestThePlanHoldsNoMore:
         # Beside most of the others, not where the plan had it.
         assert drawn.where["train-0"] == "a3"
 
-    def test_a_plan_that_arrives_late_stirs_nobody(self) -> None:
+    def test_a_plan_that_arrives_late_wakes_no_item(self) -> None:
         drawn = world("zone-a rack-1 : a1=1").run(gang(min_member=4), members=members({}))
         assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
         told = len(drawn.engine.story("default/train"))

@@ -51,7 +51,7 @@ def test_a_pod_whose_binding_is_on_the_way_keeps_its_node_when_it_changes() -> N
     assert not drawn.engine.unschedulable
 
 
-def test_a_pod_is_bound_where_somebody_else_bound_it() -> None:
+def test_a_pod_is_bound_where_another_scheduler_bound_it() -> None:
     drawn = world("zone-a rack-1 : a1=1 a2=1")
     one, other = pods(None, 2)
     drawn.run(members=[one])

@@ -93,7 +93,7 @@ def test_a_recreated_member_gets_the_rank_that_is_free() -> None:
     assert drawn.rank["again-0"] == 1
 
 
-def test_a_member_whose_binding_failed_gets_a_rank_that_nobody_has() -> None:
+def test_a_member_whose_binding_failed_gets_a_free_rank() -> None:
     drawn = world("zone-a rack-1 : a1=8")
     members = pods("train", 4)
     drawn.run(gang(min_member=4, required="rack"), members=members)

@@ -117,7 +117,7 @@ class TestAPlainPod:
     def test_its_node_is_gone(self) -> None:
         assert a_pod().reason(NodeDeleted("a1")) is Reason.NODE_UNSCHEDULABLE
 
-    def test_another_machine_of_that_name_is_judged_anew(self) -> None:
+    def test_another_machine_of_that_name_is_judged_again(self) -> None:
         drawn = a_pod()
         assert drawn.broken(NodeDeleted("a1"), NodeUpserted(node("a1", {}, {GPU: 4}))) is None
         smaller = NodeUpserted(node("a1", {}, {GPU: 1}))
@@ -129,7 +129,7 @@ class TestAPlainPod:
         moved = node("a1", {**RACK_1, "rack": "rack-9"}, {GPU: 4})
         assert drawn.reason(NodeUpserted(moved)) is Reason.NODE_AFFINITY_MISMATCH
 
-    def test_a_port_that_somebody_took(self) -> None:
+    def test_a_port_that_another_pod_took(self) -> None:
         needs = replace(spec(gpu=1), host_ports=(HostPort(port=80),))
         drawn = Deciding(world("zone-a rack-1 : a1=4"), pods(None, 1, needs))
         assert drawn.broken(*on("a1")) is None
@@ -151,7 +151,7 @@ class TestAPlainPod:
         drawn = a_pod()
         assert drawn.broken(PodDeleted(drawn.binds[0].pod.uid)) is not None
 
-    def test_without_news_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_changes_no_plugin_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = a_pod()
         monkeypatch.setattr(drawn.engine.cluster, "placement", None)
         assert drawn.engine.recheck.still_holds(drawn.binds, drawn.checked, started=False) is drawn.checked
@@ -161,7 +161,7 @@ class TestAGang:
     def test_holds_while_nothing_happens_to_it(self) -> None:
         assert a_gang().broken(*on("b1"), NodeDeleted("b2"), PodUpserted(pods(None, 1)[0])) is None
 
-    def test_is_told_of_its_own_bindings(self) -> None:
+    def test_its_own_bindings_break_nothing(self) -> None:
         drawn = a_gang()
         bound = replace(drawn.binds[0].pod, node_name=drawn.binds[0].node, phase="Running")
         assert drawn.broken(PodUpserted(bound)) is None
@@ -205,7 +205,7 @@ class TestAGang:
         assert drawn.broken(GroupChanged(replace(gang(min_member=4, required="rack"), plan=plan))) is None
         assert drawn.checked.version == drawn.engine.recheck.now().version
 
-    def test_once_started_its_minimum_stops_nobody(self) -> None:
+    def test_once_a_gang_has_started_the_minimum_stops_no_member(self) -> None:
         drawn = a_gang()
         raised = GroupChanged(gang(min_member=5, required="rack"))
         assert drawn.broken(raised, started=True) is None
@@ -240,7 +240,7 @@ class TestAGang:
         moved = NodeUpserted(node("a1", {**RACK_1, "rack": "rack-9"}, {GPU: 1}))
         assert drawn.reason(moved) is Reason.TOPOLOGY_PLACEMENT_FAILED
 
-    def test_once_a_member_runs_its_minimum_stops_nobody(self) -> None:
+    def test_once_a_member_runs_the_minimum_stops_no_other(self) -> None:
         drawn = a_gang()
         bound = replace(drawn.binds[0].pod, node_name=drawn.binds[0].node, phase="Running")
         raised = GroupChanged(gang(min_member=5, required="rack"))
@@ -366,7 +366,7 @@ class TestWhereAGangLies:
         drawn.engine.handle(PodUpserted(elsewhere))
         assert drawn.engine.recheck.place("default/train") is None
 
-    def test_one_that_nobody_knows_has_none(self) -> None:
+    def test_an_unknown_gang_has_none(self) -> None:
         assert world(TWO_RACKS).engine.recheck.place("default/train") is None
 
 

@@ -132,7 +132,7 @@ class TestWhenAGangHasWaited:
         site.at(AFTER, small("s1"), *ends("a1"))
         assert site.where == {"s1-0": "a1"}
 
-    def test_the_gang_itself_is_told(self) -> None:
+    def test_the_waiting_gang_reports_its_reservation(self) -> None:
         site = Site().full()
         site.at(0.0, *job("big", 2, required="rack"))
         site.at(AFTER, *ends("a1"))
@@ -252,7 +252,7 @@ class TestWhichNodes:
         #   Nothing fits now; of a1 all is taken, of a2 three quarters. That a1 is larger comes after that.
         assert self.reserved("z r : a1=16 a2=8", {"a1": 16, "a2": 6}, required="rack") == "a2"
 
-    def test_else_the_largest(self) -> None:
+    def test_the_largest_node_is_reserved_where_nothing_smaller_holds_the_gang(self) -> None:
         assert self.reserved("z r : a1=4 a2=4 a3=8", {"a1": 4, "a2": 4, "a3": 8}, required="rack") == "a3"
 
     def test_the_rack_with_the_least_to_wait_for_though_it_is_larger(self) -> None:
@@ -307,7 +307,7 @@ class TestWhoKeepsOff:
         site.at(AFTER + 1, small("s", priority=priority))
         assert ("s-0" in site.where) is goes
 
-    def test_gangs_too(self) -> None:
+    def test_other_gangs_keep_off_reserved_nodes_too(self) -> None:
         site = Site().full()
         site.at(0.0, *job("big", 4, required="zone"))
         site.at(AFTER, *ends("a1", "a2"))
@@ -470,7 +470,7 @@ class TestWhatBecomesOfIt:
         assert site.outcome("big").reason is Reason.TOPOLOGY_LEVEL_NOT_FOUND
         assert site.reserved == ""
 
-    def test_it_moves_from_nodes_that_somebody_keeps_for_ever(self) -> None:
+    def test_it_moves_from_nodes_that_a_long_running_pod_keeps(self) -> None:
         site = self.held()
         daemon = pods(None, 1, spec(gpu=2), prefix="daemon", on="a1", owner="DaemonSet/daemon")
         site.at(AFTER + 1, *map(PodUpserted, daemon))
@@ -576,13 +576,13 @@ class TestStarvation:
         assert started <= 100 + AFTER + 100
 
     @pytest.mark.parametrize(("size", "required"), [(4, "zone"), (6, None)])
-    def test_and_never_without(self, size: int, required: str | None) -> None:
+    def test_a_large_gang_never_starts_without_reservations(self, size: int, required: str | None) -> None:
         assert stream(Site(after=0.0), 2000, size, required) is None
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
-def test_nobody_who_must_keep_off_ever_gets_a_reserved_node(seed: int) -> None:
+def test_no_pod_that_must_keep_off_ever_gets_a_reserved_node(seed: int) -> None:
     dice, site, names, priority_of = Random(seed), Site(after=20.0), count(), dict[str, int]()
     sizes: dict[str, int] = {}
     for step in range(40):

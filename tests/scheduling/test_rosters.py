@@ -116,7 +116,7 @@ def test_a_part_may_be_left_out_at_any_depth() -> None:
     assert found == {"all": False, "one of the gang": True, "one of the parent": True, "everyone": False}
 
 
-def test_closeness_is_told_in_the_gangs_own_tree_else_in_the_only_one_of_its_subgroups() -> None:
+def test_closeness_refers_to_the_gangs_own_tree_else_to_the_only_one_of_its_subgroups() -> None:
     known = topologies()
 
     def told(group: PodGroup) -> str | None:

@@ -70,14 +70,14 @@ class TestSomeMembersRun:
         drawn.tell(PodDeleted(running[0].uid)).run()
         assert drawn.used() == {"b1": 2}
 
-    def test_finished_members_draw_nobody(self) -> None:
+    def test_finished_members_draw_no_pod(self) -> None:
         drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=3")
         [done] = pods("train", 1, prefix="old", on="b1", terminating=False)
         drawn.run(gang(min_member=2, required="rack"), members=[done])
         drawn.tell(PodDeleted(done.uid)).run(members=pods("train", 2))
         assert drawn.used() == {"a1": 2}
 
-    def test_members_on_a_node_that_went_away_draw_nobody(self) -> None:
+    def test_members_on_a_removed_node_draw_no_pod(self) -> None:
         drawn = world("zone-a rack-1 : a1=4\nzone-a rack-2 : b1=2")
         drawn.run(gang(min_member=2, required="rack"), members=pods("train", 1, prefix="old", on="a1"))
         drawn.tell(NodeDeleted("a1")).run(members=pods("train", 2))
@@ -135,7 +135,7 @@ class TestMembersBeyondTheMinimum:
         assert drawn.used() == {"a1": 4}
         assert drawn.left("train") == {"x-big-0": Reason.INSUFFICIENT_RESOURCES}
 
-    def test_spread_grows_too(self) -> None:
+    def test_a_gang_that_spreads_grows_in_its_rack(self) -> None:
         drawn = world("zone-a rack-1 : a1=3\nzone-a rack-2 : b1=5")
         spread = gang(min_member=2, required="rack", strategy=Strategy.SPREAD)
         drawn.run(spread, members=pods("train", 6))
@@ -198,7 +198,7 @@ class TestTheGangChanges:
 
 
 class TestSomeMembersHaveDoneTheirWork:
-    def test_one_that_is_made_anew_is_not_kept_waiting_for_them(self) -> None:
+    def test_a_recreated_member_does_not_wait_for_them(self) -> None:
         drawn = world(TWO_RACKS)
         done = [replace(pod, phase="Succeeded", node_name="a1") for pod in pods("train", 3, prefix="done")]
         running = pods("train", 2, prefix="old", on="a2")

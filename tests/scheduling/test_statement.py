@@ -97,7 +97,7 @@ def test_what_was_undone_can_be_placed_so_again() -> None:
     assert np.array_equal(cluster.requested, after)
 
 
-def test_a_plugin_with_nothing_to_note_is_told_nothing() -> None:
+def test_a_plugin_with_nothing_to_note_is_not_called() -> None:
     statement, notes, cluster = on_two_nodes()
     notes.rests = True
     statement.assume(pods("train", 2), np.asarray([0, 1]))

@@ -275,7 +275,7 @@ class TestMinima:
         drawn.run(gang(min_member=5, subgroups=groups), members=everybody)
         assert drawn.used() == {"a1": 3, "b1": 2}
 
-    def test_subgroups_that_need_nobody_go_where_there_is_room(self) -> None:
+    def test_subgroups_without_a_minimum_go_where_there_is_room(self) -> None:
         drawn = world("zone-a rack-1 : a1=0\nzone-a rack-2 : b1=4")
         groups = [subgroup("a", 0), subgroup("b", 0)]
         everybody = [*pods("train", 3, subgroup="a"), *pods("train", 3, subgroup="b")]

@@ -113,7 +113,7 @@ def test_all_decisions_of_a_namespace_are_cancelled_or_all() -> None:
     assert list(it.suspensions.keys) == []
 
 
-def test_what_happens_meanwhile_is_told_with_the_result() -> None:
+def test_decisions_made_meanwhile_come_with_the_result() -> None:
     it = Scene()
     it.run(10)
     one, other = list(ClusterEvent)[:2]

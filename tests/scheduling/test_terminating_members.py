@@ -13,7 +13,7 @@ def going(count: int, on: str) -> list[Pod]:
     return [replace(pod, terminating=True) for pod in pods("train", count, prefix="old", on=on)]
 
 
-def test_a_gang_that_is_started_anew_starts_as_a_whole() -> None:
+def test_a_restarted_gang_starts_as_a_whole() -> None:
     """Four leave, four come, and there is room for two until the others are gone."""
     drawn = world("zone-a rack-1 : a1=6")
     drawn.run(gang(min_member=4), members=[*going(4, "a1"), *pods("train", 4)])
@@ -30,7 +30,7 @@ def test_it_is_not_bound_to_the_domain_that_they_leave() -> None:
     assert drawn.used() == {"b1": 4}
 
 
-def test_their_ranks_are_given_anew() -> None:
+def test_their_ranks_are_assigned_again() -> None:
     drawn = world("zone-a rack-1 : a1=8")
     old = [replace(pod, rank=number) for number, pod in enumerate(going(2, "a1"))]
     drawn.run(gang(min_member=2), members=[*old, *pods("train", 2)])

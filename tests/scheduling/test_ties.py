@@ -15,7 +15,7 @@ def cluster(size: int) -> Cluster:
     return made
 
 
-def test_the_same_pod_draws_the_same_for_a_node_whoever_else_is_asked_about() -> None:
+def test_a_pod_draws_the_same_for_a_node_whichever_others_are_asked_about() -> None:
     made = cluster(20)
     one, other = pods(None, 2)
     whole = lots(1, one, Nodes(made))

@@ -282,7 +282,7 @@ class TestSeveralTopologies:
         drawn.run(gang(min_member=8, required="rack", topology=None), members=pods("train", 8))
         assert drawn.used(by="rack") == {"rack-b1": 8}
 
-    def test_a_level_that_two_have_must_be_told_apart(self) -> None:
+    def test_a_level_that_two_have_must_be_distinguished(self) -> None:
         drawn = world(draw(THREE_ZONES), fabric("zone", "rack"), fabric("rack", name="racks"))
         drawn.run(gang(min_member=8, required="rack", topology=None), members=pods("train", 8))
         assert drawn.reason("train") is Reason.TOPOLOGY_NOT_FOUND
@@ -312,7 +312,7 @@ class TestWithoutConstraint:
         assert place(9).used(by="rack") == {"rack-b1": 8, "rack-b2": 1}
         assert len(place(32).where) == 32
 
-    def test_unless_the_plugin_is_told_not_to(self) -> None:
+    def test_the_plugin_may_be_configured_not_to(self) -> None:
         apart = PluginEntry(name="topology", arguments={"closeByDefault": False})
         drawing = "zone-a rack-1 : a1=1 a2=1\nzone-b rack-2 : b1=1 b2=1\nzone-c rack-3 : c1=2"
         drawn = world(drawing, plugins=[apart]).run(gang(min_member=4), members=pods("train", 4))

@@ -54,7 +54,7 @@ def test_capacity_is_counted_with_every_filter() -> None:
     assert (second.fits, dict(second.blocked_by)) == (0, {Reason.TAINT_NOT_TOLERATED: 2})
 
 
-def test_any_number_of_racks_is_told_apart() -> None:
+def test_any_number_of_racks_is_distinguished() -> None:
     drawn = world(many_racks(256)).run(gang(min_member=10, preferred="rack"), members=pods("train", 10))
     assert sorted(drawn.used(by="rack").values()) == [2, 4, 4]
     assert len(drawn.used(by="zone")) == 1

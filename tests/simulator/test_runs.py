@@ -48,7 +48,7 @@ def nodes_of(found: Run) -> dict[str, str | None]:
     return {pod.name: found.node_of(pod) for pod in found.pods}
 
 
-def test_pods_are_told_in_natural_order_with_their_nodes() -> None:
+def test_pods_are_listed_in_natural_order_with_their_nodes() -> None:
     found = run(reversed(pods("train", 11)), gang(min_member=11, required="zone"))
     assert [pod.name for pod in found.pods] == [f"train-{index}" for index in range(11)]
     assert found.places["default/train"].path == ("a",)
@@ -65,7 +65,7 @@ def test_what_waits_says_why_it_does_after_all_others_were_placed() -> None:
     assert found.gang_outcomes["default/wide"].message == "3 of 5 pods fit in the whole cluster"
 
 
-def test_a_gang_of_which_some_members_wait_is_told_as_it_was_placed() -> None:
+def test_a_gang_with_waiting_members_is_reported_as_it_was_placed() -> None:
     """elastic gets 3 of its 4 members; the last room goes after that, and then one of them waits for less."""
     elastic = [replace(pod, spec=replace(pod.spec, priority=1)) for pod in pods("elastic", 4, spec(gpu=2))]
     group = gang("elastic", min_member=1, required="rack")
@@ -126,7 +126,7 @@ def test_a_pod_and_a_gang_of_the_same_name_are_kept_apart() -> None:
     assert list(found.pod_outcomes) == ["default/pod-0"]
 
 
-def test_network_labels_become_a_topology_and_their_conflicts_are_told() -> None:
+def test_network_labels_become_a_topology_and_their_conflicts_are_reported() -> None:
     """Two blocks agree with their zones, the third lies in two."""
     block, zone = NETWORK_LABELS.labels[1], NETWORK_LABELS.labels[3]
     places = [

@@ -123,7 +123,7 @@ def test_the_layer_at_which_two_nodes_meet_gives_their_latency_and_bandwidth() -
     assert [tree.distance(n1, other) for other in (n1, n2, n3, n4)] == [0, 2, 4, 6]
 
 
-def test_nothing_is_known_between_zones_nor_where_nobody_described_the_switch() -> None:
+def test_figures_between_zones_and_of_undescribed_switches_are_unknown() -> None:
     nodes = _fabric()
     result = read_network_labels(nodes)
     tree, slots = drawn(result, nodes)

@@ -152,7 +152,7 @@ def test_nodes_that_it_does_not_ask_for() -> None:
 # What lies badly
 
 
-def test_placed_anew_its_talk_would_cost_less() -> None:
+def test_placed_again_its_traffic_would_cost_less() -> None:
     """Best with one pod alone, and with as few as it takes for the best of all."""
     running = [*replicas("a", on="a1"), *replicas("b", on="b1"), *replicas("c", on="a2")]
     busy = [*pods(None, 1, prefix="x", on="a1"), *pods(None, 1, prefix="y", on="a2")]
@@ -196,7 +196,7 @@ def test_what_lies_as_well_as_it_can_and_what_does_not_talk() -> None:
     assert said(talking(rooms(a1=1, a2=1), [app("a\nb")], near)) == []
 
 
-def test_only_the_named_schedulers_pods_are_placed_anew() -> None:
+def test_only_the_named_schedulers_pods_are_placed_again() -> None:
     running = [*replicas("a", on="a1"), *replicas("b", on="b1")]
     run = simulate(talking(rooms(a1=2, b1=2), [app("a > b\nb")], running), Configuration())
     key = f"{APPLICATION}{ONE}"
@@ -207,7 +207,7 @@ def test_only_the_named_schedulers_pods_are_placed_anew() -> None:
 # Odd ones
 
 
-def test_odd_applications() -> None:
+def test_applications_without_nodes_pods_or_edges() -> None:
     """No nodes; no pods; pods of no workload; pods that ask for nothing; a node that is not there."""
     assert said(talking([], [app("a > b\nb")], replicas("a"))) == [
         "No node could hold a-0 even if nothing else ran there."

@@ -118,7 +118,7 @@ def test_how_short_the_best_rack_is_and_who_stands_in_the_way() -> None:
     assert short.fits
 
 
-def test_a_gang_that_was_placed_is_told_its_runner_up() -> None:
+def test_a_placed_gang_has_its_runner_up() -> None:
     """r1 and r2 are alike; of r3 one node would do."""
     run, found = asked(world([gang(min_member=4, required="rack")], pods("train", 4)))
     assert run.places["default/train"].path == ("a", "r1")

@@ -33,6 +33,6 @@ def test_that_none_at_all_is_enough_is_not_asked() -> None:
     assert tried == []
 
 
-def test_equal_things_are_told_apart_by_identity() -> None:
+def test_equal_things_are_distinguished_by_identity() -> None:
     one, other = [5], [5]
     assert fewest([one, other], "both", lambda left: "one" if left else None) == ([one], "one")

@@ -162,7 +162,7 @@ def test_only_the_rack_of_members_that_run_could_hold_the_others() -> None:
     )
 
 
-def test_what_a_plain_pod_lacks_is_told_of_the_node_in_its_way() -> None:
+def test_what_a_plain_pod_lacks_is_shown_for_the_node_in_its_way() -> None:
     waiting = pods(None, 1, spec(gpu=4), prefix="lone")
     short = short_of([*waiting, *on("n1", 4), *on("n2", 1)], "a r1 : n1=4 n2=4", key="pod:default/lone-0")
     assert short.sentence == "On n2 pod default/n2-0-has-1-0 stands in its way."

@@ -279,7 +279,7 @@ def test_kueue_tells_of_a_level_that_is_not_there() -> None:
     assert told.located().startswith("arguments.level: no topology has a level 'shelf'; name a level by")
 
 
-def test_kueue_prefers_the_level_it_is_told() -> None:
+def test_kueue_prefers_the_given_level() -> None:
     """By zone, zone-b is the tightest that holds 2; by rack, rack-2 is."""
     placed = drawn(FIVE_AND_FOUR, "kueue-best-fit", {"level": "zone"})
     placed.run(gang(min_member=2), members=pods("train", 2, WHOLE))
@@ -319,7 +319,7 @@ class TestKueueBestFit:
         placed.run(gang(min_member=1), members=pods("train", 1, WHOLE))
         assert placed.where == {"train-0": "a2"}
 
-    def test_a_level_that_no_topology_has_is_told(self) -> None:
+    def test_a_level_that_no_topology_has_is_reported(self) -> None:
         handle = handle_of([])
         assert KueueBestFit(KueueArguments(), handle).conditions() == ()
         [told] = KueueBestFit(KueueArguments(level="row"), handle).conditions()

@@ -94,7 +94,7 @@ def test_costs_are_means_over_time() -> None:
     }
 
 
-def test_one_that_never_starts_costs_nothing_and_is_told() -> None:
+def test_an_application_that_never_starts_costs_nothing_and_is_reported() -> None:
     """Each node holds one pod of 3.5 cores; of four such pods one has no place."""
     wide = CallGraph(workloads=("web", "store"), replicas=(3, 1), calls=((0, 1),), cpu=(3500, 3500))
     lonely = replace(TWO, graphs=(PAIR, wide), pods=np.array([2, 4]), submitted=np.array([0.0, 200.0]))

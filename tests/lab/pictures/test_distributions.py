@@ -32,7 +32,7 @@ def test_the_jobs_of_the_pictures_are_those_of_the_tables() -> None:
     assert "9-64 GPUs (1 job)" in json.dumps(delay_cdfs(legend).to_dict())
 
 
-def test_sizes_are_told_in_pods_where_only_a_job_that_does_not_count_asks_for_gpus() -> None:
+def test_sizes_are_reported_in_pods_where_only_a_job_that_does_not_count_asks_for_gpus() -> None:
     jobs = {"small": Job(nodes=("n1",), gpus=0, start=0.0, end=9.0), "huge": Job(pods=99, gpus=4)}
     past = history(jobs, until=9.0, impossible=["huge"])
     assert measure(past).size_unit == "pod"

@@ -59,7 +59,7 @@ def rows(document: Any, field: str) -> list[dict[str, str]]:
     return tables[0]
 
 
-def test_what_is_told_at_a_moment() -> None:
+def test_the_summary_of_a_moment() -> None:
     """At minute 10 wide holds n1, n2 and n3, other three GPUs of n4; wide's ring leaves both leaves of a."""
     scene = scene_of(story())
     limbs = limbs_of(scene.tree)

@@ -37,7 +37,7 @@ def png_size(data: bytes) -> tuple[int, int]:
     return width, height
 
 
-def test_jobs_without_gpus_are_told_in_pods_on_nodes_that_have_some() -> None:
+def test_jobs_without_gpus_are_reported_in_pods_on_nodes_that_have_some() -> None:
     jobs = {"shop": Job(nodes=("n1", "n2"), gpus=0, start=0.0, end=9.0)}
     pictures = {one.name: one for one in pictures_of_history(history(jobs, until=9.0), HEADING)}
     assert "fabric" not in pictures

@@ -70,7 +70,7 @@ def test_without_a_topology_all_nodes_lie_side_by_side() -> None:
     assert "No topology is declared, so all nodes are side by side." in notes_on(scene)
 
 
-def test_an_application_has_a_colour_and_is_told_in_cores() -> None:
+def test_an_application_has_a_colour_and_is_counted_in_cores() -> None:
     run = simulate(read_manifests([str(EXAMPLES / "shop")]), Configuration())
     scene = snapshot(run)
     assert [one.name for one in scene.tenants] == ["default/shop"]

@@ -36,7 +36,7 @@ def topology_waits(policy: str, required: str | None = None) -> float | None:
 
 
 @pytest.mark.parametrize(("policy", "required"), [("closeby", "leaf"), ("single-level-required", None)])
-def test_the_ninth_gang_waits_for_a_leaf_whoever_requires_it(policy: str, required: str | None) -> None:
+def test_the_ninth_gang_waits_for_a_leaf_in_either_case(policy: str, required: str | None) -> None:
     """From second 8 to 100, and not at all where it may use several leaves: 92 s of nine jobs."""
     assert topology_waits(policy, required) == pytest.approx(92 / GANGS)
 

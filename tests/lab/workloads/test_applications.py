@@ -31,7 +31,7 @@ def test_an_application_has_its_shape(seed: int) -> None:
     assert len(set(graph.workloads)) == len(graph.replicas) == len(graph.cpu)
 
 
-def test_stores_are_hot() -> None:
+def test_stores_are_called_by_every_workload() -> None:
     graph = application(ApplicationShape(depth=4, width=8, stores=1, store_share=1.0), Generator(PCG64(1)))
     store = len(graph.workloads) - 1
     assert sum(callee == store for _, callee in graph.calls) == store

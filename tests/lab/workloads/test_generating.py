@@ -157,7 +157,7 @@ def test_a_cap_leaves_the_others_in_proportion(name: str, most: int) -> None:
     assert span * 0.98 < come.submitted[-1] < span, "the load is that of the jobs which there are"
 
 
-def test_what_is_left_out_is_told_as_published() -> None:
+def test_omitted_jobs_are_reported_as_published() -> None:
     """Seren has 0.2 % of its jobs and 33.1 % of its GPU time above 512 GPUs."""
     found = left_out("seren", WorkloadOptions(max_gpus=512))
     assert found.jobs == pytest.approx(0.002, abs=0.0003)

@@ -78,7 +78,7 @@ def test_jobs_of_acme_keep_their_gpus(tmp_path: Path, asked: int, pods: int, eac
     assert trace.notices == ()
 
 
-def test_a_job_of_acme_that_gets_more_gpus_than_it_asks_for_is_told(tmp_path: Path) -> None:
+def test_a_job_of_acme_that_gets_more_gpus_than_it_asks_for_is_reported(tmp_path: Path) -> None:
     """13 are no two equal pods of at most 8, so two of 7; 20 are three of 7."""
     trace = read(tmp_path, f"{ACME_HEADER}a,2023-03-01,60,12\nb,2023-03-01,60,13\n")
     assert trace.jobs is not None and trace.jobs.sizes.tolist() == [12, 14]
