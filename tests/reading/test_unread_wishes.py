@@ -2,6 +2,7 @@
 
 import pytest
 
+from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import unread_wishes, wish_conditions
 from tests.reading.manifest_text import read_good, read_pod
 
@@ -14,6 +15,17 @@ HARD = [
     ("volcano.sh/network-topology-highest-tier", "2"),
     ("alpha.jobset.sigs.k8s.io/exclusive-topology", "rack"),
     ("leaderworkerset.sigs.k8s.io/exclusive-topology", "rack"),
+    ("volcano.sh/numa-topology-policy", "single-numa-node"),
+    ("gang.scheduling.koordinator.sh/network-topology-spec", '{"gatherStrategy": "MustGather"}'),
+    ("gang.scheduling.koordinator.sh/name", "g"),
+    ("scheduling.koordinator.sh/gpu-partition-spec", "{}"),
+    ("yunikorn.apache.org/task-group-name", "workers"),
+    ("gpu-fraction", "0.5"),
+    ("gpu-memory", "2500"),
+    ("nvidia.com/use-gpuuuid", "GPU-0f95da43"),
+    ("hygon.com/nouse-dcutype", "Z100"),
+    ("nvidia.com/numa-bind", "true"),
+    ("slurmjob.slinky.slurm.net/constraints", "a100"),
 ]
 SOFT = [
     ("kueue.x-k8s.io/podset-slice-size", "4"),
@@ -23,6 +35,10 @@ SOFT = [
     ("kai.scheduler/node-pool", "a"),
     ("volcano.sh/network-topology-mode", "soft"),
     ("closeby.dev/placement-stategy", "spread"),
+    ("volcano.sh/numa-topology-policy", "best-effort"),
+    ("scheduling.koordinator.sh/device-joint-allocate", "{}"),
+    ("nvidia.com/numa-bind", "false"),
+    ("slurmjob.slinky.slurm.net/partition", "a"),
 ]
 READ = [
     "kueue.x-k8s.io/podset-required-topology",
@@ -46,6 +62,8 @@ READ = [
     "scheduling.x-k8s.io/pod-group",
     "topology.kubernetes.io/zone",
     "example.com/required-topology",
+    "example.com/use-case",
+    "nvidia.com/gpu.product",
     "tier",
 ]
 
@@ -54,7 +72,7 @@ READ = [
 def test_a_hard_wish_blocks(key: str, value: str) -> None:
     (condition,) = wish_conditions({key: value, "app": "x"}, "Job/default/j")
     assert (condition.reason, condition.blocking) == ("Unsupported", True)
-    assert condition.field == f'metadata.annotations["{key}"]'
+    assert condition.field == f"metadata.annotations{field_path((key,))}"
 
 
 @pytest.mark.parametrize(("key", "value"), SOFT)
@@ -66,6 +84,13 @@ def test_any_other_wish_is_reported(key: str, value: str) -> None:
 @pytest.mark.parametrize("key", READ)
 def test_keys_that_are_read_or_ask_for_nothing_are_no_wishes(key: str) -> None:
     assert unread_wishes({key: "required"}) == ()
+
+
+def test_a_label_without_a_domain_is_no_wish() -> None:
+    assert unread_wishes({"gpu-memory": "large"}, labels=True) == ()
+    (condition,) = wish_conditions({"gpu-memory": "2500"}, "Job/default/j", "metadata.annotations")
+    assert condition.blocking
+    assert wish_conditions({"gpu-memory": "2500"}, "Job/default/j", "spec.template.metadata.labels") == ()
 
 
 def test_a_tier_is_as_hard_as_its_mode() -> None:
@@ -93,7 +118,8 @@ def test_a_slip_in_our_own_keys_is_met_with_the_right_one() -> None:
 
 @pytest.mark.parametrize(("key", "value"), HARD)
 def test_a_pod_with_a_hard_wish_waits(key: str, value: str) -> None:
-    assert read_pod({}, annotations={key: value}).spec.unsupported == (f'metadata.annotations["{key}"]',)
+    path = f"metadata.annotations{field_path((key,))}"
+    assert read_pod({}, annotations={key: value}).spec.unsupported == (path,)
 
 
 def test_a_soft_wish_of_many_pods_is_said_once() -> None:

@@ -4,6 +4,7 @@ None of them is dropped silently: one that says required or hard keeps its pods 
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -101,6 +102,37 @@ _READ: Final = frozenset(
         TASK_ORDER,
     }
 )
+#: Keys that ask for a part of a device, for one device of many, or for another scheduler's gang, and whether
+#: a placement without it would be wrong. Sources: KAI's ``pkg/common/constants``, Koordinator's
+#: ``apis/extension``, YuniKorn's labels and annotations, scheduler-plugins' first gangs, Slinky's
+#: slurm-bridge; all of 2026.
+_OTHERS: Final[Mapping[str, bool]] = {
+    "gpu-fraction": True,
+    "gpu-fraction.limit": True,
+    "gpu-memory": True,
+    "gpu-memory.limit": True,
+    "gpu-sm-percentage": True,
+    "gpu-sm-cores": True,
+    "gpu-fraction-num-devices": True,
+    "gang.scheduling.koordinator.sh/name": True,
+    "scheduling.koordinator.sh/device-allocate-hint": True,
+    "scheduling.koordinator.sh/device-joint-allocate": False,
+    "scheduling.koordinator.sh/gpu-partition-spec": True,
+    "scheduling.koordinator.sh/reservation-affinity": True,
+    "scheduling.koordinator.sh/resource-spec": False,
+    "yunikorn.apache.org/task-groups": True,
+    "yunikorn.apache.org/task-group-name": True,
+    "pod-group.scheduling.sigs.k8s.io/name": True,
+    "slurmjob.slinky.slurm.net/constraints": True,
+    "slurmjob.slinky.slurm.net/exclusive": False,
+    "slurmjob.slinky.slurm.net/partition": False,
+    "slurmjob.slinky.slurm.net/reservation": True,
+    "slurmjob.slinky.slurm.net/shared": False,
+}
+#: HAMi's keys, which choose among the devices of a node, for each vendor (``nvidia.com/use-gpuuuid``).
+_DEVICES: Final = re.compile(r"(no)?use-[a-z]*(uuid|type)|numa-bind|vgpu-mode")
+#: Values of Volcano's ``numa-topology-policy`` by which the kubelet's and the scheduler's choice must agree.
+_STRICT_NUMA: Final = frozenset({"restricted", "single-numa-node"})
 
 
 class Wish(Struct, frozen=True):
@@ -111,9 +143,16 @@ class Wish(Struct, frozen=True):
     hard: bool
 
 
-def unread_wishes(entries: Mapping[str, str]) -> tuple[Wish, ...]:
-    """The wishes among labels or annotations that closeby does not read."""
-    return tuple(Wish(key, entries[key], _hard(key, entries)) for key in entries if _asks(key))
+def unread_wishes(entries: Mapping[str, str], *, labels: bool = False) -> tuple[Wish, ...]:
+    """The wishes among annotations or ``labels`` that closeby does not read.
+
+    A key without a domain is a wish as an annotation only: labels such as ``gpu-memory`` are a user's own.
+    """
+    return tuple(
+        Wish(key, entries[key], _hard(key, entries))
+        for key in entries
+        if _asks(key) and not (labels and "/" not in key)
+    )
 
 
 def wish_path(wish: Wish, part: str) -> str:
@@ -127,7 +166,7 @@ def wish_conditions(
     """One condition for each wish that closeby does not read; ``owner`` names the object in them."""
     return few(
         wish_condition(wish, owner, part, guess=place < MOST_CONDITIONS)
-        for place, wish in enumerate(unread_wishes(entries))
+        for place, wish in enumerate(unread_wishes(entries, labels=part.endswith("labels")))
     )
 
 
@@ -155,9 +194,13 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
 
 @lru_cache(maxsize=4096)
 def _asks(key: str) -> bool:
+    if key in _OTHERS:
+        return True
     domain, slash, name = key.partition("/")
     if not slash or key in _READ:
         return False
+    if _DEVICES.fullmatch(name):
+        return True
     if domain == "closeby.dev":
         return key not in _OWN
     known = any(domain == one or domain.endswith(f".{one}") for one in _DOMAINS)
@@ -165,12 +208,19 @@ def _asks(key: str) -> bool:
 
 
 def _hard(key: str, entries: Mapping[str, str]) -> bool:
+    if key in _OTHERS:
+        return _OTHERS[key]
+    if _DEVICES.fullmatch(key.partition("/")[2]):
+        return entries[key] != "false"
     if key in (VOLCANO_MODE, VOLCANO_TIER):
         return entries.get(VOLCANO_MODE, "hard") != "soft"
     if key == _KUEUE_GROUP:
         # The pod sets of a group share one domain, which a required level makes binding.
         return _KUEUE_REQUIRED in entries
-    return "required" in key or "exclusive" in key or entries[key] in ("required", "hard")
+    value = entries[key]
+    if value in _STRICT_NUMA or "MustGather" in value:
+        return True
+    return "required" in key or "exclusive" in key or value in ("required", "hard")
 
 
 def members_apart(annotations: Mapping[str, str]) -> bool:

@@ -40,7 +40,7 @@ class Owner:
         self.namespace = namespace_of(meta)
         self.name = reading.name(document, meta)
         annotations = unread_wishes(meta.annotation_map)
-        labels = unread_wishes(meta.label_map)
+        labels = unread_wishes(meta.label_map, labels=True)
         paths = [wish_path(wish, "metadata.annotations") for wish in annotations if wish.hard]
         paths += [wish_path(wish, "metadata.labels") for wish in labels if wish.hard]
         #: Unsupported hard constraints of the workload; its pods wait because of them.

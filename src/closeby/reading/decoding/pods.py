@@ -98,7 +98,8 @@ def read_pod(document: Document, reading: DocumentReading) -> Pod:
     name, namespace = reading.name(document, meta), namespace_of(meta)
     called = f"Pod/{namespace}/{name}"
     for part, entries in (("annotations", meta.annotations), ("labels", meta.labels)):
-        soft = [wish for wish in unread_wishes(entries or {}) if not wish.hard]
+        found = unread_wishes(entries or {}, labels=part == "labels")
+        soft = [wish for wish in found if not wish.hard]
         for wish in soft[:MOST_CONDITIONS]:
             reading.unread(wish, called, f"metadata.{part}")
         if len(soft) > MOST_CONDITIONS:
@@ -140,7 +141,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     for field in preferences:
         reading.unheeded(field, identity.called)
     hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]
-    hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels) if wish.hard]
+    hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels, labels=True) if wish.hard]
     if hard:
         spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
     limits = None

@@ -73,6 +73,7 @@ class PodSpecWire(ContainersWire):
     resource_claims: list[Present] | None = None
     scheduling_gates: list[GateWire] | None = None
     scheduling_group: SchedulingGroupWire | None = None
+    workload_ref: Present | None = None
     scheduler_name: str | None = None
     priority_class_name: str | None = None
     priority: int | None = None
@@ -144,6 +145,9 @@ def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
             found.append(f"spec.volumes[{i}].ephemeral")
     if wire.resource_claims:
         found.append("spec.resourceClaims")
+    if wire.workload_ref is not None:
+        # A gang of Kubernetes 1.35, whose minimum stands in a Workload.
+        found.append("spec.workloadRef")
     return tuple(found)
 
 
