@@ -145,7 +145,7 @@ def test_a_model_gives_its_nodes_the_switches_above_and_inherited_domains() -> N
         ("switches: {}", "has not one node"),
         ("switches: {a: {switches: [b]}}", "has not one node"),
         ("just text", "is not a model"),
-        ("", "holds 0 YAML documents"),
+        ("", "holds no YAML document"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, complaint: str) -> None:

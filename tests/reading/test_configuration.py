@@ -14,6 +14,11 @@ SEED = """\
        network-topology.weight: 10
 """
 
+#: Each list holds ten times what the one before it does.
+ALIASES_THAT_EXPLODE = "\n".join(
+    ["a: &a0 [0]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9))]
+)
+
 
 def mistakes(text: str) -> list[tuple[int | None, str]]:
     """Lines and messages of what is wrong with a configuration."""
@@ -187,17 +192,17 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
             "tenantNetworkTopologies: perhaps",
             [(1, "tenantNetworkTopologies must be true or false, not `perhaps`")],
         ),
-        ("plugins:\n- name: a\n  name: b", [(3, "name is given twice in a plugin")]),
+        ("plugins:\n- name: a\n  name: b", [(3, "key 'name' is given twice")]),
         ("plugins:\n- name: a\n  arguments: [x]", [(3, "arguments of a must be a mapping, not a list")]),
-        ("plugins:\n- name: a\n  arguments: {x: 1,\n   x: 2}", [(4, "x is given twice")]),
-        ("plugins:\n- name: a\n  arguments:\n    x: {y: 1, y: 2}", [(4, "x.y is given twice")]),
-        ("plugins:\n- name: a\n  arguments: {1: x}", [(3, "a key that is not text")]),
-        ("plugins:\n- name: a\n  arguments: &a\n    x: *a", [(3, "x contains itself")]),
+        ("plugins:\n- name: a\n  arguments: {x: 1,\n   x: 2}", [(4, "key 'x' is given twice")]),
+        ("plugins:\n- name: a\n  arguments:\n    x: {y: 1, y: 2}", [(4, "key 'y' is given twice")]),
+        ("plugins:\n- name: a\n  arguments: {1: x}", [(3, "key 1 is not text")]),
+        ("plugins:\n- name: a\n  arguments: &a\n    x: *a", [(4, "alias *a refers to nothing before it")]),
         ("tiers: []\nplugins: []", [(1, "tiers and plugins are both given")]),
         ("- plugins: []\n  name: x", [(2, "unknown key name in a tier")]),
         ("- name: x", [(1, "unknown key name in a tier")]),
         ("just text", [(1, "this is not a configuration")]),
-        ("? [a]\n: b", [(1, "unknown key a list in the configuration")]),
+        ("? [a]\n: b", [(1, "a key must be text")]),
     ],
 )
 def test_mistakes_and_the_line_they_stand_on(text: str, expected: list[tuple[int, str]]) -> None:
@@ -220,27 +225,22 @@ def test_all_mistakes_are_reported_at_once_in_the_files_order() -> None:
     [
         ("plugins: [", 1),
         ("plugins:\n\t- name: a", 2),
-        ("a: 1\n---\nb: 2", 2),
-        ("a: *nobody", 1),
-        ("\x00", None),
+        ("a: 1\n---\nb: 2", 3),
+        ("a: *unknown", 1),
+        ("\x00", 1),
+        ("plugins:\n- name: a\n  arguments:\n    x: !!python/object:os.system x", 4),
+        (f"plugins: {'[' * 5000}{']' * 5000}", 1),
+        (ALIASES_THAT_EXPLODE, 6),
     ],
 )
-def test_what_is_no_yaml_document(text: str, line: int | None) -> None:
-    ((found, message),) = mistakes(text)
+def test_what_is_no_yaml_document(text: str, line: int) -> None:
+    ((found, _),) = mistakes(text)
     assert found == line
-    assert message.startswith("this is not one YAML document: ")
 
 
-@pytest.mark.parametrize("value", ["2024-13-45", "!!python/object:os.system x"])
-def test_a_value_that_yaml_cannot_make_out(value: str) -> None:
-    ((line, message),) = mistakes(f"plugins:\n- name: a\n  arguments:\n    x: {value}")
-    assert line in (3, 4)
-    assert "can't be read" in message
-
-
-def test_deep_nesting() -> None:
-    ((_, message),) = mistakes(f"plugins: {'[' * 5000}{']' * 5000}")
-    assert message == "this is nested too deeply"
+def test_what_looks_like_a_date_is_text() -> None:
+    (entry,) = read_configuration("plugins: [{name: a, arguments: {x: 2024-13-45, y: 2024-01-31}}]").plugins
+    assert entry.arguments == {"x": "2024-13-45", "y": "2024-01-31"}
 
 
 def test_a_mistake_is_one_sentence_with_its_place_and_remedy() -> None:

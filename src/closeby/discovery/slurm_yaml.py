@@ -6,10 +6,11 @@ from typing import Final, TypeVar
 from closeby.discovery.assembling import several, warning
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
-from closeby.discovery.unreadable import MOST_YAML_BYTES, Yaml, kind, read_yaml, shown
+from closeby.discovery.unreadable import MOST_YAML_BYTES, kind, read_yaml, shown
 from closeby.errors import HostlistError, UnreadableError
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.errors import Path, field_path
+from closeby.reading.decoding.yaml_values import YamlDocument
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ def read_topology_yaml(file: str, text: str, topology: str | None = None) -> Dec
 class _Reader:
     """Values of one file; what is wrong is said with the line."""
 
-    def __init__(self, file: str, content: Yaml) -> None:
+    def __init__(self, file: str, content: YamlDocument) -> None:
         self.file = file
         self.content = content
         self.room = Room()

@@ -14,7 +14,6 @@ from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, some_node, tree_places
 from closeby.discovery.unreadable import (
     MOST_YAML_BYTES,
-    Yaml,
     kind,
     mappings,
     read_json,
@@ -24,6 +23,7 @@ from closeby.discovery.unreadable import (
 )
 from closeby.errors import HostlistError, UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
+from closeby.reading.decoding.yaml_values import YamlDocument
 
 DOMAIN_KEY: Final = "accelerator.topograph.run/domain"
 SUB_DOMAIN_KEY: Final = "accelerator.topograph.run/sub-domain"
@@ -106,7 +106,7 @@ def _layers(file: str, value: object, path: Path) -> Place:
 class _Model:
     """A model: ``switches`` by name with their children, and ``blocks`` of nodes that hang on a switch."""
 
-    def __init__(self, file: str, content: Yaml) -> None:
+    def __init__(self, file: str, content: YamlDocument) -> None:
         self._file = file
         self._content = content
         self._room = Room()

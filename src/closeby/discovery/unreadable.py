@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
-import yaml
 
 from closeby.errors import UnreadableError, YamlError
 from closeby.reading.decoding.errors import Path as FieldPath
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.sources import STDIN, not_utf8
-from closeby.reading.decoding.yaml_values import ValueBuilder
-from closeby.reading.manifests import feed
+from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
 MOST_BYTES: Final = 64 << 20
@@ -22,7 +20,6 @@ MOST_BYTES: Final = 64 << 20
 MOST_YAML_BYTES: Final = 4 << 20
 _LINE: Final = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
-_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 STDIN_NAME: Final = "standard input"
 _SHOWN: Final = 60
@@ -74,47 +71,19 @@ def read_json(file: str, text: str) -> object:
     return value
 
 
-class Yaml:
-    """A value that was read from YAML, and the lines of its fields."""
-
-    def __init__(self, builder: ValueBuilder) -> None:
-        self.value = builder.value
-        self._lines = builder.lines
-
-    def line(self, path: FieldPath) -> int:
-        """The line, counted from 1, of a field or of the nearest one above it."""
-        return self._lines.find(path)
-
-
-def read_yaml(file: str, text: str) -> Yaml:
+def read_yaml(file: str, text: str) -> YamlDocument:
     """The only document of a YAML text.
 
     Raises:
         UnreadableError: it is not YAML, or holds more or less than one document.
     """
-    documents: list[ValueBuilder] = []
-    builder = ValueBuilder(1)
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.DocumentStartEvent):
-                builder = ValueBuilder(1)
-            elif isinstance(event, yaml.DocumentEndEvent):
-                documents.append(builder)
-            else:
-                feed(builder, event)
+        document = yaml_document(text)
     except YamlError as error:
         raise UnreadableError(file, error.message, error.remedy, line=1 + error.line) from error
-    except yaml.MarkedYAMLError as error:
-        line = 1 + error.problem_mark.line if error.problem_mark else None
-        raise UnreadableError(file, f"is not YAML: {error.problem}", "correct it", line=line) from error
-    except yaml.YAMLError as error:
-        raise UnreadableError(file, f"is not YAML: {' '.join(str(error).split())}", "correct it") from error
-    documents = [one for one in documents if one.value is not None]
-    if len(documents) != 1:
-        raise UnreadableError(
-            file, f"holds {len(documents)} YAML documents", "give one that holds a single one"
-        )
-    return Yaml(documents[0])
+    if document is None:
+        raise UnreadableError(file, "holds no YAML document", "check that it is the right file")
+    return document
 
 
 def mappings(file: str, value: object, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, object]]]:

@@ -11,12 +11,13 @@ from difflib import get_close_matches
 from typing import Final, TypeVar
 
 import msgspec
-import yaml
 from msgspec import Struct
 
-from closeby.errors import ConfigurationError
+from closeby.errors import ConfigurationError, YamlError
 from closeby.objects.durations import parse_duration
 from closeby.objects.problems import Problem
+from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 
 #: Seconds after which the first gang that does not fit keeps nodes free, unless the configuration says it.
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
@@ -83,7 +84,12 @@ def read_configuration(text: str, source: str = "configuration") -> Configuratio
     Raises:
         ConfigurationError: with every mistake found.
     """
-    return _Reader(text, source).read()
+    try:
+        document = yaml_document(text, text_keys=True)
+    except YamlError as error:
+        mistake = Problem(error.message, error.remedy, file=source, line=1 + error.line)
+        raise ConfigurationError([mistake]) from error
+    return Configuration(source=source) if document is None else _Reader(document, source).read()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -95,33 +101,35 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"known are {', '.join(names)}"
 
 
-class _Reader:
-    """Walks over the composed YAML nodes, which know their lines, and gathers what is wrong."""
+class _Value(Struct, frozen=True):
+    """A value of the file and the way to it."""
 
-    def __init__(self, text: str, source: str) -> None:
-        self._text = text
+    value: object
+    path: Path = ()
+
+    def below(self, step: str | int, value: object) -> "_Value":
+        return _Value(value, (*self.path, step))
+
+
+class _Reader:
+    """Walks over the values of a document and gathers what is wrong."""
+
+    def __init__(self, document: YamlDocument, source: str) -> None:
+        self._document = document
         self._source = source
         self._mistakes: list[Problem] = []
         self._notices: list[str] = []
 
     def read(self) -> Configuration:
-        try:
-            self._loader = yaml.SafeLoader(self._text)
-            root = self._loader.get_single_node()
-        except yaml.YAMLError as error:
-            raise ConfigurationError([self._unreadable(error)]) from error
-        except RecursionError as error:
-            message, remedy = "this is nested too deeply", "flatten it"
-            mistake = Problem(file=self._source, line=None, message=message, remedy=remedy)
-            raise ConfigurationError([mistake]) from error
-        fields: dict[str, yaml.Node] = {}
+        root = _Value(self._document.value)
+        fields: dict[str, _Value] = {}
         plugins: list[PluginEntry] = []
-        if isinstance(root, yaml.MappingNode):
+        if isinstance(root.value, dict):
             fields = self._fields(root, _KEYS, "the configuration")
             plugins = self._plugins(fields)
-        elif isinstance(root, yaml.SequenceNode):
+        elif isinstance(root.value, list):
             plugins = self._tiers(root)
-        elif root is not None and not _is_null(root):
+        elif root.value is not None:
             self._wrong(root, "this is not a configuration", "write `plugins:` and a list of plugins")
         found = Configuration(
             scheduler_name=self._text_of(fields.get("schedulerName"), "schedulerName"),
@@ -144,9 +152,9 @@ class _Reader:
 
     # Parts of the file
 
-    def _plugins(self, fields: Mapping[str, yaml.Node]) -> list[PluginEntry]:
+    def _plugins(self, fields: Mapping[str, _Value]) -> list[PluginEntry]:
         if "actions" in fields:
-            place = f"{self._source}:{_line(fields['actions'])}"
+            place = f"{self._source}:{self._line(fields['actions'])}"
             self._notices.append(f"{place}: actions are ignored; the order of work is not configurable")
         tiers, plugins = fields.get("tiers"), fields.get("plugins")
         if tiers is not None and plugins is not None:
@@ -154,122 +162,99 @@ class _Reader:
             return []
         return self._entries(plugins) if tiers is None else self._tiers(tiers)
 
-    def _tiers(self, node: yaml.Node) -> list[PluginEntry]:
+    def _tiers(self, tiers: _Value) -> list[PluginEntry]:
         entries = []
-        for tier in self._items(node, "tiers"):
+        for tier in self._items(tiers, "tiers"):
             entries += self._entries(self._fields(tier, ("plugins",), "a tier").get("plugins"))
         return entries
 
-    def _entries(self, node: yaml.Node | None) -> list[PluginEntry]:
-        found = [self._entry(item) for item in self._items(node, "plugins")]
+    def _entries(self, plugins: _Value | None) -> list[PluginEntry]:
+        found = [self._entry(item) for item in self._items(plugins, "plugins")]
         return [entry for entry in found if entry is not None]
 
-    def _entry(self, node: yaml.Node) -> PluginEntry | None:
-        fields = self._fields(node, ("name", "weight", "enabled", "arguments"), "a plugin")
+    def _entry(self, item: _Value) -> PluginEntry | None:
+        fields = self._fields(item, ("name", "weight", "enabled", "arguments"), "a plugin")
         name = self._text_of(fields.get("name"), "name")
         if name is None:
-            if isinstance(node, yaml.MappingNode) and "name" not in fields:
-                self._wrong(node, "a plugin without a name", "add `name:`")
+            if isinstance(item.value, dict) and "name" not in item.value:
+                self._wrong(item, "a plugin without a name", "add `name:`")
             return None
         weight = self._weight(fields.get("weight"))
         enabled = self._switch(fields, "enabled")
+        arguments: dict[str, object] = {}
         lines: dict[str, int] = {}
-        arguments = self._arguments(fields.get("arguments"), name, lines)
+        given = fields.get("arguments")
+        if given is not None and isinstance(given.value, dict):
+            arguments = given.value
+            self._note_lines(given, "", lines)
+        elif given is not None:
+            self._wrong(given, f"arguments of {name} must be a mapping, not {_kind(given.value)}", "")
         return PluginEntry(
             name=name,
             weight=weight,
             enabled=enabled,
             arguments=arguments,
-            line=_line(node),
+            line=self._line(item),
             argument_lines=lines,
         )
 
-    def _arguments(self, node: yaml.Node | None, name: str, lines: dict[str, int]) -> dict[str, object]:
-        if node is None:
-            return {}
-        if not isinstance(node, yaml.MappingNode):
-            self._wrong(node, f"arguments of {name} must be a mapping, not {_kind(node)}", "")
-            return {}
-        before = len(self._mistakes)
-        self._walk(node, "", lines, [])
-        if len(self._mistakes) > before:
-            return {}
-        value = self._value(node)
-        return value if isinstance(value, dict) else {}
-
-    def _walk(self, node: yaml.Node, path: str, lines: dict[str, int], above: list[yaml.Node]) -> None:
-        """Note the line of everything below a node, and refuse what YAML allows and no author means."""
-        if node in above:
-            self._wrong(node, f"{path or 'arguments'} contains itself", "write it out")
-            return
-        above.append(node)
-        if isinstance(node, yaml.MappingNode):
-            seen = set()
-            for key, value in node.value:
-                if key.tag == "tag:yaml.org,2002:merge":
-                    continue
-                if key.tag != "tag:yaml.org,2002:str":
-                    self._wrong(key, "a key that is not text", "put it in quotes")
-                    continue
-                inner = f"{path}.{key.value}" if path else str(key.value)
-                if key.value in seen:
-                    self._wrong(key, f"{inner} is given twice", "keep one")
-                seen.add(key.value)
-                if inner not in lines:
-                    lines[inner] = _line(key)
-                    self._walk(value, inner, lines, above)
-        elif isinstance(node, yaml.SequenceNode):
-            for index, item in enumerate(node.value):
-                inner = f"{path}[{index}]"
-                lines[inner] = _line(item)
-                self._walk(item, inner, lines, above)
-        above.pop()
+    def _note_lines(self, above: _Value, path: str, lines: dict[str, int]) -> None:
+        """Note the line of everything below a value."""
+        below: list[tuple[str, _Value]] = []
+        if isinstance(above.value, dict):
+            prefix = f"{path}." if path else ""
+            below = [(f"{prefix}{key}", above.below(key, value)) for key, value in above.value.items()]
+        elif isinstance(above.value, list):
+            below = [(f"{path}[{index}]", above.below(index, one)) for index, one in enumerate(above.value)]
+        for name, one in below:
+            lines[name] = self._line(one)
+            self._note_lines(one, name, lines)
 
     # Values
 
-    def _fields(self, node: yaml.Node, known: tuple[str, ...], owner: str) -> dict[str, yaml.Node]:
+    def _fields(self, given: _Value, known: tuple[str, ...], owner: str) -> dict[str, _Value]:
         """The known fields that are there and not null."""
-        if not isinstance(node, yaml.MappingNode):
-            self._wrong(node, f"{owner} must be a mapping, not {_kind(node)}", f"it has {', '.join(known)}")
+        if not isinstance(given.value, dict):
+            message = f"{owner} must be a mapping, not {_kind(given.value)}"
+            self._wrong(given, message, f"it has {', '.join(known)}")
             return {}
-        fields: dict[str, yaml.Node] = {}
-        for key, value in node.value:
-            if key.value not in known or not isinstance(key, yaml.ScalarNode):
-                shown = key.value if isinstance(key, yaml.ScalarNode) else _kind(key)
-                self._wrong(key, f"unknown key {shown} in {owner}", did_you_mean(str(shown), known))
-            elif key.value in fields:
-                self._wrong(key, f"{key.value} is given twice in {owner}", "keep one")
-            elif not _is_null(value):
-                fields[key.value] = value
+        fields: dict[str, _Value] = {}
+        for key, value in given.value.items():
+            field = given.below(key, value)
+            if key not in known:
+                self._wrong(field, f"unknown key {key} in {owner}", did_you_mean(key, known))
+            elif value is not None:
+                fields[key] = field
         return fields
 
-    def _items(self, node: yaml.Node | None, field: str) -> list[yaml.Node]:
-        if node is None:
+    def _items(self, given: _Value | None, field: str) -> list[_Value]:
+        if given is None:
             return []
-        if not isinstance(node, yaml.SequenceNode):
-            self._wrong(node, f"{field} must be a list, not {_kind(node)}", "begin each entry with `- `")
+        if not isinstance(given.value, list):
+            message = f"{field} must be a list, not {_kind(given.value)}"
+            self._wrong(given, message, "begin each entry with `- `")
             return []
-        return list(node.value)
+        return [given.below(index, item) for index, item in enumerate(given.value)]
 
-    def _text_of(self, node: yaml.Node | None, field: str) -> str | None:
-        if node is None:
+    def _text_of(self, given: _Value | None, field: str) -> str | None:
+        if given is None:
             return None
-        if node.tag != "tag:yaml.org,2002:str" or not node.value:
-            self._wrong(node, f"{field} must be text, not {_kind(node)}", "put it in quotes")
+        if not isinstance(given.value, str) or not given.value:
+            self._wrong(given, f"{field} must be text, not {_kind(given.value)}", "put it in quotes")
             return None
-        return str(node.value)
+        return given.value
 
-    def _duration(self, fields: Mapping[str, yaml.Node], field: str, default: float, remedy: str) -> float:
-        node = fields.get(field)
-        if node is None:
+    def _duration(self, fields: Mapping[str, _Value], field: str, default: float, remedy: str) -> float:
+        given = fields.get(field)
+        if given is None:
             return default
-        seconds = parse_duration(node.value) if isinstance(node, yaml.ScalarNode) else None
+        seconds = parse_duration(str(given.value))
         if seconds is None:
-            self._wrong(node, f"{field} must be a span of time, not {_shown(node)}", remedy)
+            self._wrong(given, f"{field} must be a span of time, not {_kind(given.value)}", remedy)
             return default
         return seconds
 
-    def _namespaces(self, fields: Mapping[str, yaml.Node], field: str) -> tuple[str, ...] | None:
+    def _namespaces(self, fields: Mapping[str, _Value], field: str) -> tuple[str, ...] | None:
         """A list of namespaces; None where nothing is said."""
         if field not in fields:
             return None
@@ -277,81 +262,46 @@ class _Reader:
         for item in self._items(fields[field], field):
             name = self._text_of(item, f"an entry of {field}")
             if name is not None and not _NAMESPACE.fullmatch(name):
-                self._wrong(
-                    item, f"{_shown(item)} in {field} is not a namespace's name", "name them one by one"
-                )
+                self._wrong(item, f"`{name}` in {field} is not a namespace's name", "name them one by one")
             elif name is not None:
                 found.append(name)
         return tuple(dict.fromkeys(found))
 
-    def _weight(self, node: yaml.Node | None) -> float | None:
-        if node is None:
+    def _weight(self, given: _Value | None) -> float | None:
+        if given is None:
             return None
-        number = _converted(self._value(node), float)
+        number = _converted(given.value, float)
         if number is None or not 0 <= number <= GREATEST_WEIGHT:
             allowed = f"a number from 0 to {GREATEST_WEIGHT:,}"
-            self._wrong(node, f"weight must be {allowed}, not {_shown(node)}", "")
+            self._wrong(given, f"weight must be {allowed}, not {_kind(given.value)}", "")
             return None
         return number
 
-    def _switch(self, fields: Mapping[str, yaml.Node], field: str) -> bool | None:
-        node = fields.get(field)
-        if node is None:
+    def _switch(self, fields: Mapping[str, _Value], field: str) -> bool | None:
+        given = fields.get(field)
+        if given is None:
             return None
-        switch = _converted(self._value(node), bool)
+        switch = _converted(given.value, bool)
         if switch is None:
-            self._wrong(node, f"{field} must be true or false, not {_shown(node)}", "")
+            self._wrong(given, f"{field} must be true or false, not {_kind(given.value)}", "")
         return switch
 
-    def _value(self, node: yaml.Node) -> object:
-        try:
-            value: object = self._loader.construct_object(node, deep=True)
-        except (yaml.YAMLError, ValueError) as error:
-            self._wrong(node, f"{_shown(node)} can't be read: {_problem(error)}", "put it in quotes")
-            return None
-        return value
+    def _line(self, given: _Value) -> int:
+        return self._document.line(given.path)
 
-    # Mistakes
-
-    def _wrong(self, node: yaml.Node, message: str, remedy: str) -> None:
-        self._mistakes.append(Problem(file=self._source, line=_line(node), message=message, remedy=remedy))
-
-    def _unreadable(self, error: yaml.YAMLError) -> Problem:
-        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        return Problem(
-            file=self._source,
-            line=None if mark is None else mark.line + 1,
-            message=f"this is not one YAML document: {_problem(error)}",
-            remedy="mind the indentation, and quote what holds special characters",
+    def _wrong(self, given: _Value, message: str, remedy: str) -> None:
+        self._mistakes.append(
+            Problem(file=self._source, line=self._line(given), message=message, remedy=remedy)
         )
 
 
-def _line(node: yaml.Node) -> int:
-    return node.start_mark.line + 1
-
-
-def _is_null(node: yaml.Node | None) -> bool:
-    return node is None or node.tag == "tag:yaml.org,2002:null"
-
-
-def _kind(node: yaml.Node) -> str:
-    if isinstance(node, yaml.MappingNode):
-        return "a mapping"
-    if isinstance(node, yaml.SequenceNode):
-        return "a list"
-    return _shown(node)
-
-
-def _shown(node: yaml.Node) -> str:
-    if not isinstance(node, yaml.ScalarNode):
-        return _kind(node)
-    return f"`{node.value}`" if node.value else "nothing"
-
-
-def _problem(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError):
-        return str(error.problem or error.context)
-    return " ".join(str(error).split())
+def _kind(value: object) -> str:
+    """What a value is: shown itself where it is one word."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None or value == "":
+        return "nothing"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 Number = TypeVar("Number", float, bool)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-import yaml
-
 from closeby.errors import YamlError
 from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
@@ -20,12 +18,10 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.sources import STDIN, find_files, not_utf8, read_file
 from closeby.reading.decoding.splitting import Found, json_documents, value_documents
-from closeby.reading.decoding.yaml_remedies import yaml_remedy
-from closeby.reading.decoding.yaml_values import ValueBuilder
+from closeby.reading.decoding.yaml_values import YamlDocument, yaml_documents
 
 __all__ = ["Manifests", "Problem", "read_manifests"]
 
-_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 #: A line that begins so always begins a document (YAML 1.2, section 9.1.2), even inside of text.
 _DOCUMENT_START: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 #: A line that is neither blank nor a comment nor a directive.
@@ -117,7 +113,7 @@ def _yaml_documents(file: str, data: bytes) -> Found:
                 yield value
             elif value.value is not None:
                 number += 1
-                yield from value_documents(file, number, value.value, value.lines.find)
+                yield from value_documents(file, number, value.value, value.line)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
@@ -134,58 +130,11 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
         line += piece.count("\n")
 
 
-def _values(file: str, number: int, line: int, piece: str) -> Iterator[ValueBuilder | Problem]:
+def _values(file: str, number: int, line: int, piece: str) -> Iterator[YamlDocument | Problem]:
     """The values of one piece, which begins on ``line``; several only where ``...`` ends a document."""
-    builder = ValueBuilder(line)
     try:
-        for event in yaml.parse(piece, Loader=_LOADER):
-            if isinstance(event, yaml.DocumentStartEvent):
-                builder = ValueBuilder(line)
-            elif isinstance(event, yaml.DocumentEndEvent):
-                yield builder
-            else:
-                feed(builder, event)
+        yield from yaml_documents(piece, line)
     except YamlError as error:
         yield Problem(
             file=file, document=number, line=line + error.line, message=error.message, remedy=error.remedy
         )
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        tab = mark is not None and _at_tab(piece, mark)
-        remedy = yaml_remedy(error.problem, piece, mark.line, mark.column, line) if mark else ""
-        yield Problem(
-            file=file,
-            document=number,
-            line=line + mark.line if mark else line,
-            message=f"is not YAML: {'a tab indents this line' if tab else error.problem}",
-            remedy="indent with spaces" if tab else remedy,
-        )
-    except yaml.YAMLError as error:
-        message = f"is not YAML: {' '.join(str(error).split())}"
-        yield Problem(file=file, document=number, line=line, message=message)
-
-
-def _at_tab(piece: str, mark: yaml.Mark) -> bool:
-    """Whether the parser stopped at a tab before any text of its line."""
-    lines = piece.splitlines()
-    return (
-        mark.line < len(lines)
-        and "\t" in lines[mark.line][: mark.column + 1]
-        and not (lines[mark.line][: mark.column].strip())
-    )
-
-
-def feed(builder: ValueBuilder, event: yaml.Event) -> None:
-    """Passes what PyYAML found on to ``builder``."""
-    mark = event.start_mark
-    line = mark.line if mark else 0
-    if isinstance(event, yaml.ScalarEvent):
-        builder.scalar(event.value, event.tag, event.implicit[0], event.anchor, line)
-    elif isinstance(event, yaml.MappingStartEvent):
-        builder.open({}, event.anchor, line)
-    elif isinstance(event, yaml.SequenceStartEvent):
-        builder.open([], event.anchor, line)
-    elif isinstance(event, yaml.CollectionEndEvent):
-        builder.close(line)
-    elif isinstance(event, yaml.AliasEvent) and event.anchor is not None:
-        builder.alias(event.anchor, line)
