@@ -43,12 +43,17 @@ from closeby.scheduling.extension import (
     Scores,
     Undo,
 )
-from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
-from closeby.scheduling.node_columns import NodeChanges, NodeColumn
-from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.plugin_view import CycleState, NodeChanges, NodeColumn, Nodes
 from closeby.scheduling.scalar import ScalarCost, ScalarFilter, ScalarScore, Verdict
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import DependencyCost, Traffic, TrafficCost
+from closeby.scheduling.services import (
+    DependencyCost,
+    Measured,
+    Measurements,
+    Reading,
+    Source,
+    Traffic,
+    TrafficCost,
+)
 from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree

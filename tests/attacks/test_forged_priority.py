@@ -22,7 +22,7 @@ from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, NodeUpserted, PodDeleted, PriorityClassChanged
-from closeby.scheduling.intake.priorities import sufficient
+from closeby.scheduling.intake.members import sufficient
 from tests.applications.calls import app
 from tests.attacks.dialects import CLASSED, DIALECTS, dialect_of
 from tests.control_plane.cluster import ControlPlane

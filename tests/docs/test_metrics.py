@@ -17,8 +17,8 @@ from closeby.kube.watch.resources import NODES
 from closeby.measurements.ageing import Known
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import Event, GroupChanged, PodUpserted, Tick
-from closeby.scheduling.measuring import Reading
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
+from closeby.scheduling.services import Reading
 from tests.kube.scraping import scrape
 from tests.worlds import gang, pods, spec, world
 

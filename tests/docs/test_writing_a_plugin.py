@@ -13,7 +13,7 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import read_configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.profile.profiles import POINTS
+from closeby.scheduling.profile import POINTS
 from tests.plugins.asking import allowed, handle_of, scores, why_not
 from tests.real_input import REPOSITORY
 from tests.worlds import GPU, World, fabric, gang, pods

@@ -14,7 +14,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.extension import PreFilter
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.live import FAST
 from tests.kube.live_world import World, host, until, until_said, world

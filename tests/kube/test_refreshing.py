@@ -12,7 +12,7 @@ import pytest
 from closeby.kube.scheduler import refreshing
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.measurements.ageing import Known
-from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
+from closeby.scheduling.services import Measured, Measurements, Reading, Source
 from tests.plugins.asking import handle_of
 
 FIGURES = "figures"

@@ -3,7 +3,7 @@
 import pytest
 
 from closeby.measurements.ageing import Known, State
-from closeby.scheduling.measuring import Reading, Source
+from closeby.scheduling.services import Reading, Source
 
 
 class Time:

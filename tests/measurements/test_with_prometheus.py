@@ -18,7 +18,7 @@ from closeby.measurements.latencies import PrometheusLatencies
 from closeby.measurements.load_watcher import LoadWatcher
 from closeby.measurements.prometheus import Prometheus, Queries
 from closeby.measurements.providers import TrafficArguments
-from closeby.scheduling.measuring import Reading, Source
+from closeby.scheduling.services import Reading, Source
 from tests.control_plane.certificates import Certificates, make_certificates
 from tests.measurements.real_prometheus import (
     PATIENCE_SECONDS,

@@ -10,8 +10,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Rejection
 from closeby.scheduling.extension import Capacity, Filter, Handle, NormalizeScore, Score
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.registry import Topologies
 
 STATE = CycleState()

@@ -27,8 +27,8 @@ from closeby.plugins.check_risk_node_bandwidth import (
 from closeby.plugins.registry import BUILT_IN
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.measuring import Measurements, Reading
-from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.plugin_view import Nodes
+from closeby.scheduling.services import Measurements, Reading
 from tests.measurements.watching import MEASURED, WINDOW, links
 from tests.plugins.asking import STATE, allowed, handle_of, place, pod_of, room, why_not
 from tests.worlds import World, gang, pods, spec, world

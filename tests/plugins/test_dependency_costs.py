@@ -9,9 +9,9 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.registry import BUILT_IN, dependency_cost
 from closeby.reading.configuration import Configuration, PluginEntry
-from closeby.scheduling.profile.profiles import Profile, build_profile
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import DependencyCost, Traffic
+from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.profile import Profile, build_profile
+from closeby.scheduling.services import DependencyCost, Traffic
 from tests.plugins.asking import handle_of
 
 

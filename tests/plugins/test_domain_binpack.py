@@ -16,7 +16,7 @@ from closeby.plugins.domain_binpack import BinpackArguments, DomainBinpack
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.scored_resources import NATIVE
+from closeby.scheduling.plugin_helpers import NATIVE
 from tests.applications.calls import app
 from tests.plugins.asking import handle_of, scores
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world

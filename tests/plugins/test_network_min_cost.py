@@ -16,7 +16,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.scheduling.extension import Undo
-from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.plugin_view import Nodes
 from tests.applications.calls import app
 from tests.applications.networks import (
     EIGHT_NODES,

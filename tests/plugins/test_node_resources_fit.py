@@ -12,7 +12,7 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_resources_fit import FitArguments, NodeResourcesFit
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.plugin_view import Nodes
 from tests.plugins.asking import STATE, handle_of, place, pod_of, room, scores, why_not
 
 GI = 1 << 30

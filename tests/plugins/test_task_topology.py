@@ -16,8 +16,8 @@ from closeby.objects.reasons import Reason
 from closeby.plugins.task_topology import TaskTopology, TaskTopologyArguments
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.extension import Undo
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.services import Traffic
 from tests.applications.roles import job, task, tasks
 from tests.plugins.asking import handle_of, place, scores
 from tests.worlds import World, fabric, node, spec, world

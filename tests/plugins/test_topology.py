@@ -4,8 +4,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from closeby.plugins.topology import TopologyArguments, TopologyPlacement, closeness
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import Tree
 from tests.plugins.asking import handle_of
 from tests.worlds import THREE_ZONES, draw, fabric, gang, pods, subgroup, world

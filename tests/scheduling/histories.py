@@ -38,9 +38,9 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyDeleted,
 )
-from closeby.scheduling.measuring import Measurements, Reading
 from closeby.scheduling.outcomes import Output, bindings_of
 from closeby.scheduling.reserving.reservations import LOOK_AGAIN
+from closeby.scheduling.services import Measurements, Reading
 from tests.applications.calls import app
 from tests.applications.networks import network, replicas
 from tests.worlds import GPU, draw, fabric, gang, pods, spec, subgroup

@@ -28,9 +28,8 @@ from closeby.scheduling.extension import (
     Score,
     Scores,
 )
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import bindings_of
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.worlds import gang, pods, spec, world
 
 TWO_RACKS = """

@@ -38,9 +38,8 @@ from closeby.scheduling.extension import (
     Scores,
     Undo,
 )
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_of
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.applications.networks import network, replicas
 from tests.talking import PAIRS
 from tests.worlds import draw, fabric, gang, pods, spec

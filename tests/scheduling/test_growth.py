@@ -22,8 +22,7 @@ from closeby.scheduling.extension import (
     PostFilter,
     Scope,
 )
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.scheduling.test_candidate_domains import TOO_MANY
 from tests.worlds import GPU, gang, node, pods, spec, subgroup, world
 

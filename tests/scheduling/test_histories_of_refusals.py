@@ -25,8 +25,7 @@ import pytest
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import FlushUnschedulable, GroupChanged, PodDeleted, PodUpserted, Tick
-from closeby.scheduling.intake.keys import name_of
-from closeby.scheduling.outcomes import Outcome, Output, outcomes_of
+from closeby.scheduling.outcomes import Outcome, Output, name_of, outcomes_of
 from tests.scheduling.histories import History, engine
 
 #: Steps of the longest history, and of those in which queues grow.

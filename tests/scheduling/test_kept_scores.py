@@ -10,8 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import NodeUpserted, PodDeleted
 from closeby.scheduling.extension import Scope, Score, Scores
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.worlds import GPU, World, draw, gang, pods, spec, world
 
 

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from closeby.scheduling.moving.layout import Layout, talk_cost
+from closeby.scheduling.moving.layout import Layout, Sites, talk_cost
 from closeby.scheduling.moving.local_search import improve
-from closeby.scheduling.moving.sites import Sites
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.services import Traffic
 
 
 @st.composite

@@ -11,8 +11,8 @@ from closeby.objects.nodes import Node
 from closeby.plugins.check_risk_node_bandwidth import BANDWIDTH
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import MeasurementsChanged, PodDeleted, PodUpserted
-from closeby.scheduling.measuring import Measurements, Reading
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.services import Measurements, Reading
 from tests.worlds import World, gang, pods, spec, world
 
 NAMES = ("n1", "n2", "n3")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from closeby.scheduling.moving.neighbourhood import Neighbourhood
-from closeby.scheduling.moving.sites import Sites
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.moving.layout import Sites
+from closeby.scheduling.moving.local_search import Neighbourhood
+from closeby.scheduling.services import Traffic
 from tests.scheduling.test_local_search import laid_out, layouts
 
 

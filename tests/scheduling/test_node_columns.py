@@ -3,8 +3,7 @@ from hypothesis import strategies as st
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
-from closeby.scheduling.node_columns import NodeChanges, NodeColumn
-from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.plugin_view import NodeChanges, NodeColumn, Nodes
 
 
 def coloured(name: str, colour: str) -> Node:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from closeby.objects.pods import PodSpec
-from closeby.scheduling.gangs.order import entangled, hardest_first, with_preferences_required
-from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.parts import Part, entangled, hardest_first, with_preferences_required
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import Tree

@@ -18,7 +18,7 @@ from closeby.scheduling.extension import (
     QueueSort,
     Score,
 )
-from closeby.scheduling.profile.profiles import Profile, build_profile
+from closeby.scheduling.profile import Profile, build_profile
 from closeby.topology.registry import Topologies
 
 

@@ -14,8 +14,8 @@ from closeby.scheduling.events import PodUpserted, Tick
 from closeby.scheduling.extension import PreFilter
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, queueing_hints
 from closeby.scheduling.outcomes import Decision
+from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.scalar import ScalarFilter, Verdict
-from closeby.scheduling.state import CycleState
 from tests.worlds import World, draw, pods, world
 
 NODES = "zone-a rack-1 : a=1 b=1 c=1"

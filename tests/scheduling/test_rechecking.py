@@ -29,11 +29,9 @@ from closeby.scheduling.events import (
     TopologyDeleted,
 )
 from closeby.scheduling.extension import Bools, Filter, Permit, Plugin, PreFilter, Scope
-from closeby.scheduling.intake.surprises import Surprises
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import Binding, bindings_of
-from closeby.scheduling.placing.rechecking import NEVER, Checked
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.placing.rechecking import NEVER, Checked, Surprises
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.scheduling.histories import History, engine
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 

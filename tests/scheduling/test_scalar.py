@@ -8,9 +8,8 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Handle, NoArguments
-from closeby.scheduling.nodes_view import Nodes
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.scalar import ScalarCost, ScalarFilter, ScalarScore, Verdict
-from closeby.scheduling.state import CycleState
 from closeby.topology.registry import Topologies
 
 STATE = CycleState()

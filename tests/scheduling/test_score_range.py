@@ -10,8 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.extension import NormalizeScore, Scope, Score, Scores
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.simulator.runs import Run, simulate
 from tests.worlds import draw, pods, spec
 

@@ -10,7 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Handle, NoArguments, Reserve, Undo
 from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 from tests.plugins.asking import handle_of
 from tests.worlds import draw, pods
 

@@ -1,6 +1,6 @@
 """Stories: those of waiting items and of gangs with members stay; of the others the newest."""
 
-from closeby.scheduling.intake.stories import ENTRIES, Stories, StoryEntry
+from closeby.scheduling.outcomes import ENTRIES, Stories, StoryEntry
 
 
 def test_the_oldest_stories_of_gone_items_are_forgotten() -> None:

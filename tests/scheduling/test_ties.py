@@ -3,8 +3,8 @@
 import numpy as np
 
 from closeby.cluster.columns import Cluster
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.ties import lots
+from closeby.scheduling.plugin_helpers import lots
+from closeby.scheduling.plugin_view import Nodes
 from tests.worlds import node, pods
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from closeby.scheduling.moving.sites import Sites
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.moving.layout import Sites
+from closeby.scheduling.services import Traffic
 from closeby.simulator import optimum
 from closeby.simulator.optimum import least_cost
 

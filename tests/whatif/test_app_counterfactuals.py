@@ -12,7 +12,7 @@ from closeby.objects.pods import Pod, Toleration
 from closeby.objects.quantities import amount
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
-from closeby.scheduling.intake.keys import APPLICATION
+from closeby.scheduling.outcomes import APPLICATION
 from closeby.simulator.runs import Run, simulate
 from closeby.whatif.gathering import counterfactuals
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, TalkEntry

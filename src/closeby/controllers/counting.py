@@ -12,7 +12,7 @@ from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.reading.configuration import Configuration
-from closeby.scheduling.profile.arguments import decode_arguments
+from closeby.scheduling.profile import decode_arguments
 
 #: Of a NetworkTopology: whether the scheduler goes by it.
 COUNTS: Final = "Counts"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
-from closeby.scheduling.measuring import Measurements, Reading, Source
+from closeby.scheduling.services import Measurements, Reading, Source
 
 
 class State(StrEnum):

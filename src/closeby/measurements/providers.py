@@ -11,7 +11,7 @@ from closeby.measurements.bandwidth import BandwidthProvider, Unavailable
 from closeby.measurements.fetching import TIMEOUT, address_of, is_url
 from closeby.measurements.load_watcher import LoadWatcher
 from closeby.measurements.prometheus import STALE_AFTER, WINDOW, Prometheus, Queries, is_label
-from closeby.scheduling.measuring import Reading, Source
+from closeby.scheduling.services import Reading, Source
 
 #: Seconds between two readings, and the age beyond which measurements count for nothing.
 REFRESH: Final = 30.0

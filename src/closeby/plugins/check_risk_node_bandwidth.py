@@ -37,10 +37,8 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.objects.times import time_of_day
 from closeby.scheduling.extension import Capacity, Counts, Handle, Scores
-from closeby.scheduling.measuring import Measured, Measurements, Source
-from closeby.scheduling.node_columns import NodeChanges
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
+from closeby.scheduling.services import Measured, Measurements, Source
 
 #: Bits per second, as an extended resource of nodes and pods.
 BANDWIDTH = "network.aware.com/bandwidth"

@@ -17,15 +17,13 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Handle, Scope, Score, Scores
-from closeby.scheduling.node_columns import NodeChanges
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.scored_resources import (
+from closeby.scheduling.plugin_helpers import (
     ScoredRequest,
     ScoredResource,
     check_resources,
     scored_requests,
 )
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 from closeby.topology.tree import Tree
 
 Amounts = NDArray[np.int64]

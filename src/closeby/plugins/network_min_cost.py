@@ -23,9 +23,8 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.reading.dialects.link_costs import GREATEST_COST
 from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Reserve, Scope, Undo
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import DependencyCost, Traffic
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.services import DependencyCost, Traffic
 from closeby.topology.network_costs import ALGORITHMS
 
 Scores = NDArray[np.float64]

@@ -27,8 +27,7 @@ from closeby.scheduling.extension import (
     Score,
     Undo,
 )
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.presets import NETWORK_LABELS
 from closeby.topology.tree import ROOT, Domain, Tree
 

@@ -14,8 +14,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import NodeSelectorTerm, Pod, PreferredTerm, Requirement
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Scores
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.labels import MISSING
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -7,8 +7,7 @@ import numpy as np
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Bools, Filter
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 
 class NodeName(Filter):

@@ -8,8 +8,7 @@ from closeby.objects.bounds import some
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Capacity, Counts
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 
 class NodePorts(Capacity):

@@ -13,15 +13,13 @@ from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Capacity, Counts, Handle, Scope, Score, Scores
-from closeby.scheduling.node_columns import NodeChanges
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.scored_resources import (
+from closeby.scheduling.plugin_helpers import (
     ScoredRequest,
     ScoredResource,
     check_resources,
     scored_requests,
 )
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 
 
 class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):

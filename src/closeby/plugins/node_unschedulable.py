@@ -10,9 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.tolerations import NO_SCHEDULE, tolerated
 from closeby.scheduling.extension import Bools, Filter, Handle
-from closeby.scheduling.node_columns import NodeColumn
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 
 #: The taint that the node controller puts on cordoned nodes; who tolerates it may go there.
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)

@@ -18,8 +18,8 @@ from closeby.plugins.task_topology import TaskTopology
 from closeby.plugins.topology import TopologyPlacement
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.extension import Handle, Plugin
-from closeby.scheduling.profile.profiles import Profile, build_profile
-from closeby.scheduling.traffic import DependencyCost
+from closeby.scheduling.profile import Profile, build_profile
+from closeby.scheduling.services import DependencyCost
 
 #: Taking part by default, in the order in which they are asked: cheap filters first.
 DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (

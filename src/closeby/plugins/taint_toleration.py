@@ -11,9 +11,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, describe, tolerated
 from closeby.scheduling.extension import Bools, Filter, Handle, NormalizeScore, PreScore, Scores
-from closeby.scheduling.node_columns import NodeColumn
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 
 Taints = tuple[Taint, ...]
 

@@ -20,9 +20,8 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
 from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.scheduling.extension import Counts, Handle, Ints, MemberSort, Reserve, Scope, Score, Scores, Undo
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import Traffic, TrafficCost
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.services import Traffic, TrafficCost
 from closeby.topology.edge_costs import EdgeCosts, edge_costs
 from closeby.topology.tree import Tree
 

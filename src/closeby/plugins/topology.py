@@ -24,8 +24,7 @@ from closeby.scheduling.extension import (
     Scope,
     Score,
 )
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import greatest_distance, link_distances

@@ -40,18 +40,23 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
-from closeby.scheduling.intake.keys import item_key, namespace_of
-from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.intake.stories import Stories, StoryEntry
-from closeby.scheduling.intake.surprises import Surprises
-from closeby.scheduling.invariants import assert_state_and_cluster_agree
+from closeby.scheduling.intake.scheduling_state import SchedulingState, assert_state_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.reserved import ReservedMask, ReservedNodes
-from closeby.scheduling.outcomes import ItemKind, Outcome, Output, Reservation
-from closeby.scheduling.placing.holdings import Holdings, weighs_otherwise
-from closeby.scheduling.placing.rechecking import Recheck
+from closeby.scheduling.outcomes import (
+    ItemKind,
+    Outcome,
+    Output,
+    Reservation,
+    Stories,
+    StoryEntry,
+    item_key,
+    namespace_of,
+)
+from closeby.scheduling.placing.rechecking import Recheck, Surprises
+from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import LeastCost, Tools
-from closeby.scheduling.profile.profiles import Profile
+from closeby.scheduling.profile import Profile
 from closeby.scheduling.rounds import Rounds
 from closeby.topology.registry import Topologies
 
@@ -256,8 +261,7 @@ class Engine:
             self._lost_a_pod(key)
             return
         self.state.add(pod, placed=False)
-        refusal = self._rounds.pre_enqueue(pod)
-        if refusal is not None:
+        if (refusal := self._rounds.pre_enqueue(pod)) is not None:
             self.state.gated[pod.uid] = refusal
         self._rounds.requeue(key)
 
@@ -297,8 +301,7 @@ class Engine:
         self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _node_deleted(self, name: str) -> None:
-        slot = self.cluster.slot(name)
-        if slot is None:
+        if (slot := self.cluster.slot(name)) is None:
             return
         self._surprises.node(slot)
         for pod in self._holdings.node_left(name, slot):
@@ -309,19 +312,18 @@ class Engine:
         if isinstance(failure, BindingsWithdrawn):
             self._withdrawn(failure)
             return
-        uid = failure.uid
-        pod = self.state.pods.get(uid)
+        pod = self.state.pods.get(failure.uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
-        self._holdings.release(uid)
+        self._holdings.release(pod.uid)
         self._surprised(pod)
         key = self.state.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
-            self.state.remove(uid)
+            self.state.remove(pod.uid)
             self._lost_a_pod(key)
         else:
-            self.state.binding_refused.add(uid)
+            self.state.binding_refused.add(pod.uid)
             self.state.add(pod, placed=False)
             self._rounds.requeue(key)
         self._rounds.note_event(ClusterEvent.CAPACITY)

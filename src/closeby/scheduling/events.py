@@ -12,7 +12,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.priorities import PriorityClass
 from closeby.objects.topologies import Topology
-from closeby.scheduling.measuring import Measurements
+from closeby.scheduling.services import Measurements
 
 
 class NodeUpserted(Struct, frozen=True):

@@ -1,7 +1,9 @@
-"""What the engine puts out: one record for each decision, and one for each change of the reservation."""
+"""What the engine puts out: a record of each decision and each reservation, and the story of each item."""
 
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -260,3 +262,84 @@ def outcomes_of(outputs: Iterable[Output]) -> list[Outcome]:
 def bindings_of(outputs: Iterable[Output]) -> list[Binding]:
     """The bindings of all decisions, in order."""
     return [binding for one in outputs if isinstance(one, Decision) for binding in one.bindings]
+
+
+#: Begins the key of a plain pod's work item. No namespace holds a colon, so no gang has such a key.
+PLAIN: Final = "pod:"
+#: Begins the key of an application's work item.
+APPLICATION: Final = "app:"
+
+_PREFIXES: Final = {ItemKind.GANG: "", ItemKind.APPLICATION: APPLICATION, ItemKind.POD: PLAIN}
+
+
+def item_key(kind: ItemKind, name: str) -> str:
+    """The key of the item of that kind that is called ``namespace/name``."""
+    return f"{_PREFIXES[kind]}{name}"
+
+
+def kind_of(key: str) -> ItemKind:
+    """What a work item is, by its key."""
+    if key.startswith(PLAIN):
+        return ItemKind.POD
+    return ItemKind.APPLICATION if key.startswith(APPLICATION) else ItemKind.GANG
+
+
+def namespace_of(key: str) -> str:
+    """The namespace of a work item, by its key."""
+    return name_of(key).partition("/")[0]
+
+
+def name_of(key: str) -> str:
+    """``namespace/name`` of a work item, by its key."""
+    return key.removeprefix(PLAIN).removeprefix(APPLICATION)
+
+
+#: Entries kept of each item.
+ENTRIES: Final = 32
+
+
+class StoryEntry(Struct, frozen=True):
+    """One thing that happened; ``stimulus`` counts the events that the engine had handled by then."""
+
+    stimulus: int
+    what: str
+    outcome: Outcome | None = None
+
+
+class Stories:
+    """Stories by work item: of each item that waits, of each gang with members, and of the last others."""
+
+    def __init__(self, needed: Callable[[str], bool]) -> None:
+        """Stories that are ``needed`` (by key) are kept beyond the limit."""
+        self._needed = needed
+        #: Stories beyond which the oldest are forgotten.
+        self.limit = 20_000
+        self._entries: OrderedDict[str, deque[StoryEntry]] = OrderedDict()
+
+    def tell(self, key: str, entry: StoryEntry) -> None:
+        """Add to an item's story."""
+        entries = self._entries.get(key)
+        if entries is None:
+            entries = self._entries[key] = deque(maxlen=ENTRIES)
+            self._forget()
+        else:
+            self._entries.move_to_end(key)
+        entries.append(entry)
+
+    def of(self, key: str) -> tuple[StoryEntry, ...]:
+        """An item's story, oldest entry first."""
+        return tuple(self._entries.get(key, ()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _forget(self) -> None:
+        # Two are looked at for each that comes, so at most as many are kept in excess as are needed.
+        for _ in range(2):
+            if len(self._entries) <= self.limit:
+                return
+            oldest = next(iter(self._entries))
+            if self._needed(oldest):
+                self._entries.move_to_end(oldest)
+            else:
+                del self._entries[oldest]

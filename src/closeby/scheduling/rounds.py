@@ -10,11 +10,10 @@ from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
-from closeby.scheduling.intake.keys import kind_of, name_of
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended
+from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended, kind_of, name_of
 from closeby.scheduling.placing.deciding import Decided, Decider
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser

@@ -15,8 +15,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Plugin, Score, Scores
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 #: True lets the pod go there; False, a sentence that says why not, or a whole ``Rejection`` do not.
 Verdict: TypeAlias = bool | str | Rejection

@@ -13,7 +13,7 @@ from greenlet import getcurrent, greenlet
 from closeby.cluster.columns import Cluster
 from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.cluster_events import NO_EVENT, ClusterEvent
-from closeby.scheduling.intake.keys import namespace_of
+from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.pace import Outdated, Pace, Suspendable
 
 #: How often a decision about one item starts over because the cluster changed, before it is given up.

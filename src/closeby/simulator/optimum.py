@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.scheduling.moving.sites import Sites
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.moving.layout import Sites
+from closeby.scheduling.services import Traffic
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

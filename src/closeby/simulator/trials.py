@@ -25,9 +25,8 @@ from closeby.scheduling.events import (
     PodUpserted,
     Tick,
 )
-from closeby.scheduling.intake.keys import item_key
 from closeby.scheduling.intake.scheduling_state import gang_key
-from closeby.scheduling.outcomes import Binding, ItemKind, Outcome, Place, bindings_of, outcomes_of
+from closeby.scheduling.outcomes import Binding, ItemKind, Outcome, Place, bindings_of, item_key, outcomes_of
 from closeby.simulator.runs import Run
 
 #: Decisions that trials may take for one item.

@@ -13,7 +13,7 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodDeleted, PodUpserted
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.judging.diagnosis import Refusal
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 from closeby.simulator.runs import Run
 
 Counts = NDArray[np.int64]

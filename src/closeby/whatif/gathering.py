@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from closeby.objects.reasons import Reason
-from closeby.scheduling.intake.keys import APPLICATION, PLAIN
-from closeby.scheduling.outcomes import ItemKind, Outcome
+from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Outcome
 from closeby.simulator.runs import Run
 from closeby.simulator.trials import DECISIONS, Trials, key_of
 from closeby.whatif.applications.gathering import (

@@ -13,8 +13,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Scope
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import ROOT_LEVEL
 from closeby.whatif.domains import Domains, slots_of
 from closeby.whatif.questions import Question

@@ -12,7 +12,7 @@ from closeby.scheduling.events import NodeUpserted
 from closeby.scheduling.extension import Handle, NoArguments, PlacementGenerate
 from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import Tree
 from tests.worlds import GPU, World, gang, node, pods, spec, world

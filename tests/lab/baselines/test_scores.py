@@ -9,8 +9,7 @@ from closeby.lab.baselines.first_task_labels import FirstTaskArguments, FirstTas
 from closeby.lab.baselines.single_level_required import SingleLevelArguments, SingleLevelRequired
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Score
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.plugins.asking import handle_of, place
 from tests.worlds import fabric, node, pods, spec
 

@@ -7,9 +7,8 @@ from closeby.plugins.registry import BUILT_IN, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import MeasurementsChanged
-from closeby.scheduling.measuring import Measured, Measurements, Source
-from closeby.scheduling.profile.arguments import line_about
-from closeby.scheduling.profile.lookup import plugin_named
+from closeby.scheduling.profile import line_about, plugin_named
+from closeby.scheduling.services import Measured, Measurements, Source
 
 
 def measure_once(configuration: Configuration, *, live: bool) -> tuple[MeasurementsChanged, ...]:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import line
-from closeby.scheduling.intake.stories import StoryEntry
+from closeby.scheduling.outcomes import StoryEntry
 
 #: Entries that are shown: of a gang, an application and a pod of one name together.
 _ENTRIES: Final = 64

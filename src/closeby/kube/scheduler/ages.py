@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from closeby.kube.metrics.meters import gauge
 from closeby.measurements.ageing import Known, State
-from closeby.scheduling.measuring import Measured
+from closeby.scheduling.services import Measured
 
 
 def ages(measured: Mapping[Measured, Known]) -> Iterator[Metric]:

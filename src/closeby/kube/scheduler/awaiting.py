@@ -23,7 +23,7 @@ from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Handle, NoArguments, PreEnqueue
-from closeby.scheduling.profile.profiles import Profile
+from closeby.scheduling.profile import Profile
 
 #: Seconds between two looks.
 _EVERY: Final = 1.0

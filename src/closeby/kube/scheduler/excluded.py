@@ -11,7 +11,7 @@ import msgspec
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Handle, NoArguments, PreEnqueue
-from closeby.scheduling.profile.profiles import Profile
+from closeby.scheduling.profile import Profile
 
 
 class ExcludedNamespaces(PreEnqueue):

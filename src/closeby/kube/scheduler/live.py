@@ -54,7 +54,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
-from closeby.scheduling.profile.profiles import Profile
+from closeby.scheduling.profile import Profile
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"

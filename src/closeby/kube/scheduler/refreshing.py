@@ -16,7 +16,7 @@ from closeby.measurements.ageing import Known, State
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
 from closeby.scheduling.events import MeasurementsChanged
-from closeby.scheduling.measuring import Measured, Measurements, Reading, Source
+from closeby.scheduling.services import Measured, Measurements, Reading, Source
 
 #: Seconds that the first decisions wait for sources that do not answer.
 FIRST_WAIT: Final = 10.0

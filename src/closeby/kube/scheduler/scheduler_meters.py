@@ -22,9 +22,8 @@ from closeby.measurements.ageing import Known
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodDeleted, PodUpserted
-from closeby.scheduling.intake.keys import item_key
-from closeby.scheduling.measuring import Measured
-from closeby.scheduling.outcomes import Outcome, Place
+from closeby.scheduling.outcomes import Outcome, Place, item_key
+from closeby.scheduling.services import Measured
 
 #: From so many attempts on they are told as one, as upstream does.
 _MANY: Final = 15

@@ -8,7 +8,7 @@ from closeby.applications.registry import Applications
 from closeby.objects.saying import Say
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupDeleted, Event, NetworkEvent
-from closeby.scheduling.traffic import DependencyCost
+from closeby.scheduling.services import DependencyCost
 
 #: Objects come and go together: their changes are gathered for so long (seconds).
 _GATHERED: Final = 1.0

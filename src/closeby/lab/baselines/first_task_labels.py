@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.confines import wherever_allowed
 from closeby.scheduling.extension import (
     Candidate,
     Handle,
@@ -23,9 +22,8 @@ from closeby.scheduling.extension import (
     Score,
     Scores,
 )
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.ties import lots
+from closeby.scheduling.plugin_helpers import lots, wherever_allowed
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 #: Greatest part of a score that is drawn, less than any label's.
 _DRAWN: Final = 1e-6

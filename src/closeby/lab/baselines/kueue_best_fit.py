@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.confines import confines
 from closeby.scheduling.extension import Candidate, Counts, Handle, Ints, PartView, PlacementGenerate
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_helpers import confines
+from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.tree import Domain, Tree
 
 

@@ -6,7 +6,6 @@ from typing import ClassVar
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.confines import wherever_allowed
 from closeby.scheduling.extension import (
     Candidate,
     Handle,
@@ -16,9 +15,8 @@ from closeby.scheduling.extension import (
     Score,
     Scores,
 )
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.ties import lots
+from closeby.scheduling.plugin_helpers import lots, wherever_allowed
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 
 class RandomArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.confines import confines
 from closeby.scheduling.extension import (
     Candidate,
     Counts,
@@ -28,10 +27,8 @@ from closeby.scheduling.extension import (
     Score,
     Scores,
 )
-from closeby.scheduling.node_columns import NodeChanges
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.ties import lots
+from closeby.scheduling.plugin_helpers import confines, lots
+from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from closeby.scheduling.confines import confines
 from closeby.scheduling.extension import Candidate, Ints, PartView, PlacementGenerate
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_helpers import confines
+from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 

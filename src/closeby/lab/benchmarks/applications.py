@@ -25,9 +25,8 @@ from closeby.scheduling.events import (
     Tick,
 )
 from closeby.scheduling.extension import NormalizeScore
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import bindings_of
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.network_costs import locate, network_costs
 
 REGIONS = 5

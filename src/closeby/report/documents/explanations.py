@@ -31,8 +31,7 @@ from closeby.report.documents.scheduling import (
 )
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
-from closeby.scheduling.intake.keys import APPLICATION
-from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
+from closeby.scheduling.outcomes import APPLICATION, DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 from closeby.whatif.records import Counterfactual

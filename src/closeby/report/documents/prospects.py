@@ -13,7 +13,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
 from closeby.whatif.domains import Domains, slots_of

@@ -1,14 +1,17 @@
-"""Where a placed gang lies: its domain, its span over the levels, and the ranks of its members."""
+"""Where a gang lies: its domain, its span, the ranks of its members, and whether required levels are kept."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
+from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.outcomes import Place
-from closeby.topology.tree import ROOT, Tree
+from closeby.topology.constraints import Levels
+from closeby.topology.tree import ROOT, Domain, Tree
 
 Ints = NDArray[np.intp]
 
@@ -47,3 +50,69 @@ def ranks(tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tup
     free = (rank for rank in count() if rank not in taken)
     numbers = list(islice(free, unknown, unknown + len(placed)))
     return [numbers[place] for place in places.tolist()]
+
+
+class Split(Struct, frozen=True, eq=False):
+    """A part of a gang that requires one domain of a level, and whose members do not lie in one."""
+
+    part: str
+    levels: Levels
+    #: The domains of that level which hold its members, as paths such as ``zone-a/rack-1``.
+    domains: tuple[str, ...]
+    #: Members on nodes that carry no label of that level.
+    outside: int
+
+    def sentence(self) -> str:
+        """What is broken, for people."""
+        tree, level = self.levels.tree, self.levels.required
+        name = "" if level is None else tree.level_names[level]
+        who = f"members of subgroup {self.part!r}" if self.part else "members"
+        found = []
+        if self.domains:
+            shown = ", ".join(self.domains[:3]) + (", …" if len(self.domains) > 3 else "")
+            found.append(f"in {len(self.domains)} domains ({shown})" if self.domains[1:] else f"in {shown}")
+        if self.outside:
+            found.append(f"on {self.outside} nodes outside of every {name}")
+        return f"one {name} of topology {tree.name} is required, and its {who} are {' and '.join(found)}"
+
+
+def split_part(part: Part, where: Mapping[str, int]) -> Split | None:
+    """The first part that is not confined as it requires; None when all are.
+
+    Members that hold a node count, and those in ``where`` (uid -> slot).
+    """
+    levels = part.levels
+    if levels is not None and levels.required is not None:
+        found = _split(part.name, levels, _slots(part, where))
+        if found is not None:
+            return found
+    return next((found for child in part.children if (found := split_part(child, where))), None)
+
+
+def _split(name: str, levels: Levels, slots: list[int]) -> Split | None:
+    tree, level = levels.tree, levels.required
+    if level is None or not slots:
+        return None
+    positions = tree.position_of[np.asarray(slots, dtype=np.intp)]
+    inside = positions[positions < tree.size]
+    if len(inside) == len(positions) and tree.tightest(inside).level >= level:
+        return None
+    owners = np.unique(tree.owners(inside, level))
+    labelled = owners[tree.labelled[level][owners]]
+    outside = np.isin(tree.owners(inside, level), owners[~tree.labelled[level][owners]])
+    return Split(
+        part=name,
+        levels=levels,
+        domains=tuple(_path(tree, level, int(index)) for index in labelled),
+        outside=len(np.unique(inside[outside])) + len(np.unique(positions)) - len(np.unique(inside)),
+    )
+
+
+def _path(tree: Tree, level: int, index: int) -> str:
+    return "/".join(value or "-" for value in tree.path(Domain(level, index)))
+
+
+def _slots(part: Part, where: Mapping[str, int]) -> list[int]:
+    leaves = tuple(part.leaves())
+    mine = [where[pod.uid] for leaf in leaves for pod in (*leaf.core, *leaf.extra) if pod.uid in where]
+    return [*part.all_anchors(), *mine]

@@ -25,8 +25,7 @@ from closeby.scheduling.judging.scoring import (
     plugin_scores,
     total_scores,
 )
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import Tree
 
 Bools = NDArray[np.bool_]

@@ -18,9 +18,8 @@ from closeby.scheduling.judging.counts import DomainCounts
 from closeby.scheduling.judging.outlook import LooksAhead
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, plugin_scores
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 Ints = NDArray[np.intp]

@@ -13,8 +13,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.reserved import ReservedMask
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import ROOT_LEVEL, Tree

@@ -16,10 +16,9 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.nodes_view import Nodes
 from closeby.scheduling.pace import Pace
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.services import Traffic
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

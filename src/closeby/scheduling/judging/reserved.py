@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, Handle, NoArguments, Scope
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

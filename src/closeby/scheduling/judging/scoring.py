@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from closeby.errors import ScoreError
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import NormalizeScore, PreScore, Scope, Score
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 Scores = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -9,13 +9,12 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import ReasonToken
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.judging.outlook import look_ahead
-from closeby.scheduling.moving.layout import talk_cost
+from closeby.scheduling.moving.layout import Sites, sites_of, talk_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
-from closeby.scheduling.moving.sites import Sites, sites_of
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import Traffic
+from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.services import Traffic
 
 
 def place_application(tools: Tools, key: str, pods: tuple[Pod, ...]) -> Attempt:

@@ -8,23 +8,80 @@ from msgspec.structs import replace
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.gangs.places import place_of, ranks
-from closeby.scheduling.gangs.rosters import missing, unassigned
-from closeby.scheduling.intake.keys import kind_of, name_of
+from closeby.scheduling.gangs.places import place_of, ranks, split_part
+from closeby.scheduling.gangs.rosters import missing, tree_of, unassigned
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome
+from closeby.scheduling.judging.needs import Need, need_of
+from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
-from closeby.scheduling.placing.plan_cycle import follow_plan, rest_of
-from closeby.scheduling.placing.pod_cycle import place_pod
-from closeby.scheduling.placing.tools import Attempt, Placed, Tools
-from closeby.scheduling.placing.waiting_gangs import (
+from closeby.scheduling.placing.tools import (
+    Attempt,
+    Placed,
+    Tools,
     WaitingGang,
     gang_refusal,
     running_members,
     waiting_gang,
 )
+from closeby.scheduling.plugin_view import CycleState
+
+
+def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> Attempt | None:
+    """Place members where ``planned`` (uid -> node) puts them; None when the plan helps nobody.
+
+    While nothing is bound the plan counts as a whole or not at all, as a better place costs nothing then.
+    """
+    state = CycleState(gang.group, tree_of(gang.constraints), gang.members.anchors)
+    if tools.pre_filter(state, gang.waiting) is not None:
+        return None
+    statement = tools.statement(state)
+    for pod in gang.waiting:
+        slot = tools.cluster.slot(planned[pod.uid]) if pod.uid in planned else None
+        if slot is not None and tools.allows(state, pod, slot):
+            statement.assume_one(pod, slot)
+    placed = tuple(state.placed)
+    whole = len(placed) == len(gang.group.plan)
+    if placed and (whole or gang.members.total_running):
+        where = {pod.uid: slot for pod, slot in placed}
+        if split_part(gang.parts(everyone=True), where) is None and tools.permit(state, placed) is None:
+            statement.commit()
+            return Attempt(placed=placed, tree=state.tree)
+    statement.discard()
+    return None
+
+
+def rest_of(waiting: Sequence[Pod], placed: Sequence[Pod]) -> tuple[Pod, ...]:
+    """The members that the plan did not help."""
+    found = {pod.uid for pod in placed}
+    return tuple(pod for pod in waiting if pod.uid not in found)
+
+
+def place_pod(tools: Tools, pod: Pod) -> Attempt:
+    """Place one plain pod."""
+    state = CycleState()
+    refusal = tools.pre_filter(state, (pod,))
+    if refusal is not None:
+        return Attempt(refusal=refusal)
+    explanations = (tools.explain_pod(state, pod),) if tools.explains(pod.key) else ()
+    statement = tools.statement(state)
+    slot = tools.filler(statement).best_node(pod, None)
+    if slot is None:
+        tools.pace.take(200 + tools.cluster.capacity // 50)
+        tools.post_filter(state, (pod,))
+        reason, message = tools.diagnosis.why_no_node(state, pod)
+        refusal = Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
+        need = need_of(tools.table, tools.table.shares((pod,)))
+        return Attempt(refusal=refusal, need=need, explanations=explanations)
+    statement.assume_one(pod, slot)
+    placed = ((pod, slot),)
+    refusal = tools.permit(state, placed)
+    if refusal is not None:
+        statement.discard()
+        return Attempt(refusal=refusal, explanations=explanations)
+    statement.commit()
+    return Attempt(placed=placed, explanations=explanations)
+
 
 _NO_LABELS: Mapping[str, str] = {}
 #: Different resources that one pod may ask for: each one is a column over all nodes.

@@ -13,11 +13,11 @@ from closeby.scheduling.extension import Candidate, Scope
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, greatest_sum, total_scores
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import MeanScores, descend
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
+from closeby.scheduling.plugin_view import Nodes
 from closeby.topology.tree import Domain, Tree
 
 Bools = NDArray[np.bool_]

@@ -1,30 +1,108 @@
 """One cycle for a gang: its minimum in one go or nothing, then what fits of the rest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from closeby.cluster.columns import Batch
+from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement
-from closeby.scheduling.gangs.confinement import split_part
-from closeby.scheduling.gangs.order import entangled, with_preferences_required
-from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.gangs.parts import NodeSet, Part, entangled, with_preferences_required
+from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.needs import Need, need_of
-from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.placing.budget import BACKTRACKS, Budget
-from closeby.scheduling.placing.explaining import Explaining, chosen_first
-from closeby.scheduling.placing.growth import Growth
+from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
+from closeby.scheduling.pace import BACKTRACKS, Budget
+from closeby.scheduling.placing.growth import Bools, Growth, move_together, used_domains
 from closeby.scheduling.placing.search import Search
-from closeby.scheduling.placing.together import Bools, move_together, used_domains
-from closeby.scheduling.placing.tools import Attempt, Left, Tools
-from closeby.scheduling.placing.waiting_gangs import WaitingGang, gang_refusal
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import Traffic
-from closeby.topology.tree import Tree
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools, WaitingGang, gang_refusal
+from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.services import Traffic
+from closeby.topology.tree import ROOT_LEVEL, Tree
+
+
+class Explaining:
+    """Says nothing unless the gang is to be explained: that costs as much as deciding, or more."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        gang: WaitingGang,
+        statement: Statement,
+    ) -> None:
+        self._tools = tools
+        self._gang = gang
+        self._state = statement.state
+        self._statement = statement
+        self._wanted = tools.explains(gang.group.key)
+        self._recorded: dict[str, PodExplanation] = {}
+
+    @property
+    def record(self) -> Callable[[Pod], None] | None:
+        """To be called with each pod that is about to be placed by itself; None when nobody asked."""
+        return self._record if self._wanted else None
+
+    def survey(self) -> tuple[DomainFit, ...]:
+        """How many of the pods each domain would take now, at the level that the gang asks for."""
+        if not self._wanted:
+            return ()
+        demand = self._tools.table.shares(self._gang.waiting)
+        asked = self._gang.constraints.levels
+        levels = asked.get("") or next(iter(asked.values()), None)
+        if levels is None or not demand:
+            return ()
+        level = levels.required if levels.required is not None else levels.preferred
+        if level is None or levels.by_default:
+            level = max(levels.tree.node_level - 1, ROOT_LEVEL)
+        limit = None if self._tools.explain_everything else 20
+        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
+
+    def pods(self) -> tuple[PodExplanation, ...]:
+        """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
+        if not self._wanted:
+            return ()
+        if self._recorded:
+            return tuple(self._recorded[pod.uid] for pod in self._gang.waiting if pod.uid in self._recorded)
+        batches = tuple(self._statement.since(0))
+        first = self._state.placed[:1]
+        self._statement.rollback(0)
+        # Closeness is told as the first member sees it: before that has a place, all nodes are as close.
+        self._state.placed[:] = first
+        explanations = []
+        for share in self._tools.table.shares(self._gang.waiting):
+            shared = self._tools.explain_pod(self._state, share.pods[0])
+            explanations += [
+                PodExplanation(
+                    pod=pod.key,
+                    scores=shared.scores,
+                    rejected=shared.rejected,
+                    feasible_nodes=shared.feasible_nodes,
+                    rejected_by=shared.rejected_by,
+                )
+                for pod in share.pods
+            ]
+        self._state.placed.clear()
+        self._statement.assume_again(batches)
+        return tuple(explanations)
+
+    def _record(self, pod: Pod) -> None:
+        self._recorded[pod.uid] = self._tools.explain_pod(self._state, pod)
+
+
+def chosen_first(
+    domains: tuple[DomainFit, ...], tree: Tree | None, placed: tuple[Placed, ...]
+) -> tuple[DomainFit, ...]:
+    """The domain taken, then the others in the order of the gang's strategy."""
+    if not domains or not placed or tree is None:
+        return domains
+    positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
+    path = tree.path(tree.tightest(positions))
+    taken = [fit for fit in domains if path[: len(fit.path)] == fit.path or fit.path[: len(path)] == path]
+    return (*taken, *(fit for fit in domains if fit not in taken))
 
 
 def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:

@@ -12,7 +12,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
-from closeby.scheduling.placing.budget import Budget
+from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.statement import Statement
 from closeby.topology.tree import Tree
 

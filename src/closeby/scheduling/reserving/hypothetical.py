@@ -19,8 +19,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.placing.gang_cycle import place_gang
-from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.placing.waiting_gangs import WaitingGang
+from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]

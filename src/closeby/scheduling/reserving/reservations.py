@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
-from closeby.scheduling.intake.equivalence import SortKey
+from closeby.scheduling.intake.cluster_events import SortKey
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
-from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.placing.waiting_gangs import WaitingGang, waiting_gang
+from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
 from closeby.scheduling.reserving.choosing import Chooser, ReservationChoice
 from closeby.topology.tree import ROOT_LEVEL
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from closeby.scheduling.intake.keys import APPLICATION
+from closeby.scheduling.outcomes import APPLICATION
 from closeby.simulator.trials import Trials
 from closeby.whatif.applications.amounts import smaller
 from closeby.whatif.applications.anew import Anew

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.questions import Question, joined

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
-from closeby.scheduling.traffic import DependencyCost
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.services import DependencyCost
 from closeby.whatif.questions import Question
 from closeby.whatif.rooms import Rooms, lasting
 

@@ -8,8 +8,7 @@ from closeby.cluster.resources import COMMON
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
-from closeby.scheduling.nodes_view import Nodes
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.whatif.questions import Question, joined
 
 Counts = NDArray[np.int64]

@@ -1,9 +1,6 @@
-"""What traffic between pods costs: the extension points by which a plugin offers it.
+"""Services that plugins offer to others: what traffic between pods costs, and what is measured."""
 
-Code that needs a cost asks the profile for a plugin with the capability, never for a certain plugin.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -12,7 +9,7 @@ from closeby.applications.talk import EdgeCost, Replicas
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import Bools, Ints, Plugin, Scores
-from closeby.scheduling.state import CycleState
+from closeby.scheduling.plugin_view import CycleState
 
 
 class Traffic(Struct, frozen=True, kw_only=True, eq=False):
@@ -62,3 +59,61 @@ class DependencyCost(TrafficCost):
     def unknown_costs(self, application: Application) -> Iterable[Condition]:
         """Why the costs of an application are unknown; nothing where they are known."""
         return ()
+
+
+class Reading(Struct, frozen=True, kw_only=True, eq=False):
+    """What a source gave; ``values`` mean something to the plugin alone."""
+
+    values: object
+    #: When it was measured, seconds since the epoch; None when the source does not say.
+    measured: float | None = None
+    #: The source answers, but knows of nothing.
+    empty: bool = False
+
+
+class Source(Struct, frozen=True, kw_only=True, eq=False):
+    """Where a plugin's measurements come from (times in seconds)."""
+
+    #: For messages and metrics: an address without secrets, or a file's name.
+    name: str
+    #: The plugin's argument that names it.
+    argument: str
+    #: May block for as long as its own timeouts say. Returns a sentence when nothing can be read.
+    read: Callable[[], Reading | str]
+    #: Between two readings.
+    every: float
+    #: Measurements older than this are not used any more.
+    max_age: float
+    #: What the plugin does without measurements.
+    fallback: str = ""
+    #: What somebody should know about how it is read, such as that nobody checks who answers.
+    warnings: tuple[str, ...] = ()
+
+
+class Measurements(Struct, frozen=True, kw_only=True, eq=False):
+    """What is known now."""
+
+    #: None: nothing is known, or not any more.
+    reading: Reading | None = None
+    #: Seconds since it was measured, at the time this is told; None when that is not known.
+    age: float | None = None
+    #: Why there is nothing newer; empty while all is well.
+    trouble: str = ""
+
+
+class Measured(Plugin):
+    """Decides by what somebody measures outside of the cluster's objects."""
+
+    @property
+    def source(self) -> Source | None:
+        """Where to read; None when nothing is measured."""
+        raise NotImplementedError
+
+    def take(self, measurements: Measurements) -> bool:
+        """From now on this is known. True when answers given before may be others now."""
+        raise NotImplementedError
+
+    @property
+    def measured_nodes(self) -> int:
+        """Nodes of which something is known."""
+        raise NotImplementedError

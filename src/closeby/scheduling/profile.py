@@ -1,16 +1,23 @@
 """From a configuration to the plugins that take part in decisions, grouped by extension point."""
 
+import importlib
+import re
+import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from types import ModuleType
 from typing import NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.errors import ConfigurationError, PluginLookupError
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import check_token
-from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean
+from closeby.reading.decoding.errors import explain
 from closeby.scheduling.extension import (
     Bind,
     Filter,
@@ -30,10 +37,135 @@ from closeby.scheduling.extension import (
     Reserve,
     Score,
 )
-from closeby.scheduling.measuring import Measured
-from closeby.scheduling.profile.arguments import decode_arguments, line_about
-from closeby.scheduling.profile.lookup import plugin_named
-from closeby.scheduling.traffic import DependencyCost, TrafficCost
+from closeby.scheduling.services import DependencyCost, Measured, TrafficCost
+
+_LAST_PART = re.compile(r"(\.[^.\[]+|\[[^\]]*\])$")
+
+
+def decode_arguments(schema: type[Struct], entry: PluginEntry, source: str) -> Struct:
+    """The arguments of an entry as ``schema``; numbers and switches may be written in quotes.
+
+    Raises:
+        ConfigurationError: an unknown or missing argument, or a value of the wrong type.
+    """
+    known = [field.encode_name for field in msgspec.structs.fields(schema)]
+    unknown = [name for name in entry.arguments if name not in known]
+    if unknown:
+        raise ConfigurationError(
+            Problem(
+                file=source,
+                line=entry.argument_lines.get(name, entry.line),
+                message=f"unknown argument {name} of {entry.name}",
+                remedy=did_you_mean(name, known) if known else f"{entry.name} takes no arguments",
+            )
+            for name in unknown
+        )
+    try:
+        return msgspec.convert(dict(entry.arguments), schema, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError([_problem(error, entry, source)]) from error
+
+
+def line_about(message: str, entry: PluginEntry) -> int | None:
+    """The line of the argument that a plugin's own complaint names, else the entry's."""
+    named = [path for path in entry.argument_lines if path in message]
+    return entry.argument_lines[max(named, key=len)] if named else entry.line
+
+
+def _problem(error: msgspec.ValidationError, entry: PluginEntry, source: str) -> Problem:
+    found = explain(error, dict(entry.arguments), {})
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.path).lstrip(".")
+    what = found.message
+    if what.startswith(("Expected", "Invalid")):
+        what = what[0].lower() + what[1:].replace("`", "")
+    if not what.startswith(("is ", "must ")):
+        what = f": {what}"
+    where = f"argument {path} of {entry.name}" if path else f"arguments of {entry.name}"
+    line = _line(path, entry) if path else line_about(what, entry)
+    message = f"{where}{what}" if what.startswith(":") else f"{where} {what}"
+    return Problem(message, found.remedy, file=source, line=line)
+
+
+def _line(path: str, entry: PluginEntry) -> int | None:
+    """The line of a path, or of the nearest thing above it that the file has."""
+    while path not in entry.argument_lines:
+        shorter = _LAST_PART.sub("", path)
+        if shorter == path:
+            return entry.line
+        path = shorter
+    return entry.argument_lines[path]
+
+
+#: Group of entry points by which installed packages offer plugins.
+ENTRY_POINT_GROUP = "closeby.plugins"
+
+#: What an image that schedules leaves out, and how to have it.
+LABORATORY = "closeby.lab"
+INSTALL_LABORATORY = "the laboratory is not installed; pip install 'closeby[lab]'"
+
+_PATH = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<class>\w+)")
+
+
+def plugin_named(name: str, available: Mapping[str, type[Plugin]]) -> type[Plugin]:
+    """The class of a plugin. ``available`` comes first, then entry points; a colon means ``module:Class``.
+
+    Raises:
+        PluginLookupError: unknown, not importable, or not a plugin.
+    """
+    if name in available:
+        return available[name]
+    if ":" in name:
+        match = _PATH.fullmatch(name)
+        if match is None:
+            raise PluginLookupError(f"{name} does not name a class", "write module:Class")
+        return _imported(name, match["module"], match["class"])
+    offered = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name]
+    if not offered:
+        known = {*available, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}
+        raise PluginLookupError(f"unknown plugin {name}", did_you_mean(name, known))
+    if len({point.value for point in offered}) > 1:
+        targets = " and ".join(sorted(point.value for point in offered))
+        raise PluginLookupError(f"{name} is offered twice, as {targets}", "write the one you mean instead")
+    return _imported(name, offered[0].module, offered[0].attr)
+
+
+def _imported(name: str, module_name: str, class_name: str) -> type[Plugin]:
+    module = _module(name, module_name)
+    found = getattr(module, class_name, None)
+    if found is None:
+        plugins = [key for key, value in vars(module).items() if _is_plugin(value, module_name)]
+        remedy = did_you_mean(class_name, plugins) if plugins else "it holds no plugin"
+        raise PluginLookupError(f"plugin {name}: module {module_name} has no {class_name}", remedy)
+    if not isinstance(found, type) or not issubclass(found, Plugin):
+        raise PluginLookupError(
+            f"plugin {name}: {class_name} is not a plugin",
+            "make it a class that inherits an extension point",
+        )
+    if not isinstance(getattr(found, "name", None), str):
+        raise PluginLookupError(f"plugin {name}: {class_name} has no name", 'give it one: name = "..."')
+    return found
+
+
+def _module(name: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            remedy = "is it beside the configuration, or its folder on PYTHONPATH?"
+            if missing == LABORATORY:
+                remedy = INSTALL_LABORATORY
+            raise PluginLookupError(f"plugin {name}: there is no module {missing}", remedy) from error
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise PluginLookupError(
+            f"plugin {name}: importing {module_name} failed with {type(error).__name__}: {error}",
+            f"see {last.filename}, line {last.lineno}",
+        ) from error
+
+
+def _is_plugin(value: object, module_name: str) -> bool:
+    return isinstance(value, type) and issubclass(value, Plugin) and value.__module__ == module_name
+
 
 #: All that a plugin can take part in.
 POINTS = (

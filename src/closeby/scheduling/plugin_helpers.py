@@ -1,0 +1,97 @@
+"""What plugins share: the domains that a part may use, the resources that score, and random draws."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
+
+from closeby.objects.pods import Pod
+from closeby.scheduling.extension import Candidate, PartView
+from closeby.scheduling.plugin_view import Nodes
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+
+
+def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
+    """Domains in which the part may lie as a whole and has room, the tightest first.
+
+    Those of the required level, beside the members that already run; all that the part may use where no level
+    is required.
+    """
+    outer = part.domain_in(tree)
+    levels = part.levels
+    level = outer.level if levels is None or levels.required is None else levels.required
+    if level <= outer.level:
+        return (outer,) if _room(part, tree, outer) >= part.needed else ()
+    first, end = tree.within(outer, level)
+    room = part.room(tree, level)[first:end]
+    usable = (room >= part.needed) & tree.labelled[level][first:end]
+    if part.anchors:
+        owners = tree.owners_of_slots(part.anchors, level)
+        usable &= (owners == owners[0]).all() & (np.arange(first, end) == owners[0])
+    found = np.flatnonzero(usable)
+    order = found[np.argsort(room[found], kind="stable")]
+    return tuple(Domain(level, first + index) for index in order.tolist())
+
+
+def wherever_allowed(part: PartView) -> list[Candidate] | None:
+    """For plugins that mind no topology: the domains of a level that is required, else anywhere (None)."""
+    if part.levels is None or part.levels.required is None:
+        return None
+    tree = part.levels.tree
+    return [Candidate(slots=tree.slots_in(domain)) for domain in confines(part, tree)]
+
+
+def _room(part: PartView, tree: Tree, domain: Domain) -> int:
+    return int(part.room(tree, domain.level)[0 if domain.level == ROOT_LEVEL else domain.index])
+
+
+#: Resources that score every pod; any other one scores only the pods that ask for it.
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+
+class ScoredResource(Struct, frozen=True, forbid_unknown_fields=True):
+    """A resource that counts in the score; ``weight`` is its share of the mean."""
+
+    name: str
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+def check_resources(resources: Sequence[ScoredResource]) -> None:
+    """Raises ValueError unless there are some, each named once."""
+    names = [resource.name for resource in resources]
+    if not names or len(set(names)) < len(names):
+        raise ValueError("resources must name at least one resource, and none twice")
+
+
+class ScoredRequest(NamedTuple):
+    """One resource of one pod's score."""
+
+    row: int
+    amount: int
+    weight: int
+
+
+def scored_requests(
+    pod: Pod, weights: Iterable[tuple[str, int]], row_of: Mapping[str, int]
+) -> tuple[ScoredRequest, ...]:
+    """The resources of ``weights`` that count for this pod and that some node may offer."""
+    requests = {**dict(pod.spec.requests), "pods": 1}
+    return tuple(
+        ScoredRequest(row_of[name], requests.get(name, 0), weight)
+        for name, weight in weights
+        if name in row_of and (requests.get(name, 0) or name in NATIVE)
+    )
+
+
+def lots(seed: int, pod: Pod, nodes: Nodes) -> NDArray[np.float64]:
+    """Numbers in [0, 1); shape (len(nodes),). What is asked first or twice changes nothing.
+
+    They belong to the pod's uid: in a simulation the seed of the run is part of that.
+    """
+    slots = nodes.slots
+    room = int(slots.max()) + 1 if len(slots) else 0
+    return Generator(PCG64([seed, crc32(pod.uid.encode())])).random(room)[slots]
