@@ -82,7 +82,8 @@ async def asked_for_stories(session: aiohttp.ClientSession, namespace: str) -> N
             found: dict[str, object] = (await answer.json())["entries"][-1]
             return found
 
-    assert (await last("fits"))["placed"] == 1
+    placed = await last("fits")
+    assert placed["placed"] == 1 and str(placed["time"]).startswith("20")
     refused = await last("huge")
     assert (refused["reason"], refused["waiting"]) == ("InsufficientResources", 1)
     async with session.get(f"/stories/{namespace}/none") as answer:

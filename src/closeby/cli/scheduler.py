@@ -1,5 +1,6 @@
 """`closeby scheduler`: schedule the pods of a live cluster that ask for it."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -102,10 +103,7 @@ def command(
             with usable_configuration():
                 scheduler = LiveScheduler(transport, configuration, settings, say, meters)
             if server is not None:
-                engine = scheduler.engine
-                server.story = lambda namespace, name: story_json(
-                    namespace, name, engine.story(f"{namespace}/{name}")
-                )
+                server.story = partial(story_json, scheduler.engine, settings.scheduler_name)
             health.ready("informer-sync", lambda: scheduler.unheard)
             say(
                 "starting",

@@ -1,6 +1,10 @@
-"""What a scheduler wrote in the status of a pod or gang: conditions, its last decision, a reservation."""
+"""What a scheduler says about a pod, gang or application: in its status, and in the story that it serves."""
+
+from collections.abc import Mapping
 
 from msgspec import Struct
+
+from closeby.objects.problems import Problem
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
@@ -55,9 +59,70 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.where} {self.are} reserved for it since {self.since}"
 
 
+class PodDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The newest decision about one pod: its node, or why it waits."""
+
+    name: str
+    uid: str
+    node: str | None = None
+    #: A reason token.
+    reason: str | None = None
+    #: Empty where it is that of the whole item.
+    message: str = ""
+    #: RFC 3339; empty where the scheduler's clock is not known.
+    time: str = ""
+
+
+class StoryLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of a story; ``event`` counts the events that the engine had handled by then."""
+
+    event: int
+    what: str
+    #: Of a decision: when it was made, why something waits, and how many pods got a node and how many wait.
+    time: str = ""
+    reason: str | None = None
+    message: str | None = None
+    placed: int = 0
+    waiting: int = 0
+
+
+class Story(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a scheduler at work knows of one name, as it serves it; the oldest entries first."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    #: Whose pods it schedules; empty from a version that did not say.
+    scheduler: str = ""
+    entries: tuple[StoryLine, ...] = ()
+    last_decision: DecisionStatus | None = None
+    pods: tuple[PodDecision, ...] = ()
+    reservation: ReservationStatus | None = None
+
+
+class PodCondition(Struct, frozen=True, kw_only=True):
+    """``PodScheduled`` of one pod: whether it is bound, and since when."""
+
+    bound: bool
+    #: The condition's reason, such as ``Unschedulable``; a bound pod has none.
+    reason: str
+    message: str
+    since: str
+
+
 class SchedulerStatus(Struct, frozen=True, kw_only=True):
-    """What schedulers wrote about a pod or gang; empty where nothing stands or an older version wrote it."""
+    """What schedulers say about a pod, gang or application; empty where nothing is known.
+
+    An older version may have written it in another way, which is not known either.
+    """
 
     conditions: tuple[Recorded, ...] = ()
     last_decision: DecisionStatus | None = None
     reservation: ReservationStatus | None = None
+    #: By name, of the pods that were read.
+    pods: Mapping[str, PodCondition] = {}
+    #: Of the scheduler at work; None where it was not asked, did not answer, or knows nothing.
+    story: Story | None = None
+    #: Why the scheduler could not be asked.
+    unasked: Problem | None = None

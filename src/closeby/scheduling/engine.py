@@ -4,7 +4,7 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 (After the state machine of dask.distributed's worker.)
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from operator import attrgetter
 
@@ -110,6 +110,8 @@ class Engine:
         self.recheck = Recheck(tools, self.state, self._holdings, self._surprises)
         self.stories = Stories(self.state.remembers)
         self._stimulus = 0
+        #: What the tick that is being handled says of the time; None between ticks.
+        self._wall: float | None = None
         self._rounds = Rounds(
             tools,
             self.state,
@@ -128,6 +130,7 @@ class Engine:
         for event in events:
             self._stimulus += 1
             try:
+                self._wall = event.wall if isinstance(event, Tick) else None
                 if isinstance(event, Tick):
                     self._rounds.decide(outputs, event)
                 else:
@@ -191,9 +194,9 @@ class Engine:
         """The nodes that are kept free now, and for whom."""
         return self._rounds.reservations.current
 
-    def story(self, key: str) -> tuple[StoryEntry, ...]:
-        """All that was decided about one pod, gang or application (``namespace/name``), oldest first."""
-        entries = (entry for kind in ItemKind for entry in self.stories.of(item_key(kind, key)))
+    def story(self, key: str, kinds: Iterable[ItemKind] = ItemKind) -> tuple[StoryEntry, ...]:
+        """All that was decided about a pod, gang or application (``namespace/name``), oldest first."""
+        entries = (entry for kind in kinds for entry in self.stories.of(item_key(kind, key)))
         return tuple(sorted(entries, key=attrgetter("stimulus")))
 
     def outcome(self, key: str) -> Outcome | None:
@@ -396,4 +399,4 @@ class Engine:
                 self._rounds.note_event(ClusterEvent.MEASUREMENT)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
-        self.stories.tell(key, StoryEntry(self._stimulus, what, outcome))
+        self.stories.tell(key, StoryEntry(self._stimulus, what, outcome, self._wall))

@@ -299,11 +299,15 @@ ENTRIES: Final = 32
 
 
 class StoryEntry(Struct, frozen=True):
-    """One thing that happened; ``stimulus`` counts the events that the engine had handled by then."""
+    """One thing that happened; ``stimulus`` counts the events that the engine had handled by then.
+
+    ``wall``: when it was decided, in seconds since the epoch, if the tick said so.
+    """
 
     stimulus: int
     what: str
     outcome: Outcome | None = None
+    wall: float | None = None
 
 
 class Stories:

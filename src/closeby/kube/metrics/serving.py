@@ -16,12 +16,17 @@ from closeby.kube.metrics.access import Gate, Ruling
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.objects.problems import Problem
+from closeby.scheduling.outcomes import ItemKind
 
 #: kube-scheduler's port for plain HTTP, when it had one.
 DEFAULT_PORT: Final = 10251
 _PORTS: Final = range(65_536)
+_ITEMS: Final = tuple(one.value for one in ItemKind)
 _ALIVE: Final = ("healthz", "livez")
 _READY: Final = "readyz"
+#: Holds ``Bearer TOKEN`` for the gate where a request comes through the API server's proxy, which removes the
+#: header Authorization.
+FORWARDED_TOKEN: Final = "Closeby-Authorization"
 #: Status and text of what is not allowed.
 _REFUSALS: Final[Mapping[Ruling, tuple[int, str]]] = {
     Ruling.UNAUTHENTICATED: (401, "show a bearer token that the API server knows"),
@@ -72,8 +77,9 @@ class Server:
         self._address = address
         self._health = health
         self._meters = meters
-        #: The JSON of what was decided about a namespace's name, once somebody decides.
-        self.story: Callable[[str, str], bytes | None] | None = None
+        #: The JSON of what was decided about a namespace's name, of all kinds of items or of one, once a
+        #: scheduler decides.
+        self.story: Callable[[str, str, ItemKind | None], bytes | None] | None = None
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/stories/{namespace}/{name}", self._stories)
@@ -118,7 +124,8 @@ class Server:
         """The answer to a client that may not read metrics; None for all others."""
         if self._gate is None:
             return None
-        ruling = await self._gate.rule(request.headers.get("Authorization"), request.remote or "")
+        header = request.headers.get("Authorization") or request.headers.get(FORWARDED_TOKEN)
+        ruling = await self._gate.rule(header, request.remote or "")
         self._meters.ruled(ruling)
         if ruling is Ruling.ALLOWED:
             return None
@@ -131,7 +138,11 @@ class Server:
         if refusal is not None:
             return refusal
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        found = None if self.story is None else self.story(namespace, name)
+        kind = request.query.get("item")
+        if kind is not None and kind not in _ITEMS:
+            return web.Response(text=f"an item is one of {', '.join(_ITEMS)}\n", status=400)
+        item = None if kind is None else ItemKind(kind)
+        found = None if self.story is None else self.story(namespace, name, item)
         if found is None:
             return web.Response(text="nothing is known of that name\n", status=404)
         return web.Response(body=found, content_type="application/json")

@@ -1,62 +1,115 @@
 """What the scheduler decided about one pod, gang or application and when, as JSON for those who ask it.
 
-A story is bounded: the engine keeps the last entries of an item, and each text is one line of bounded length.
+A story is bounded: the engine keeps the last entries of an item, each text is one line of bounded length, and
+of a large item the newest decisions about some of its pods are listed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from closeby.objects.bounds import line
-from closeby.scheduling.outcomes import StoryEntry
+from closeby.objects.recorded import DecisionStatus, PodDecision, Story, StoryLine
+from closeby.objects.times import utc
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.outcomes import ItemKind, Outcome, StoryEntry
 
 #: Entries that are shown: of a gang, an application and a pod of one name together.
 _ENTRIES: Final = 64
+#: Pods whose newest decision is shown, those that wait first.
+_PODS: Final = 200
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Told(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """One entry; ``event`` counts the events that the engine had handled by then."""
+def story_json(
+    engine: Engine, scheduler: str, namespace: str, name: str, kind: ItemKind | None = None
+) -> bytes | None:
+    """The document; None where nothing is known of that name, and no ``kind`` of item was asked for.
 
-    event: int
-    what: str
-    #: Of a decision: why something waits, and how many pods got a node and how many wait.
-    reason: str | None = None
-    message: str | None = None
-    placed: int = 0
-    waiting: int = 0
+    ``scheduler`` is whose pods are scheduled.
+    """
+    key = f"{namespace}/{name}"
+    entries = engine.story(key, ItemKind if kind is None else (kind,))
+    if not entries and kind is None:
+        return None
+    newest = next((entry for entry in reversed(entries) if entry.outcome is not None), None)
+    kept = engine.reservation
+    reserves = kept is not None and kept.key == key and kind in (None, ItemKind.GANG)
+    return _encode(
+        Story(
+            api_version="closeby.dev/v1alpha1",
+            kind="Story",
+            namespace=namespace,
+            name=name,
+            scheduler=scheduler,
+            entries=tuple(map(_line, entries[-_ENTRIES:])),
+            last_decision=None if newest is None else _decision(newest),
+            pods=_pods(entries),
+            reservation=kept.status if kept is not None and reserves else None,
+        )
+    )
 
 
-class Story(Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that is known about one name, the oldest first."""
-
-    api_version: str = "closeby.dev/v1alpha1"
-    kind: str = "Story"
-    namespace: str
-    name: str
-    entries: tuple[Told, ...]
-
-
-def story_json(namespace: str, name: str, entries: Sequence[StoryEntry]) -> bytes | None:
-    """The document; None where nothing is known of that name."""
-    told = tuple(map(_told, entries[-_ENTRIES:]))
-    return _encode(Story(namespace=namespace, name=name, entries=told)) if told else None
-
-
-def _told(entry: StoryEntry) -> Told:
+def _line(entry: StoryEntry) -> StoryLine:
     outcome = entry.outcome
     if outcome is None:
-        return Told(event=entry.stimulus, what=line(entry.what))
-    reason, message = outcome.reason, outcome.full_message
-    if reason is None and outcome.left:
-        reason, message = outcome.left[0].reason, outcome.left[0].message
-    return Told(
+        return StoryLine(event=entry.stimulus, what=line(entry.what), time=_time(entry))
+    reason, message = _why(outcome)
+    return StoryLine(
         event=entry.stimulus,
         what=line(entry.what),
-        reason=None if reason is None else str(reason),
+        time=_time(entry),
+        reason=reason,
         message=message,
         placed=len(outcome.bindings),
         waiting=len(outcome.refused) + len(outcome.left),
     )
+
+
+def _decision(entry: StoryEntry) -> DecisionStatus:
+    assert entry.outcome is not None
+    reason, message = _why(entry.outcome)
+    return DecisionStatus(time=_time(entry), reason=reason, message=message or "")
+
+
+def _why(outcome: Outcome) -> tuple[str | None, str | None]:
+    """Why the item waits, or else the first of its pods that does."""
+    if outcome.reason is None and outcome.left:
+        return str(outcome.left[0].reason), outcome.left[0].message
+    return (None if outcome.reason is None else str(outcome.reason)), outcome.full_message
+
+
+def _pods(entries: Sequence[StoryEntry]) -> tuple[PodDecision, ...]:
+    """The newest decision about each pod, of the newest decisions about the item."""
+    found: dict[str, PodDecision] = {}
+    for entry in reversed(entries):
+        if entry.outcome is None:
+            continue
+        for one in islice(_of_pods(entry, entry.outcome), _PODS):
+            found.setdefault(one.uid, one)
+        if len(found) >= _PODS:
+            break
+    return tuple(islice(found.values(), _PODS))
+
+
+def _of_pods(entry: StoryEntry, outcome: Outcome) -> Iterator[PodDecision]:
+    time, (reason, _) = _time(entry), _why(outcome)
+    yield from chain(
+        (
+            PodDecision(
+                name=one.pod.name, uid=one.pod.uid, reason=str(one.reason), message=one.message, time=time
+            )
+            for one in outcome.left
+        ),
+        (PodDecision(name=pod.name, uid=pod.uid, reason=reason, time=time) for pod in outcome.refused),
+        (
+            PodDecision(name=one.pod.name, uid=one.pod.uid, node=one.node, time=time)
+            for one in outcome.bindings
+        ),
+    )
+
+
+def _time(entry: StoryEntry) -> str:
+    return "" if entry.wall is None else utc(entry.wall)
