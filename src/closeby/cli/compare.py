@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from closeby.cli.names import CONFIGURATION_NAME, FILE_NAME
 from closeby.cli.options import MANIFESTS_HELP, Sources, keeps_going, output_option
 from closeby.cli.simulating.over_time import (
     CLUSTER_OPTION,
@@ -32,6 +33,7 @@ SEEDS = 10
     "--config",
     "configs",
     metavar="FILE|NAME",
+    type=CONFIGURATION_NAME,
     multiple=True,
     required=True,
     help="Scheduler configuration: a file or the name of a built-in one, such as closeby or slurm-tree; a "
@@ -54,6 +56,7 @@ SEEDS = 10
     "--filename",
     "paths",
     metavar="PATH",
+    type=FILE_NAME,
     multiple=True,
     help=f"{MANIFESTS_HELP} They describe the cluster to run on.",
 )

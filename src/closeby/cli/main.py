@@ -1,6 +1,7 @@
 """The command `closeby` (and `kubectl closeby`): one thin file per command, imported when it is called."""
 
 import importlib
+import os
 import sys
 import traceback
 from pathlib import PurePath
@@ -22,6 +23,7 @@ COMMANDS = (
     "controllers",
     "agent",
     "bench",
+    "completion",
 )
 
 #: Exit code when arguments or input, which a plugin of the user's is too, can't be used.
@@ -82,6 +84,10 @@ def _run(program: str) -> int:
     Not left to click's own ``main``, which exits with 1 when the reader of a pipe goes away.
     """
     try:
+        if "_CLOSEBY_COMPLETE" in os.environ:
+            from closeby.cli.completion import complete
+
+            return complete()
         code = _invoke(program)
         if sys.stdout is not None:
             sys.stdout.flush()

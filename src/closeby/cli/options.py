@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import click
 
+from closeby.cli.names import CONFIGURATION_NAME, FILE_NAME
+
 Command = Callable[..., None]
 
 OUTPUTS = ("table", "json", "yaml")
@@ -53,6 +55,7 @@ def configured(command: Command) -> Command:
         "--config",
         "config_path",
         metavar="FILE|NAME",
+        type=CONFIGURATION_NAME,
         help="Scheduler configuration: plugins and their arguments. Either a file or the name of a built-in "
         "configuration, such as closeby or slurm-tree; a file of that name takes precedence.",
     )(command)
@@ -63,6 +66,7 @@ def connects(command: Command) -> Command:
     kubeconfig = click.option(
         "--kubeconfig",
         metavar="FILE",
+        type=FILE_NAME,
         help="Kubeconfig file.  [default: $KUBECONFIG, else ~/.kube/config, else the service account of this "
         "pod]",
     )
@@ -204,7 +208,14 @@ def may_read_manifests(command: Command) -> Command:
 
 def _reads_files(command: Command, needed: bool) -> Command:
     @click.option(
-        "-f", "--filename", "paths", metavar="PATH", multiple=True, required=needed, help=MANIFESTS_HELP
+        "-f",
+        "--filename",
+        "paths",
+        metavar="PATH",
+        type=FILE_NAME,
+        multiple=True,
+        required=needed,
+        help=MANIFESTS_HELP,
     )
     @configured
     @keeps_going
@@ -225,6 +236,7 @@ def reads_cluster_or_manifests(command: Command) -> Command:
         "--filename",
         "paths",
         metavar="PATH",
+        type=FILE_NAME,
         multiple=True,
         help=f"{MANIFESTS_HELP}  [default: the live cluster]",
     )

@@ -10,6 +10,7 @@ from typing import BinaryIO
 import click
 
 from closeby.cli.discovering.options import Chosen, discovers
+from closeby.cli.names import FILE_NAME
 from closeby.discovery.device_names import NameMap, read_names
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
@@ -38,6 +39,7 @@ def _ports(
     "--map",
     "map_path",
     metavar="FILE",
+    type=FILE_NAME,
     help='Names of adapters and switches, one per line, such as: 0x2c5eab0300b87b40 "node-1"',
 )
 @click.option(
@@ -54,6 +56,7 @@ def _ports(
 @click.option(
     "--program",
     metavar="PATH",
+    type=FILE_NAME,
     default="ibnetdiscover",
     show_default=True,
     help="Program to run if no file is given.",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from closeby.cli.discovering.options import Chosen, discovers
+from closeby.cli.names import FILE_NAME
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.unreadable import STDIN_NAME, read_text
@@ -14,11 +15,12 @@ _STDIN = "-"
 #: Reads a text, given its name, label keys, and names of nodes by what the source calls them.
 _Reader = Callable[[str, str, Sequence[str] | None, Mapping[str, str] | None], ScanFindings]
 
-_FILE = click.argument("file", metavar="FILE")
+_FILE = click.argument("file", metavar="FILE", type=FILE_NAME)
 _NAMES = click.option(
     "--node-names",
     "names_path",
     metavar="FILE",
+    type=FILE_NAME,
     help="Kubernetes names of the nodes, one per line, such as: i-0123456789abcdef0 node-1",
 )
 
@@ -120,6 +122,7 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
     "--filename",
     "paths",
     metavar="PATH",
+    type=FILE_NAME,
     multiple=True,
     help="A file or folder of manifests with nodes, or - for standard input. May be repeated.  "
     "[default: the live cluster]",

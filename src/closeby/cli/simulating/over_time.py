@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from closeby.cli.names import FILE_NAME
 from closeby.cli.options import Command
 
 DEFAULT_CLUSTER = "lingjun"
@@ -111,7 +112,10 @@ WORKLOAD_OPTION = click.option(
     "lists all of them.",
 )
 TRACE_OPTION = click.option(
-    "--trace", metavar="FILE", help="Simulate the jobs of a CSV file, or - for standard input."
+    "--trace",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="Simulate the jobs of a CSV file, or - for standard input.",
 )
 LOAD_OPTION = click.option(
     "--load",
@@ -193,7 +197,10 @@ def runs_over_time(command: Command) -> Command:
         LOAD_OPTION,
         FROM_EMPTY_OPTION,
         click.option(
-            "--write-trace", metavar="FILE", help="Write the jobs to a CSV file that --trace can read."
+            "--write-trace",
+            metavar="FILE",
+            type=FILE_NAME,
+            help="Write the jobs to a CSV file that --trace can read.",
         ),
         CLUSTER_OPTION,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from closeby.cli.names import FILE_NAME
 from closeby.cli.options import Command
 from closeby.cli.simulating.over_time import Seconds
 
@@ -217,11 +218,13 @@ _PLOT = click.option(
     "--plot",
     "folder",
     metavar="DIR",
+    type=FILE_NAME,
     help="Write plots to this directory, as SVG and PNG; files of the same names are overwritten.",
 )
 _HTML = click.option(
     "--html",
     "page",
     metavar="FILE",
+    type=FILE_NAME,
     help="Write the report and its plots to one self-contained HTML file.",
 )
