@@ -5,11 +5,11 @@ import time
 from typing import Final
 
 from closeby.controllers.running import News
-from closeby.controllers.work import Work
 from closeby.kube.client.transport import Transport
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched
 from closeby.kube.writing.events import Events
+from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Reference, Writer
 
 GROUPS: Final = Watched("closeby.dev", "PodGroup", ("v1alpha1",))
@@ -31,7 +31,7 @@ class Listener:
     ) -> None:
         self.name = "listener"
         self.followed = followed
-        self.work: Work[str] = Work(time.monotonic, str)
+        self.work: WorkQueue[str] = WorkQueue(time.monotonic, str)
         self.events = Events(Writer(transport, "listener", "a-test"), say)
         self.news: list[News] = []
         self.calls = 0

@@ -15,14 +15,16 @@ from closeby.controllers.statuses import (
     VALID,
     Key,
     SeenStatus,
-    StatusKeeper,
     WantedStatus,
+    desired_status,
     namespace_of,
     seen,
 )
-from closeby.controllers.work import Work
 from closeby.kube.client.backoff import RequestPace
 from closeby.kube.watch.changes import upserted
+from closeby.kube.writing.events import Events
+from closeby.kube.writing.statuses import StatusWriter
+from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import StatusCondition
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.at_work import Site, site
@@ -42,8 +44,14 @@ class Keeping:
     def __init__(self, it: Site) -> None:
         self.it = it
         self.now = 0.0
-        self.work: Work[Key] = Work(lambda: self.now, namespace_of, RequestPace(1.0, 64.0))
-        self.keeper = StatusKeeper(it.writer, it.say, self.work, lambda: self.now, RequestPace(8.0, 64.0))
+        self.work: WorkQueue[Key] = WorkQueue(lambda: self.now, namespace_of, RequestPace(1.0, 64.0))
+        self.statuses = StatusWriter(
+            self.work,
+            Events(it.writer, it.say),
+            it.say,
+            clock=lambda: self.now,
+            insistence=RequestPace(8.0, 64.0),
+        )
         self.path = it.path("appgroups", "a1")
         self.key: Key = (GROUPS, f"{it.namespace}/a1")
 
@@ -58,7 +66,8 @@ class Keeping:
         self.work.add(self.key)
         assert self.work.take() == self.key
         wanted = wanted or WantedStatus(fields={"runningPods": running})
-        await self.keeper.keep(it or await self.look(), wanted, NOW)
+        desired = desired_status(self.it.writer, it or await self.look(), wanted, NOW)
+        await self.statuses.keep(self.key, desired)
         self.work.ended(self.key)
         wait = self.work.wait()
         return 0.0 if wait is None else wait
@@ -163,7 +172,7 @@ def test_what_was_forgotten_is_written_at_once(kept: Run) -> None:
     async def test(it: Keeping) -> None:
         await it.keep(1)
         await it.spoil()
-        it.keeper.forget(it.key)
+        it.statuses.forget(it.key)
         assert await it.keep(1) == 0.0
         assert await it.running() == 1
 
@@ -188,7 +197,7 @@ def test_conditions_are_only_written_into_what_was_looked_at(kept: Run) -> None:
 def test_a_refused_write_is_reported_and_retried_after_a_pause(kept: Run) -> None:
     async def test(it: Keeping) -> None:
         assert 4.0 <= await it.keep("many") <= 8.0
-        assert [line["object"] for line in it.it.said("status refused")] == [it.key[1]]
+        assert [str(line["object"]) for line in it.it.said("status refused")] == [f"AppGroup/{it.key[1]}"]
 
     kept(test)
 

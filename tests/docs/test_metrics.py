@@ -6,7 +6,6 @@ from pathlib import Path
 from closeby.agents.latency.results import Results, latency_of
 from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.controllers.meters import ControllerMeters
-from closeby.controllers.work import Work
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.credentials import Fixed
 from closeby.kube.client.transport import Transport
@@ -14,6 +13,7 @@ from closeby.kube.metrics.meters import Meters
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES
+from closeby.kube.writing.work_queue import WorkQueue
 from closeby.measurements.ageing import Known
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import Event, GroupChanged, PodUpserted, Tick
@@ -76,7 +76,7 @@ def told_by_an_agent() -> dict[str, set[str]]:
 def told_by_controllers() -> dict[str, set[str]]:
     """The same of the controllers."""
     meters = ControllerMeters()
-    meters.works("pod-grouper", Work(lambda: 0.0, str))
+    meters.works("pod-grouper", WorkQueue(lambda: 0.0, str))
     return families(meters)
 
 

@@ -10,8 +10,8 @@ from prometheus_client import Counter
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from closeby.controllers.work import Work
 from closeby.kube.metrics.meters import Meters, gauge
+from closeby.kube.writing.work_queue import WorkQueue
 
 
 class ControllerMeters(Meters):
@@ -28,7 +28,7 @@ class ControllerMeters(Meters):
             registry=self.registry,
         )
 
-    def works(self, controller: str, work: Work[Any]) -> None:
+    def works(self, controller: str, work: WorkQueue[Any]) -> None:
         """This controller does this work."""
         self._queues.works[controller] = work
         self._unexpected.labels(controller)
@@ -42,7 +42,7 @@ class _Queues(Collector):
     """How each controller keeps up."""
 
     def __init__(self) -> None:
-        self.works: dict[str, Work[Any]] = {}
+        self.works: dict[str, WorkQueue[Any]] = {}
 
     def collect(self) -> Iterator[Metric]:
         """Numbers by controller."""

@@ -11,7 +11,7 @@ object, and writes what differs::
         followed = (Watched("scheduling.sigs.k8s.io", "AppGroup", ("v1alpha1",)),)
 
         def __init__(self, writer: Writer, say: Say) -> None:
-            self.work: Work[str] = Work(time.monotonic, namespace=lambda key: key.partition("/")[0])
+            self.work: WorkQueue[str] = WorkQueue(time.monotonic, namespace=lambda key: key.partition("/")[0])
             self.events = Events(writer, say)
             ...
 
@@ -38,13 +38,12 @@ what you need again after each ``await``.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from closeby.controllers.meters import ControllerMeters
-from closeby.controllers.work import Key
-from closeby.controllers.workers import STUCK_AFTER, Workers, Working
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
@@ -55,6 +54,8 @@ from closeby.kube.watch.collector import collector_paused, settle
 from closeby.kube.watch.resources import NODES, PODS, Resource, Watched
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
+from closeby.kube.writing.work_queue import Key
+from closeby.kube.writing.workers import STUCK_AFTER, Workers, Working
 from closeby.objects.reasons import Condition
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
@@ -112,7 +113,11 @@ class ControllerRunner:
         self._say = say
         self._reconcilers = reconcilers
         self._meters = meters = meters or ControllerMeters()
-        self._workers = [Workers(one, say, meters, running.stuck_after) for one in reconcilers]
+        self._workers: list[Workers[Any]] = []
+        for one in reconcilers:
+            meters.works(one.name, one.work)
+            unexpected = partial(meters.unexpected, one.name)
+            self._workers.append(Workers(one, say, unexpected, running.stuck_after))
         followed = dict.fromkeys(kind for one in reconcilers for kind in one.followed)
         self._following = Following(
             transport, say, followed=followed, discover_every=running.discover_every, meters=meters

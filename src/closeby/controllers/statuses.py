@@ -1,37 +1,25 @@
 """How controllers keep the status of custom resources: they write what differs, and only fields of theirs.
 
-Two things must never happen: a write that causes itself, and two writers that overwrite each other as fast as
-they can. So nothing is written that stands there already, a write of conditions holds only for the version
-that was looked at, and the very same values are written again only after a pause that gets longer each time.
-A large object is written less often than a small one, since the API server, etcd and all that watch it handle
-the whole object with each write.
+A write of conditions, which other writers share, holds only for the version that was looked at.
 """
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from closeby.controllers.work import Work
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import LONGEST_MESSAGE, Reference, StatusCondition, Verdict, Writer
+from closeby.kube.writing.statuses import Desired
+from closeby.kube.writing.writer import LONGEST_MESSAGE, Note, Reference, StatusCondition, Writer
 from closeby.objects.bounds import sentences
 from closeby.objects.reasons import Condition
-from closeby.objects.saying import Say
 from closeby.objects.times import utc
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.
 Key = tuple[Resource, str]
-#: Between two writes of the very same values (seconds).
-INSISTENCE: Final = RequestPace(first=1.0, longest=600.0)
-
-#: Seconds between two writes of one object for each byte of it: 10 s for a megabyte, 10 ms for a kilobyte.
-_PAUSE_PER_BYTE: Final = 1e-5
 
 #: The condition that says whether the spec makes sense.
 VALID: Final = "Valid"
@@ -164,76 +152,28 @@ def validity(problems: Sequence[Condition], generation: int | None) -> StatusCon
     )
 
 
-class _Write(NamedTuple):
-    """The last write of an object's status; times by the keeper's clock."""
-
-    #: A digest of what was written.
-    meant: bytes
-    backoff: Backoff
-    #: When the very same may be written again, and when anything else.
-    same_at: float
-    other_at: float
-
-
-class StatusKeeper:
-    """Writes statuses, and tells ``work`` which objects have to be looked at again."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        say: Say,
-        work: Work[Key],
-        clock: Callable[[], float],
-        pace: RequestPace = INSISTENCE,
-    ) -> None:
-        """``clock`` counts seconds and never goes back."""
-        self._writer = writer
-        self._say = say
-        self._work = work
-        self._clock = clock
-        self._pace = pace
-        self._chance = random.Random()
-        self._written: dict[Key, _Write] = {}
-
-    def forget(self, key: Key) -> None:
-        """The object is gone."""
-        self._written.pop(key, None)
-
-    async def keep(self, it: SeenStatus, wanted: WantedStatus, now: float) -> None:
-        """Makes the status of ``it`` as wanted; ``now`` is in seconds since the epoch."""
-        key = it.resource, it.key
-        changes = changes_of(it.status, wanted, now)
-        if not changes:
-            self._work.done(key)
-            return
+def desired_status(
+    writer: Writer,
+    it: SeenStatus,
+    wanted: WantedStatus,
+    now: float,
+    events: Mapping[Hashable, Note] = {},
+) -> Desired:
+    """What the writer of statuses is to see to; ``now`` is in seconds since the epoch."""
+    changes = changes_of(it.status, wanted, now)
+    namespace, _, name = it.key.rpartition("/")
+    # A list is replaced as a whole, with what others said in it; single fields are ours alone.
+    version = it.version if "conditions" in changes else None
+    return Desired(
+        about=it.reference,
         # Without the times that are made up while comparing.
-        meant = sha256(msgspec.json.encode((it.uid, wanted.fields, wanted.conditions))).digest()
-        last = self._written.get(key)
-        same = last is not None and last.meant == meant
-        if last is not None and (wait := (last.same_at if same else last.other_at) - self._clock()) > 0:
-            self._work.add(key, after=wait)
-            return
-        backoff = last.backoff if last is not None and same else Backoff(self._pace, self._chance)
-        namespace, _, name = it.key.rpartition("/")
-        # A list is replaced as a whole, with what others said in it; single fields are ours alone.
-        version = it.version if "conditions" in changes else None
-        written = await self._writer.status(it.resource, namespace, name, changes, version)
-        match written.verdict:
-            case Verdict.OK | Verdict.FATAL:
-                rests = it.size * _PAUSE_PER_BYTE
-                self._written[key] = _Write(
-                    meant, backoff, self._clock() + max(backoff.next(), rests), self._clock() + rests
-                )
-                self._work.done(key)
-            case Verdict.CONFLICT | Verdict.RETRYABLE:
-                self._work.failed(key, written.error.retry_after if written.error else None)
-            case Verdict.GONE:
-                self._work.done(key)
-        if written.verdict is Verdict.FATAL:
-            self._say(
-                "status refused", warning=True, kind=it.resource.kind, object=it.key, error=written.error
-            )
-            self._work.add(key, after=self._written[key].same_at - self._clock())
+        content=sha256(msgspec.json.encode((wanted.fields, wanted.conditions))).digest() if changes else None,
+        write=lambda: writer.status(it.resource, namespace, name, changes, version),
+        stands=not changes,
+        size=it.size,
+        events=events,
+        since=now,
+    )
 
 
 def _merged(before: object, wanted: WantedStatus, now: float) -> list[object]:

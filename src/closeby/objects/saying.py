@@ -1,6 +1,9 @@
 """How the live parts tell an operator what they do: one line a fact, with fields that tools can match on."""
 
-from typing import Protocol
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Say(Protocol):
@@ -8,3 +11,24 @@ class Say(Protocol):
 
     def __call__(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
         """``message`` is a stable phrase; what varies is in the fields; those that are None are left out."""
+
+
+class Reported(Generic[Key]):
+    """What was last reported of each thing, so that the same is reported once for as long as it lasts."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, Hashable] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether something that lasts was reported of it."""
+        return key in self._last
+
+    def changes(self, key: Key, what: Hashable) -> bool:
+        """Notes what is so now; returns whether that is to be reported."""
+        changed = key not in self._last or self._last[key] != what
+        self._last[key] = what
+        return changed
+
+    def over(self, key: Key) -> bool:
+        """Nothing is left to report; returns whether something was."""
+        return self._last.pop(key, self) is not self

@@ -6,7 +6,7 @@ there for people and for other tools.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,21 +25,14 @@ from closeby.controllers.applications.status import (
 )
 from closeby.controllers.counting import COSTS_KNOWN, Counting, costs_condition, costs_problem
 from closeby.controllers.running import News
-from closeby.controllers.statuses import (
-    INSISTENCE,
-    Key,
-    SeenStatus,
-    StatusKeeper,
-    namespace_of,
-    seen,
-    validity,
-)
-from closeby.controllers.work import Work
+from closeby.controllers.statuses import Key, SeenStatus, desired_status, namespace_of, seen, validity
 from closeby.kube.client.backoff import RequestPace
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import PODS, Resource, Watched
 from closeby.kube.writing.events import Events
+from closeby.kube.writing.statuses import INSISTENCE, StatusWriter
+from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
@@ -80,8 +73,9 @@ class AppGroupController:
         self._networks = None if counting is None else KnownNetworks(counting)
         self.events = Events(writer, say)
         self._now = now
-        self.work: Work[Key] = Work(clock, namespace_of)
-        self._keeper = StatusKeeper(writer, say, self.work, clock, insistence)
+        self.work: WorkQueue[Key] = WorkQueue(clock, namespace_of)
+        self._writer = writer
+        self._statuses = StatusWriter(self.work, self.events, say, clock=clock, insistence=insistence)
         self._groups: dict[Key, tuple[SeenStatus, AppGroup | Condition]] = {}
         #: The kinds that were listed.
         self._resources: set[Resource] = set()
@@ -90,8 +84,6 @@ class AppGroupController:
         self._members: dict[str, dict[str, Member]] = {}
         #: Which group a pod names, by its uid.
         self._names: dict[str, str] = {}
-        #: What was last reported of an object without conditions, by uid.
-        self._told: dict[Key, tuple[str, str]] = {}
 
     def heard(self, news: News) -> None:
         """Takes in one change."""
@@ -116,10 +108,14 @@ class AppGroupController:
             known = () if choice is None else (costs_condition(choice),)
             conditions, types = (*wanted.conditions, *known), wanted.types | {COSTS_KNOWN}
             wanted = replace(wanted, conditions=conditions, types=types)
-        await self._keeper.keep(it, wanted, now)
-        if not is_kep(it):
-            problem = None if choice is None else costs_problem(it.key, choice)
-            await self._tell(it, (*problems_of(group, calculation), *([problem] if problem else ())))
+        problem = None if choice is None or is_kep(it) else costs_problem(it.key, choice)
+        problems = (*problems_of(group, calculation), *([problem] if problem else ()))
+        events: dict[Hashable, Note] = {}
+        if problems and not is_kep(it):
+            # The published shape has no conditions.
+            text = validity(problems, None).message
+            events[text] = Note(reason=str(problems[0].reason), action="Reconciling", text=text, warning=True)
+        await self._statuses.keep(key, desired_status(self._writer, it, wanted, now, events))
 
     def regarding(self, key: Key) -> Reference | None:
         """The AppGroup."""
@@ -129,10 +125,9 @@ class AppGroupController:
     def _group(self, resource: Resource, news: News) -> None:
         key = resource, news.change.key
         if isinstance(news.change, Deleted):
-            for known in (self._groups, self._orders, self._told):
+            for known in (self._groups, self._orders):
                 known.pop(key, None)
-            self._keeper.forget(key)
-            self.work.forget(key)
+            self._statuses.forget(key)
             return
         group = _read(news)
         if group is not None:
@@ -197,19 +192,6 @@ class AppGroupController:
         else:
             self._orders[key] = found
         return found
-
-    async def _tell(self, it: SeenStatus, problems: Sequence[Condition]) -> None:
-        """Says what is wrong in an Event, once: the published shape has no conditions."""
-        key = it.resource, it.key
-        if not problems:
-            self._told.pop(key, None)
-            return
-        text = validity(problems, None).message
-        if self._told.get(key) == (it.uid, text):
-            return
-        self._told[key] = it.uid, text
-        note = Note(reason=str(problems[0].reason), action="Reconciling", text=text, warning=True)
-        await self.events.post(it.reference, note, self._now())
 
 
 def _read(news: News) -> AppGroup | Condition | None:

@@ -23,13 +23,13 @@ from closeby.controllers.grouping.plan import Plan, PlannedGang, plan_of
 from closeby.controllers.grouping.pods import Pods, pod_ref
 from closeby.controllers.grouping.writes import Writes
 from closeby.controllers.running import News
-from closeby.controllers.work import Work
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.kube.watch.resources import PODS, WATCHED, Watched
 from closeby.kube.writing.events import Events
+from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, TopologyConstraint
@@ -77,7 +77,7 @@ class PodGrouper:
         self._owners = Owners(transport, grouping.lookup_within)
         self._writes = Writes(transport)
         self.events = Events(Writer(transport, MANAGER, grouping.instance), say)
-        self.work: Work[Ref] = Work(time.monotonic, lambda key: key.namespace)
+        self.work: WorkQueue[Ref] = WorkQueue(time.monotonic, lambda key: key.namespace)
         self._pods = Pods(grouping.scheduler_name, grouping.excluded_namespaces)
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}

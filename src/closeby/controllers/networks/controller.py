@@ -26,22 +26,15 @@ from closeby.controllers.networks.settings import (
 from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
 from closeby.controllers.networks.weights import NetworkPlace, place_of
 from closeby.controllers.running import News
-from closeby.controllers.statuses import (
-    INSISTENCE,
-    Key,
-    SeenStatus,
-    StatusKeeper,
-    WantedStatus,
-    namespace_of,
-    seen,
-)
-from closeby.controllers.work import Places, Work
+from closeby.controllers.statuses import Key, SeenStatus, WantedStatus, desired_status, namespace_of, seen
 from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.threads import in_thread
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched
 from closeby.kube.writing.events import Events
+from closeby.kube.writing.statuses import INSISTENCE, StatusWriter
+from closeby.kube.writing.work_queue import Places, WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.measurements.addresses import Address, read_address
 from closeby.measurements.bandwidth import Cause, Unavailable
@@ -111,9 +104,8 @@ class NetworkTopologyController:
         """
         self._say = say
         self._scope = None if counting is None else counting.scope
-        #: For whom each object counts, and of which objects (by uid) an Event said that it does not.
+        #: For whom each object counts.
         self._counts: dict[Key, Counts] = {}
-        self._told: dict[Key, str] = {}
         self._timing = timing or Timing()
         self._acquaintance = acquaintance or Acquaintance()
         self._clock = clock
@@ -121,8 +113,11 @@ class NetworkTopologyController:
         self.events = Events(writer, say)
         #: Which server each object wants to have asked.
         self._servers: dict[Key, Hashable] = {}
-        self.work: Work[Key] = Work(clock, namespace_of, places=_PLACES, shares=self._servers.get)
-        self._keeper = StatusKeeper(writer, say, self.work, clock, self._timing.insistence)
+        self.work: WorkQueue[Key] = WorkQueue(clock, namespace_of, places=_PLACES, shares=self._servers.get)
+        self._writer = writer
+        self._statuses = StatusWriter(
+            self.work, self.events, say, clock=clock, insistence=self._timing.insistence
+        )
         self._nodes: dict[str, NetworkPlace] = {}
         self._networks: dict[Key, _Known] = {}
         self._memory = Memory(is_operators=self._is_operators)
@@ -155,11 +150,10 @@ class NetworkTopologyController:
     def _network(self, key: Key, news: News) -> None:
         if isinstance(news.change, Deleted):
             self._networks.pop(key, None)
-            for known in (self._servers, self._counts, self._told):
+            for known in (self._servers, self._counts):
                 known.pop(key, None)
             self._memory.forget(key)
-            self._keeper.forget(key)
-            self.work.forget(key)
+            self._statuses.forget(key)
             return
         match news.read:
             case Decoded(record=NetworkTopology() as record) | (Condition() as record):
@@ -198,8 +192,9 @@ class NetworkTopologyController:
         if latest.it.spec != it.spec or latest.it.uid != it.uid:
             self.work.add(key)
             return
-        await self._keeper.keep(latest.it, self._counted(key, latest.it, wanted), self._now())
-        await self._tell(key, latest.it)
+        wanted = self._counted(key, latest.it, wanted)
+        events = self._not_counted(key, latest.it)
+        await self._statuses.keep(key, desired_status(self._writer, latest.it, wanted, self._now(), events))
 
     def _counted(self, key: Key, it: SeenStatus, wanted: WantedStatus) -> WantedStatus:
         """With the condition that says whether the object counts."""
@@ -209,21 +204,15 @@ class NetworkTopologyController:
         said = () if counts is None else (counts_condition(self._scope, counts),)
         return replace(wanted, conditions=(*wanted.conditions, *said), types=wanted.types | {COUNTS})
 
-    async def _tell(self, key: Key, it: SeenStatus) -> None:
-        """Says in an Event, once, that an object does not count: the published shape has no conditions."""
+    def _not_counted(self, key: Key, it: SeenStatus) -> dict[Hashable, Note]:
+        """An Event says that an object does not count: the published shape has no conditions."""
         counts = self._counts.get(key)
-        if self._scope is None or counts is None or is_kep(it) or self._told.get(key) == it.uid:
-            return
-        condition = counts_condition(self._scope, counts)
-        if condition.status == "False":
-            self._told[key] = it.uid
-            note = Note(
-                reason=Reason.NETWORK_TOPOLOGY_NOT_COUNTED.value,
-                action="Reconciling",
-                text=condition.message,
-                warning=True,
-            )
-            await self.events.post(it.reference, note, self._now())
+        if self._scope is None or counts is None or is_kep(it):
+            return {}
+        condition, reason = counts_condition(self._scope, counts), Reason.NETWORK_TOPOLOGY_NOT_COUNTED.value
+        if condition.status != "False":
+            return {}
+        return {reason: Note(reason=reason, action="Reconciling", text=condition.message, warning=True)}
 
     def _is_operators(self, namespace: str) -> bool:
         """Whether the objects of a namespace are the operator's."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from closeby.controllers.work import AFTER_CRASHES, Places, Work
 from closeby.kube.client.backoff import RequestPace
+from closeby.kube.writing.work_queue import AFTER_CRASHES, Places, WorkQueue
 
 
 class Clock:
@@ -17,14 +17,14 @@ class Clock:
         return self.now
 
 
-def made(all: int = 8, sharing: int = 8) -> tuple[Work[str], Clock]:
+def made(all: int = 8, sharing: int = 8) -> tuple[WorkQueue[str], Clock]:
     """Keys such as ``slow/a`` share what stands before the stroke; each is of a namespace of its own."""
     return made_for(lambda key: key, all, sharing)
 
 
-def made_for(namespace: Callable[[str], str], all: int = 8, sharing: int = 8) -> tuple[Work[str], Clock]:
+def made_for(namespace: Callable[[str], str], all: int = 8, sharing: int = 8) -> tuple[WorkQueue[str], Clock]:
     clock = Clock()
-    return Work(
+    return WorkQueue(
         clock,
         namespace,
         RequestPace(first=1.0, longest=4.0),
@@ -34,7 +34,7 @@ def made_for(namespace: Callable[[str], str], all: int = 8, sharing: int = 8) ->
     ), clock
 
 
-def taken(work: Work[str]) -> list[str]:
+def taken(work: WorkQueue[str]) -> list[str]:
     """All that can be taken now."""
     return list(iter(work.take, None))
 
@@ -232,7 +232,7 @@ def test_what_a_key_shares_may_change_while_it_waits() -> None:
     """Its server is another one now, for which there is a place."""
     shares = {"a": "slow", "b": "slow"}
     clock = Clock()
-    work: Work[str] = Work(clock, str, places=Places(all=8, sharing=1), shares=shares.get)
+    work: WorkQueue[str] = WorkQueue(clock, str, places=Places(all=8, sharing=1), shares=shares.get)
     for key in "ab":
         work.add(key)
     assert taken(work) == ["a"]

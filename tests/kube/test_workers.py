@@ -3,10 +3,9 @@
 import asyncio
 import time
 
-from closeby.controllers.meters import ControllerMeters
-from closeby.controllers.work import Work
-from closeby.controllers.workers import Workers
 from closeby.kube.writing.events import Events
+from closeby.kube.writing.work_queue import WorkQueue
+from closeby.kube.writing.workers import Workers
 from closeby.kube.writing.writer import Reference
 from tests.kube.live import eventually
 
@@ -18,7 +17,7 @@ class GivenUp:
     events: Events
 
     def __init__(self, times: int) -> None:
-        self.work: Work[str] = Work(time.monotonic, str)
+        self.work: WorkQueue[str] = WorkQueue(time.monotonic, str)
         self.attempts = 0
         self._times = times
 
@@ -36,7 +35,7 @@ class GivenUp:
 def test_an_attempt_that_is_cancelled_leaves_its_place_and_is_made_again() -> None:
     async def run() -> None:
         one, stopping = GivenUp(times=1), asyncio.Event()
-        at_work = asyncio.create_task(Workers(one, lambda *_, **__: None, ControllerMeters()).run(stopping))
+        at_work = asyncio.create_task(Workers(one, lambda *_, **__: None).run(stopping))
         one.work.add("a")
         await eventually(lambda: asyncio.sleep(0, one.attempts == 2))
         assert one.work.longest == 0

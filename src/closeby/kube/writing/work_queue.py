@@ -1,4 +1,4 @@
-"""What a reconciler still has to do, by key, and when; no key is done twice at the same time.
+"""A work queue: what is still to be done, by key, and when; no key is done twice at the same time.
 
 As in client-go's workqueue a key that is added while a worker has it is due again when that attempt ends, and
 a key that fails waits longer each time.
@@ -11,7 +11,8 @@ Namespaces share the workers fairly:
 * Keys that failed before may have half of all places together. Retries that hang leave the rest to
   new keys.
 
-Besides, keys may share something slow, such as a server, and then get some of the places only.
+Besides, keys may share something slow, such as a server, and then get some of the places only. And no more
+keys may be taken in a second than a rate allows.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ from closeby.kube.client.backoff import Backoff, RequestPace
 DEFAULT_PACE: Final = RequestPace(first=1.0, longest=10.0)
 #: The same after attempts that ended with an unexpected error, which will hardly cure itself.
 AFTER_CRASHES: Final = RequestPace(first=1.0, longest=60.0)
+#: So many entries are kept whether they count or not.
+_MANY: Final = 64
 
 Key = TypeVar("Key", bound=Hashable)
 T = TypeVar("T", bound=Hashable)
@@ -40,6 +43,8 @@ class Places(Struct, frozen=True, kw_only=True):
 
     all: int = 16
     sharing: int = 16
+    #: Keys taken in a second; None: as many as there are places for.
+    rate: float | None = None
 
     @property
     def retries(self) -> int:
@@ -60,7 +65,7 @@ class _Taken(NamedTuple):
     lane: _Lane
 
 
-class Work(Generic[Key]):
+class WorkQueue(Generic[Key]):
     """Keys to look at. ``clock`` counts seconds and never goes back."""
 
     def __init__(
@@ -99,6 +104,9 @@ class Work(Generic[Key]):
         self._retries = 0
         self._failing: dict[Key, tuple[Backoff, float]] = {}
         self._crashing: dict[Key, tuple[Backoff, float]] = {}
+        #: Seconds between two keys, and when the next one may be taken.
+        self._interval = 0.0 if self._places.rate is None else 1.0 / self._places.rate
+        self._next_at = clock()
         #: Set when there may be something to take, or something to wait for.
         self.news = asyncio.Event()
 
@@ -133,7 +141,12 @@ class Work(Generic[Key]):
         self._held[namespace] += 1
         self._sharing[lane.shared] += 1
         self._retries += lane.retry
+        self._next_at = max(self._next_at, self._clock()) + self._interval
         return key
+
+    def spared(self) -> None:
+        """The attempt at a key had nothing to do: it does not count towards the rate."""
+        self._next_at -= self._interval
 
     def ended(self, key: Key) -> None:
         """The attempt at a key that was taken came to its end, whatever came of it."""
@@ -152,6 +165,8 @@ class Work(Generic[Key]):
             return None
         if self._next() is not None:
             return 0.0
+        if self._rounds and (pause := self._next_at - self._clock()) > 0:
+            return pause
         return max(0.0, self._later[0][0] - self._clock()) if self._later else None
 
     # What came of it
@@ -225,6 +240,11 @@ class Work(Generic[Key]):
     def _line_up(self, key: Key) -> None:
         self._leave_line(key)
         heapq.heappush(self._later, (self._due[key], next(self._number), key))
+        if len(self._later) > _MANY + 2 * len(self._due):
+            # What was forgotten, or is due at another time by now, takes no memory until its time has come.
+            counting = {entry[2]: entry for entry in self._later if self._due.get(entry[2]) == entry[0]}
+            self._later = list(counting.values())
+            heapq.heapify(self._later)
         self.news.set()
 
     def _leave_line(self, key: Key) -> None:
@@ -259,6 +279,8 @@ class Work(Generic[Key]):
     def _next(self) -> tuple[Key, str, _Lane] | None:
         """The key whose turn it is; None where there is no place for any that is due."""
         self._ripen()
+        if self._clock() < self._next_at:
+            return None
         free = self._places.all - len(self._taken)
         for namespace, lanes in self._rounds.items():
             if self._held[namespace] >= free:

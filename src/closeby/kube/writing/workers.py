@@ -7,15 +7,15 @@ tried again, ever later. An attempt that does not end is reported too, and the p
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final, Generic, Protocol
 
-from closeby.controllers.meters import ControllerMeters
-from closeby.controllers.work import Key, Work
 from closeby.kube.client.stopping import unless
 from closeby.kube.writing.events import Events
+from closeby.kube.writing.work_queue import Key, WorkQueue
 from closeby.kube.writing.writer import Note, Reference
 from closeby.objects.bounds import clipped
-from closeby.objects.saying import Say
+from closeby.objects.saying import Reported, Say
 from closeby.objects.unexpected import Contained, brief, fields_of
 
 #: Reason of the Event.
@@ -32,7 +32,7 @@ class Working(Protocol[Key]):
         """What metrics, and ``--only``, call it."""
 
     @property
-    def work(self) -> Work[Key]:
+    def work(self) -> WorkQueue[Key]:
         """Keys of objects to look at."""
 
     @property
@@ -56,19 +56,18 @@ class Workers(Generic[Key]):
         self,
         reconciler: Working[Key],
         say: Say,
-        meters: ControllerMeters,
+        unexpected: Callable[[], None] = lambda: None,
         stuck_after: float = STUCK_AFTER,
     ) -> None:
-        """An attempt that takes longer than ``stuck_after`` seconds is stuck."""
+        """``unexpected`` counts errors; an attempt of more than ``stuck_after`` seconds is stuck."""
         self._reconciler = reconciler
         self._say = say
-        self._meters = meters
+        self._count = unexpected
         self._stuck_after = stuck_after
         #: Keys of which the log says that their attempt is stuck.
         self._stuck: set[Key] = set()
-        #: Which unexpected error was reported of which object, by key, as long as it lasts.
-        self._told: dict[Key, tuple[str, str]] = {}
-        meters.works(reconciler.name, reconciler.work)
+        #: Unexpected errors, by key: the uid of the object and the text.
+        self._reported: Reported[Key] = Reported()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Works until ``stopping`` is set, then ends what is under way."""
@@ -90,7 +89,7 @@ class Workers(Generic[Key]):
         return f"{self._reconciler.name}: {len(found)} stuck, for up to {max(found.values()):.0f} s"
 
     async def _watch(self, stopping: asyncio.Event) -> None:
-        """Tells each stuck attempt once."""
+        """Reports each stuck attempt once."""
         while not stopping.is_set():
             await unless(stopping, stopping.wait, self._stuck_after / 4)
             found = self._reconciler.work.stuck(self._stuck_after)
@@ -120,16 +119,16 @@ class Workers(Generic[Key]):
         if attempt.error is not None:
             await self._unexpected(key, attempt.error)
         else:
-            self._told.pop(key, None)
+            self._reported.over(key)
             self._reconciler.work.ended(key)
 
     async def _unexpected(self, key: Key, error: Exception) -> None:
-        self._meters.unexpected(self._reconciler.name)
+        self._count()
         about = None
-        with Contained() as telling:
-            about = await self._tell(key, error)
-        if telling.error is not None:
-            self._say("reporting failed", warning=True, object=key, **fields_of(telling.error))
+        with Contained() as reporting:
+            about = await self._report(key, error)
+        if reporting.error is not None:
+            self._say("reporting failed", warning=True, object=key, **fields_of(reporting.error))
         wait = self._reconciler.work.crashed(key)
         self._say(
             "reconcile failed",
@@ -140,14 +139,13 @@ class Workers(Generic[Key]):
             **fields_of(error),
         )
 
-    async def _tell(self, key: Key, error: Exception) -> Reference | None:
+    async def _report(self, key: Key, error: Exception) -> Reference | None:
         """An Event on the object, once; returns what it is about."""
         about, text = self._reconciler.regarding(key), brief(error)
         if about is None:
-            self._told.pop(key, None)
-        elif self._told.get(key) != (about.uid, text):
+            self._reported.over(key)
+        elif self._reported.changes(key, (about.uid, text)):
             said = f"{self._reconciler.name} failed unexpectedly, which is a fault of closeby: {text}"
             note = Note(reason=NOT_RECONCILED, action="Reconciling", text=said, warning=True)
             await self._reconciler.events.post(about, note, time.time())
-            self._told[key] = about.uid, text
         return about
