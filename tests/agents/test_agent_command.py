@@ -190,10 +190,10 @@ def test_agents_with_certificates(tmp_path: Path) -> None:
     ("arguments", "complaint", "remedy"),
     [
         ((), "neither a token nor a certificate", "--insecure"),
-        (("--token-file", "none"), "none can't be read", ""),
+        (("--token-file", "none"), "none: can't be read", ""),
         (("--tls-cert", "x"), "needs all of", "--tls-key"),
         (("--tls-cert", "x", "--tls-key", "y", "--tls-ca", "z"), "can't be used", "PEM"),
-        (("--insecure", "--peers", "none.yaml"), "none.yaml can't be read", ""),
+        (("--insecure", "--peers", "none.yaml"), "none.yaml: can't be read", ""),
         (("--insecure", "--listen", "9"), "not an address to listen on", "HOST:PORT"),
         (("--insecure", "--delay", "b"), "not a delay of a zone", "ZONE=MILLISECONDS"),
         (("--insecure", "--delays", "none.yaml"), "none.yaml: can't be read", "check the path"),

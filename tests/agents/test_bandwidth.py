@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Operation, amount, patch_of
 from closeby.agents.bandwidth.interfaces import Speed, default_interface, parse_bandwidth, speed_of
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 from tests.agents.talking import Lines
 from tests.kube.live import eventually
@@ -82,8 +82,8 @@ def test_a_speed_that_the_kernel_does_not_know(machine: Machine, speed: str | No
     machine.interface("eth0", speed)
     machine.routes(route("eth0"))
     found = speed_of(None, machine.root)
-    assert isinstance(found, Trouble)
-    assert "eth0" in found.message and "--bandwidth 10G" in found.message
+    assert isinstance(found, Problem)
+    assert "eth0" in str(found) and "--bandwidth 10G" in str(found)
 
 
 def test_a_virtual_interface_makes_its_speed_up(machine: Machine) -> None:
@@ -93,7 +93,7 @@ def test_a_virtual_interface_makes_its_speed_up(machine: Machine) -> None:
     machine.interface("eth2", "25000\n")
     machine.interface("bond0", "50000\n", of="lower_eth1")
     machine.over("bond0", "eth2")
-    assert isinstance(speed_of("eth0", machine.root), Trouble)
+    assert isinstance(speed_of("eth0", machine.root), Problem)
     assert speed_of("bond0", machine.root) == Speed("bond0", 50 * 10**9)
 
 
@@ -105,7 +105,7 @@ def test_a_bridge_is_as_fast_as_its_cable_whatever_the_ends_of_pods_claim(machin
     (machine.folder("br0") / "bridge").mkdir()
     machine.interface("br0.7", "10000\n", of="lower_br0")
     for name in ("br0", "br0.7"):
-        assert isinstance(speed_of(name, machine.root), Trouble)
+        assert isinstance(speed_of(name, machine.root), Problem)
     machine.over("br0", "eth0")
     for name in ("br0", "br0.7"):
         assert speed_of(name, machine.root) == Speed(name, 10**9)
@@ -114,12 +114,12 @@ def test_a_bridge_is_as_fast_as_its_cable_whatever_the_ends_of_pods_claim(machin
 def test_no_interface_at_all(machine: Machine) -> None:
     for asked in (None, "eth0", "../../etc", ""):
         found = speed_of(asked, machine.root)
-        assert isinstance(found, Trouble) and found.reason == "UnknownBandwidth"
+        assert isinstance(found, Problem) and found.reason == "UnknownBandwidth"
 
 
 def test_this_machine() -> None:
     found = speed_of(None)
-    assert isinstance(found, Trouble) or found.bits >= 10**6
+    assert isinstance(found, Problem) or found.bits >= 10**6
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_bandwidth_that_is_given(text: str, bits: int) -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "-10G", "ten", "", "10Gbit", "1e30"])
 def test_a_bandwidth_that_is_none(text: str) -> None:
     found = parse_bandwidth(text)
-    assert isinstance(found, Trouble) and "10G" in found.message
+    assert isinstance(found, Problem) and "10G" in str(found)
 
 
 # The patch
@@ -211,19 +211,19 @@ def test_what_says_the_same_in_another_way_is_left_alone() -> None:
 class Cluster:
     """Takes patches of one node, or refuses them."""
 
-    def __init__(self, speed: Speed | Trouble) -> None:
+    def __init__(self, speed: Speed | Problem) -> None:
         self.speed = speed
         self.status: dict[str, Any] = {"capacity": {"cpu": "8"}}
         self.uid = "u"
         self.patches = 0
-        self.refuses: Trouble | None = None
+        self.refuses: Problem | None = None
         self.lines = Lines()
         self.undone = False
         self.advertiser = Advertiser(
             lambda: self.speed, self._patch, self.lines.say, every=0.05, again=0.02, pause=0.05
         )
 
-    async def _patch(self, operations: Sequence[Operation]) -> Trouble | None:
+    async def _patch(self, operations: Sequence[Operation]) -> Problem | None:
         self.patches += 1
         if self.refuses is not None:
             return self.refuses
@@ -274,7 +274,7 @@ def test_a_node_is_patched_again_when_it_was_recreated_or_changed() -> None:
 
 def test_what_is_not_known_removes_nothing() -> None:
     async def run() -> None:
-        cluster = Cluster(Trouble("UnknownBandwidth", "the kernel does not know the speed of eth0"))
+        cluster = Cluster(Problem("the kernel does not know the speed of eth0", reason="UnknownBandwidth"))
         cluster.status = {"capacity": {BANDWIDTH: "5G"}, "allocatable": {BANDWIDTH: "5G"}}
         task = asyncio.create_task(cluster.advertiser.run())
         cluster.tell()
@@ -291,7 +291,7 @@ def test_what_is_not_known_removes_nothing() -> None:
 def test_what_the_server_refuses_is_tried_again() -> None:
     async def run() -> None:
         cluster = Cluster(Speed("eth0", 10**9))
-        cluster.refuses = Trouble("Forbidden", "no")
+        cluster.refuses = Problem("no", reason="Forbidden")
         task = asyncio.create_task(cluster.advertiser.run())
         cluster.tell()
         await until(lambda: cluster.patches >= 3)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from closeby.agents.latency.credentials import PeerCredentials, TlsFiles, parse_tokens
 from closeby.agents.latency.results import PeerLatency
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from tests.agents.talking import LINES, PATIENT, Lines, answering, asking, issued, shared, soon
 from tests.certificates import Authority
 
@@ -19,8 +19,8 @@ OLD, NEW = "the old token of agents", "the new token of agents"
 FEW = replace(PATIENT, trips=5, warm=1)
 
 
-def reason(found: PeerLatency | Trouble) -> str:
-    return found.reason if isinstance(found, Trouble) else "fine"
+def reason(found: PeerLatency | Problem) -> str:
+    return found.reason if isinstance(found, Problem) else "fine"
 
 
 def replaced(path: Path, content: str) -> None:
@@ -80,22 +80,22 @@ def test_a_token_file_that_gets_unusable_changes_nothing(tmp_path: Path) -> None
 )
 def test_tokens_that_are_none(content: str, complaint: str, tmp_path: Path) -> None:
     found = parse_tokens(content, "token")
-    assert isinstance(found, Trouble)
-    assert complaint in found.message and "openssl rand -hex 32" in found.message
+    assert isinstance(found, Problem)
+    assert complaint in str(found) and "openssl rand -hex 32" in str(found)
     path = tmp_path / "token"
     path.write_text(content)
-    trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
-    assert trouble is not None and complaint in trouble.message
+    problem = PeerCredentials(token_file=str(path), say=LINES.say).problem()
+    assert problem is not None and complaint in str(problem)
 
 
 def test_a_token_file_that_can_not_be_read(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
-    assert trouble is not None and "No such file" in trouble.message
+    problem = PeerCredentials(token_file=str(path), say=LINES.say).problem()
+    assert problem is not None and "No such file" in str(problem)
     path.write_bytes(b"\xff\xfe" * 20)
-    trouble = PeerCredentials(token_file=str(path), say=LINES.say).trouble()
-    assert trouble is not None
-    assert (trouble.reason, "token is not text" in trouble.message) == ("NoToken", True)
+    problem = PeerCredentials(token_file=str(path), say=LINES.say).problem()
+    assert problem is not None
+    assert (problem.reason, "is not text" in str(problem)) == ("NoToken", True)
 
 
 def test_peers_with_certificates_of_one_authority(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_certificates_that_have_expired(tmp_path: Path) -> None:
     late = asking(shared(None, good))
     with answering(credentials=shared(None, expired)) as (_, peer):
         found = late(peer)
-        assert isinstance(found, Trouble)
-        assert (found.reason, "check both sides' certificates" in found.message) == ("TlsFailed", True)
+        assert isinstance(found, Problem)
+        assert (found.reason, "check both sides' certificates" in str(found)) == ("TlsFailed", True)
         for old, new in ((expired.certificate, good.certificate), (expired.key, good.key)):
             Path(old).write_bytes(Path(new).read_bytes())
         assert reason(late(peer)) == "fine"
@@ -206,5 +206,5 @@ def test_certificates_that_can_not_be_used(tmp_path: Path) -> None:
         TlsFiles(certificate=one.certificate, key=one.key, authority=one.key),
         TlsFiles(certificate=str(tmp_path / "none"), key=one.key, authority=one.authority),
     ):
-        trouble = shared(None, files).trouble()
-        assert trouble is not None and "PEM" in trouble.message
+        problem = shared(None, files).problem()
+        assert problem is not None and "PEM" in str(problem)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from closeby.agents.latency.delays import Delays, parse_delays
 from closeby.agents.latency.peers import PROBE_PORT, Peer, PeerFile, parse_peers
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from tests.agents.talking import Lines
 
 THREE = """
@@ -29,10 +29,10 @@ def test_peers_of_a_file_are_followed(tmp_path: Path) -> None:
     path.write_text('{"peers": [{"name": "n-3", "host": "::1"}]}')
     assert file.read() == (Peer(name="n-3", host="::1"),)
     path.write_text("peers: 3")
-    assert isinstance(file.read(), Trouble)
+    assert isinstance(file.read(), Problem)
     path.unlink()
     found = file.read()
-    assert isinstance(found, Trouble) and "can't be read" in found.message
+    assert isinstance(found, Problem) and "can't be read" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_peers_of_a_file_are_followed(tmp_path: Path) -> None:
 )
 def test_what_names_no_peers(content: str, complaint: str) -> None:
     found = parse_peers(content.encode(), "peers.yaml")
-    assert isinstance(found, Trouble)
-    assert found.message.startswith("peers.yaml") and complaint in found.message
+    assert isinstance(found, Problem)
+    assert found.file == "peers.yaml" and complaint in str(found)
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_file(content: bytes) -> None:
     found = parse_peers(content, "peers.yaml")
-    assert isinstance(found, Trouble) or all(peer.name for peer in found)
+    assert isinstance(found, Problem) or all(peer.name for peer in found)
 
 
 def test_a_file_that_is_much_too_long(tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_a_file_that_is_much_too_long(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(100_000_000)
     found = PeerFile(str(path)).read()
-    assert isinstance(found, Trouble) and "longer than" in found.message
+    assert isinstance(found, Problem) and "longer than" in str(found)
 
 
 def test_delays() -> None:
     assert parse_delays(("a=5", "b=0.25")) == {"a": 5.0, "b": 0.25}
     for wrong in ("a", "a=", "=5", "a=x", "a=-1", "a=nan", "a=10001", "a=inf"):
         found = parse_delays((wrong,))
-        assert isinstance(found, Trouble) and "ZONE=MILLISECONDS" in found.message, wrong
+        assert isinstance(found, Problem) and "ZONE=MILLISECONDS" in str(found), wrong
 
 
 def test_delays_of_a_file_are_followed(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_delays_of_a_file_are_followed(tmp_path: Path) -> None:
     assert [delays.of(zone) for zone in "abc"] == [1.0, 3.0, 0.0]
     for wrong in ("b: slow", "[1]", "b: -1", "{", "b: !!int ''", "b: !!bool x", "[" * 5000):
         path.write_text(wrong)
-        assert isinstance(delays.read(), Trouble), wrong
+        assert isinstance(delays.read(), Problem), wrong
         assert delays.of("b") == 3.0
     path.write_text("")
     assert delays.read() is None

@@ -23,7 +23,7 @@ from closeby.agents.latency.programs import (
     parse_qperf,
 )
 from closeby.agents.latency.results import PeerLatency
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from tests.agents.programs import free_port
 from tests.agents.talking import Lines, answering, asking, soon
 
@@ -72,23 +72,23 @@ def test_qperf_tells_half_of_the_way() -> None:
     assert parse_qperf(b"tcp_lat:\n    latency  =  21.9 us\n") == PeerLatency(p50=43.8, samples=1)
     assert parse_qperf(b"    latency = 1.5 ms\n") == PeerLatency(p50=3000.0, samples=1)
     for wrong in (b"", b"latency = fast ns", b"latency = 3 parsecs", b"latency = -3 us", b"latency = inf us"):
-        assert isinstance(parse_qperf(wrong), Trouble)
+        assert isinstance(parse_qperf(wrong), Problem)
 
 
 def test_netperf_tells_percentiles() -> None:
     assert parse_netperf(NETPERF) == PeerLatency(p50=302.0, p90=373.0, p99=413.0, samples=3201)
     for wrong in (b"", b"P50_LATENCY=", b"P90_LATENCY=3", b"P50_LATENCY=nan"):
-        assert isinstance(parse_netperf(wrong), Trouble)
+        assert isinstance(parse_netperf(wrong), Problem)
 
 
 def test_iperf3_tells_bits() -> None:
     assert parse_iperf3(b'{"end": {"sum_received": {"bits_per_second": 2.5e9, "seconds": 1}}}') == 2.5e9
     refused = parse_iperf3(b'{"end": {}, "error": "unable to connect to server: Connection refused"}')
-    assert isinstance(refused, Trouble) and "refused" in refused.message
+    assert isinstance(refused, Problem) and "refused" in str(refused)
     nothing = parse_iperf3(b'{"end": {"sum_received": {"bits_per_second": 0}}}')
-    assert isinstance(nothing, Trouble) and "--iperf3-bytes" in nothing.message
+    assert isinstance(nothing, Problem) and "--iperf3-bytes" in str(nothing)
     for wrong in (b"", b"{}", b'{"end": {"sum_received": {"bits_per_second": -1}}}', b"[" * 100_000):
-        assert isinstance(parse_iperf3(wrong), Trouble)
+        assert isinstance(parse_iperf3(wrong), Problem)
 
 
 @given(
@@ -100,7 +100,7 @@ def test_iperf3_tells_bits() -> None:
 def test_whatever_they_print(output: bytes) -> None:
     for parse in (parse_qperf, parse_netperf, parse_iperf3):
         found = parse(output)
-        assert isinstance(found, (PeerLatency, float, Trouble))
+        assert isinstance(found, (PeerLatency, float, Problem))
 
 
 def test_the_real_qperf() -> None:
@@ -133,7 +133,7 @@ def test_the_real_iperf3() -> None:
     there("iperf3")
     with companion("iperf3") as (_, peer):
         probe = Iperf3(ProgramRunner(PATIENCE), peer.port)
-        found: list[float | Trouble] = []
+        found: list[float | Problem] = []
 
         def measured() -> bool:
             # Now and then it is over before anything was counted.
@@ -154,7 +154,7 @@ def test_the_real_program_gets_no_answer(program: str) -> None:
     probe = {"qperf": QperfProbe, "iperf3": Iperf3, "netperf": NetperfProbe}[program](runner, port)
     began = time.monotonic()
     found = probe(nobody)
-    assert isinstance(found, Trouble) and found.reason in ("ProgramFailed", "NoAnswerInTime")
+    assert isinstance(found, Problem) and found.reason in ("ProgramFailed", "NoAnswerInTime")
     assert time.monotonic() - began < 30
 
 
@@ -190,7 +190,7 @@ def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = ProgramRunner().run("qperf")
-    assert isinstance(found, Trouble) and "can't be started" in found.message
+    assert isinstance(found, Problem) and "can't be started" in str(found)
     lines = Lines()
     one = Companion("iperf3", 1, lines.say)
     assert one.open() is None
@@ -202,22 +202,22 @@ def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.M
 def test_a_program_that_takes_too_long_is_ended() -> None:
     began = time.monotonic()
     found = ProgramRunner(patience=0.3).run("sleep", "60")
-    assert isinstance(found, Trouble) and found.reason == "NoAnswerInTime"
+    assert isinstance(found, Problem) and found.reason == "NoAnswerInTime"
     assert time.monotonic() - began < 30
 
 
 def test_a_program_that_is_not_there_or_fails() -> None:
     missing = ProgramRunner().run("no-such-program")
-    assert isinstance(missing, Trouble) and "install it" in missing.message
+    assert isinstance(missing, Problem) and "install it" in str(missing)
     failing = ProgramRunner(PATIENCE).run("sh", "-c", "echo it is so; exit 3")
-    assert isinstance(failing, Trouble) and "it is so" in failing.message
+    assert isinstance(failing, Problem) and "it is so" in str(failing)
     # It prints for as long as it is read, but not for ever.
     chatty = ProgramRunner(PATIENCE).run("sh", "-c", "head -c 3000000 /dev/zero")
-    assert isinstance(chatty, Trouble) and chatty.reason == "UnreadableOutput"
+    assert isinstance(chatty, Problem) and chatty.reason == "UnreadableOutput"
 
 
 def test_a_program_is_ended_when_no_caller_waits_any_more() -> None:
     runner = ProgramRunner(patience=30.0)
     runner.close()
     found = runner.run("sleep", "30")
-    assert isinstance(found, Trouble) and "stopping" in found.message
+    assert isinstance(found, Problem) and "stopping" in str(found)

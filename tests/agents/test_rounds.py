@@ -17,8 +17,8 @@ from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import PeerLatency, Results, latency_of
 from closeby.agents.latency.rounds import AskedPeer, Course, LatencyRounds
 from closeby.agents.meters import AgentMeters, AgentStatus
-from closeby.agents.troubles import Trouble
 from closeby.kube.metrics.meters import Meters
+from closeby.objects.problems import Problem
 from tests.agents.talking import PATIENT, Lines, shared, soon
 from tests.kube.scraping import Scrape, scrape
 
@@ -38,8 +38,8 @@ class World:
     """One agent, a-0, whose peers answer as they are told to."""
 
     def __init__(self, *peers: str, limits: ResponderLimits = NO_LIMITS, seconds: float = 60.0) -> None:
-        self.peers: Sequence[Peer] | Trouble = [peer(one) for one in peers]
-        self.answers: dict[str, PeerLatency | Trouble] = {}
+        self.peers: Sequence[Peer] | Problem = [peer(one) for one in peers]
+        self.answers: dict[str, PeerLatency | Problem] = {}
         self.asked: list[str] = []
         #: Peers that bring a fault of ours to light.
         self.odd: set[str] = set()
@@ -51,7 +51,7 @@ class World:
         course = Course(name="a-0", seconds=seconds)
         self.rounds = LatencyRounds(course, asking, self.results, self.lines.say, limits, self.now)
 
-    def _probe(self, peer: Peer) -> PeerLatency | Trouble:
+    def _probe(self, peer: Peer) -> PeerLatency | Problem:
         self.asked.append(peer.name)
         self.now.time += self.takes
         if peer.name in self.odd:
@@ -128,7 +128,7 @@ def test_a_peer_that_is_gone_is_no_longer_reported() -> None:
 def test_what_is_too_old_is_no_longer_reported() -> None:
     world = World("a-0", "a-1")
     world.round(0)
-    world.answers["a-1"] = Trouble("NoAnswerInTime", "no answer came in time")
+    world.answers["a-1"] = Problem("no answer came in time", reason="NoAnswerInTime")
     world.clock.time = 890.0
     world.round(1)
     told = world.told()
@@ -141,7 +141,7 @@ def test_what_is_too_old_is_no_longer_reported() -> None:
 def test_a_peer_that_fails_is_said_once_and_so_is_its_return() -> None:
     world = World("a-0", "a-1")
     for failing in (True, True, False, False, True):
-        world.answers["a-1"] = Trouble("Unreachable", "no route") if failing else ANSWER
+        world.answers["a-1"] = Problem("no route", reason="Unreachable") if failing else ANSWER
         world.round(0)
     assert [one["peer"] for one in world.lines.said("no latency")] == ["a-1", "a-1"]
     assert len(world.lines.said("latency recovered")) == 1
@@ -150,7 +150,7 @@ def test_a_peer_that_fails_is_said_once_and_so_is_its_return() -> None:
 def test_while_peers_are_unknown_no_peer_is_asked() -> None:
     world = World("a-0", "a-1")
     world.round(0)
-    world.peers = Trouble("PeersUnknown", "not told yet")
+    world.peers = Problem("not told yet", reason="PeersUnknown")
     assert world.round(1) == world.round(2) == []
     assert len(world.lines.said("peers unknown")) == 1
     # What was measured stands until it is too old.

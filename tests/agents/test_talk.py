@@ -30,7 +30,7 @@ from closeby.agents.latency.wire import (
     ask,
     introduce,
 )
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from tests.agents.talking import LINES, PATIENT, TOKEN, answering, asking, shared, soon
 
 #: Of what is given up soon.
@@ -39,8 +39,8 @@ QUICK = ResponderLimits(trips=10, warm=1, within=0.3, proof_within=0.2)
 SOON = 30.0
 
 
-def reason(found: PeerLatency | Trouble) -> str:
-    assert isinstance(found, Trouble), found
+def reason(found: PeerLatency | Problem) -> str:
+    assert isinstance(found, Problem), found
     return found.reason
 
 
@@ -378,7 +378,7 @@ def test_garbage_changed_nothing(stood: tuple[Responder, Peer]) -> None:
 def test_a_port_that_is_taken() -> None:
     with answering() as (_, peer):
         found = Responder("c", shared(), LINES.say, ResponderLimits()).open(peer.host, peer.port)
-        assert isinstance(found, Trouble) and "--listen" in found.message
+        assert isinstance(found, Problem) and "--listen" in str(found)
 
 
 def test_after_closing_no_client_is_answered() -> None:

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from closeby.agents.latency.credentials import PEER_NAME, TlsFiles
-from closeby.agents.troubles import Trouble
 from closeby.measurements.access import Access, Client
 from closeby.measurements.bandwidth import Unavailable
+from closeby.objects.problems import Problem
 from tests.agents.talking import answering, asking, shared, soon
 from tests.attacks.programs import running
 from tests.certificates import Authority
@@ -72,8 +72,8 @@ class TestAgents:
         peer_of_ours = asking(shared(None, good(ours)))
         with answering(credentials=shared(None, good(ours, "b"))) as (responder, peer):
             for _ in range(5):
-                assert isinstance(stranger(peer), Trouble)
-                assert not isinstance(peer_of_ours(peer), Trouble)
+                assert isinstance(stranger(peer), Problem)
+                assert not isinstance(peer_of_ours(peer), Problem)
             soon(lambda: responder.outcomes["TlsFailed"] == 5 and responder.outcomes["Answered"] == 5)
             soon(lambda: responder.connections == 0)
 
@@ -81,7 +81,7 @@ class TestAgents:
         mine = asking(shared(None, good(ours)))
         with answering(credentials=shared(None, bad(kind, ours, others))) as (responder, peer):
             found = mine(peer)
-            assert isinstance(found, Trouble)
+            assert isinstance(found, Problem)
             assert found.reason == "TlsFailed"
             soon(lambda: responder.connections == 0)
             assert "Answered" not in responder.outcomes
@@ -93,14 +93,14 @@ def test_a_certificate_that_comes_before_its_key(ours: Authority) -> None:
     credentials = shared(None, mine)
     probe = asking(credentials)
     with answering(credentials=shared(None, good(ours, "b"))) as (_, peer):
-        assert not isinstance(probe(peer), Trouble)
+        assert not isinstance(probe(peer), Problem)
         Path(mine.certificate).write_bytes(Path(new.certificate).read_bytes())
-        assert not isinstance(probe(peer), Trouble)
+        assert not isinstance(probe(peer), Problem)
         Path(mine.key).write_text("half a key")
-        assert not isinstance(probe(peer), Trouble)
+        assert not isinstance(probe(peer), Problem)
         Path(mine.key).write_bytes(Path(new.key).read_bytes())
-        assert not isinstance(probe(peer), Trouble)
-        assert credentials.trouble() is None
+        assert not isinstance(probe(peer), Problem)
+        assert credentials.problem() is None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from closeby.agents.latency.peers import LONGEST_NAME, PROBE_PORT, Peer, parse_p
 from closeby.agents.latency.plan import MOST, asked
 from closeby.agents.latency.rounds import LATE, UNEXPECTED
 from closeby.agents.latency.wire import NONCE, PROOF, QUESTION, TRIP
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from tests.cli.calling import closeby
 from tests.reading.manifest_text import read_good
 
@@ -49,7 +49,7 @@ def test_its_values_are_values_of_the_chart() -> None:
 def test_its_files_make_sense() -> None:
     network, peers = re.findall(r"```yaml\n(.+?)```", PAGE, re.DOTALL)
     found = parse_peers(peers.encode(), "peers.yaml")
-    assert not isinstance(found, Trouble) and [one.name for one in found] == ["n1", "n2"]
+    assert not isinstance(found, Problem) and [one.name for one in found] == ["n1", "n2"]
     (topology,) = read_good(network).network_topologies
     # Its costs are what its controller finds out.
     assert [one.field for one in topology.conditions] == ["status.weights"]
@@ -60,7 +60,7 @@ def test_its_files_make_sense() -> None:
 
 def test_it_explains_every_reason() -> None:
     table = PAGE[PAGE.index("## When something is wrong") :]
-    used = set(re.findall(r'(?:Trouble|WireError)\("(\w+)"', CODE)) | {LATE, UNEXPECTED}
+    used = set(re.findall(r'(?:WireError\(|\breason=)"(\w+)"', CODE)) | {LATE, UNEXPECTED}
     used |= set(re.findall(r'^_(?:MISSING|FAILED|UNREADABLE): Final = "(\w+)"', CODE, re.MULTILINE))
     # Those of files and ports are said when it starts, or while it has no peers.
     used -= {"InvalidPeers", "InvalidDelays", "NoToken", "NotRead", "CantListen", "CantAccept"}

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition, Reason
 
 #: The two figures about one host and one direction of traffic.
@@ -38,16 +39,10 @@ class Cause(Enum):
     EMPTY = "has nothing of what was asked for"
 
 
-class Unavailable(Struct, frozen=True):
-    """Why there is nothing to read, as one sentence; ``remedy`` says what to do about it."""
+class Unavailable(Problem, frozen=True):
+    """Why there is nothing to read."""
 
-    message: str
-    remedy: str = ""
     cause: Cause = Cause.UNUSABLE
-
-    def sentence(self) -> str:
-        """The message and its remedy as one line."""
-        return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
 class BandwidthMeasurements(Struct, frozen=True, kw_only=True):

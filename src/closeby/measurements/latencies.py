@@ -137,7 +137,7 @@ class PrometheusLatencies:
         found = reader.end(head.status)
         if isinstance(found, Latencies) and found.empty:
             return Unavailable(
-                f"{source} has no latencies for {self.query}", "do the probes run?", Cause.EMPTY
+                f"{source} has no latencies for {self.query}", "do the probes run?", cause=Cause.EMPTY
             )
         return found
 

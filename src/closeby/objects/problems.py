@@ -7,7 +7,7 @@ from closeby.objects.bounds import line
 
 
 class Problem(Struct, frozen=True):
-    """One problem: of a manifest, a configuration, a trace, a kubeconfig file, or a server.
+    """One problem: of a manifest, a configuration, a trace, a kubeconfig file, a server, or an agent's peer.
 
     Each text is one printable line of bounded length, whatever its author wrote.
     """
@@ -25,6 +25,8 @@ class Problem(Struct, frozen=True):
     object: str = ""
     #: Path of the field, such as ``spec.containers[0].image``; empty when none is to blame.
     field: str = ""
+    #: A stable token that tools may match on; empty where there is none.
+    reason: str = ""
 
     def __post_init__(self) -> None:
         """Cuts the texts."""
@@ -46,7 +48,11 @@ class Problem(Struct, frozen=True):
         """The place, the object and the field, as far as they are known."""
         return ": ".join(part for part in (self.place, self.object, self.field) if part)
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
         """One line: ``where: message; remedy``."""
         sentence = f"{self.where}: {self.message}" if self.where else self.message
         return f"{sentence}; {self.remedy}" if self.remedy else sentence
+
+    def __str__(self) -> str:
+        """The sentence, after the reason if there is one."""
+        return f"{self.reason}: {self.sentence()}" if self.reason else self.sentence()

@@ -16,15 +16,15 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import Speed
-from closeby.agents.troubles import Trouble
 from closeby.errors import QuantityError
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 from closeby.reading.decoding.bandwidth import BANDWIDTH, bits_per_second
 
 #: One operation of a JSON patch (RFC 6902).
 Operation = dict[str, object]
 #: Patches the status of our node; why it could not.
-Patch = Callable[[Sequence[Operation]], Awaitable[Trouble | None]]
+Patch = Callable[[Sequence[Operation]], Awaitable[Problem | None]]
 
 #: Seconds until the interface is looked at again, and until what was refused is tried again.
 EVERY: Final = 30.0
@@ -78,7 +78,7 @@ class Advertiser:
 
     def __init__(
         self,
-        speed: Callable[[], Speed | Trouble],
+        speed: Callable[[], Speed | Problem],
         patch: Patch,
         say: Say,
         *,
@@ -123,11 +123,11 @@ class Advertiser:
             except TimeoutError:
                 continue
 
-    async def _once(self) -> Trouble | None:
+    async def _once(self) -> Problem | None:
         """Compares and writes; what could not be written."""
         self._written = False
         found = self._look()
-        if isinstance(found, Trouble):
+        if isinstance(found, Problem):
             self.speed = None
             self._tell(found, "no bandwidth is advertised")
             return None
@@ -135,17 +135,17 @@ class Advertiser:
         if self._node is None:
             return None
         operations = patch_of(self._node, found.bits)
-        trouble = await self._patch(operations) if operations else None
-        if trouble is not None:
-            self._tell(trouble, "bandwidth can't be advertised")
-            return trouble
+        problem = await self._patch(operations) if operations else None
+        if problem is not None:
+            self._tell(problem, "bandwidth can't be advertised")
+            return problem
         self._written = bool(operations)
         if operations:
             self._say("bandwidth advertised", interface=found.interface, bits=found.bits)
         self._told = ""
         return None
 
-    def _tell(self, trouble: Trouble, message: str) -> None:
-        if self._told != trouble.message:
-            self._say(message, warning=True, error=trouble)
-        self._told = trouble.message
+    def _tell(self, problem: Problem, message: str) -> None:
+        if self._told != str(problem):
+            self._say(message, warning=True, error=problem)
+        self._told = str(problem)

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.agents.troubles import Trouble
 from closeby.errors import QuantityError
+from closeby.objects.problems import Problem
 from closeby.reading.decoding.bandwidth import bits_per_second
 
 _MEGABIT: Final = 10**6
@@ -29,35 +29,36 @@ class Speed(Struct, frozen=True):
     bits: int
 
 
-def parse_bandwidth(text: str) -> int | Trouble:
+def parse_bandwidth(text: str) -> int | Problem:
     """Bits/s of a quantity such as ``10G``: at least one."""
     try:
         bits = bits_per_second(text, "down")
     except QuantityError as error:
-        return Trouble("InvalidBandwidth", f"{error.message}; {error.remedy}, such as 10G or 400M")
+        return Problem(error.message, f"{error.remedy}, such as 10G or 400M", reason="InvalidBandwidth")
     if not 0 < bits <= _MOST:
-        return Trouble(
-            "InvalidBandwidth", f"{text} is not a bandwidth; give bits per second, such as 10G or 400M"
-        )
+        remedy = "give bits per second, such as 10G or 400M"
+        return Problem(f"{text} is not a bandwidth", remedy, reason="InvalidBandwidth")
     return bits
 
 
-def speed_of(interface: str | None, root: Path = Path("/")) -> Speed | Trouble:
+def speed_of(interface: str | None, root: Path = Path("/")) -> Speed | Problem:
     """What ``interface`` carries, or the one of the default route; ``root`` holds proc and sys."""
     name = interface or default_interface(root)
     if name is None:
-        return Trouble("UnknownBandwidth", f"this node has no default route; {_OTHERWISE}")
+        return _unknown("this node has no default route")
     folder = root / "sys" / "class" / "net" / name
     if "/" in name or not folder.exists():
-        return Trouble("UnknownBandwidth", f"there is no interface {name}; {_OTHERWISE}")
+        return _unknown(f"there is no interface {name}")
     megabits = _megabits(folder)
     if megabits is None:
-        return Trouble(
-            "UnknownBandwidth", f"{name} is virtual, and what it says of its speed is made up; {_OTHERWISE}"
-        )
+        return _unknown(f"{name} is virtual, and what it says of its speed is made up")
     if not 0 < megabits * _MEGABIT <= _MOST:
-        return Trouble("UnknownBandwidth", f"the kernel does not know the speed of {name}; {_OTHERWISE}")
+        return _unknown(f"the kernel does not know the speed of {name}")
     return Speed(name, megabits * _MEGABIT)
+
+
+def _unknown(message: str) -> Problem:
+    return Problem(message, _OTHERWISE, reason="UnknownBandwidth")
 
 
 def _megabits(folder: Path, depth: int = 0) -> int | None:

@@ -13,13 +13,13 @@ from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import PeerLatency, latency_of
 from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, introduce, why
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 
 #: Seconds; none at all would mean not to wait.
 _SHORTEST: Final = 0.001
 
 #: Asks a peer how long it takes to answer.
-Probe = Callable[[Peer], PeerLatency | Trouble]
+Probe = Callable[[Peer], PeerLatency | Problem]
 
 
 class TcpProbe:
@@ -42,7 +42,7 @@ class TcpProbe:
         """What one probe sends and receives, at most."""
         return (self._limits.trips + self._limits.warm + 1) * TRIP
 
-    def __call__(self, peer: Peer) -> PeerLatency | Trouble:
+    def __call__(self, peer: Peer) -> PeerLatency | Problem:
         """How long the peer takes, or why that is not known."""
         until = time.monotonic() + self._limits.within
         try:
@@ -68,7 +68,7 @@ class TcpProbe:
                 with contextlib.suppress(OSError):
                     self._connected.shutdown(socket.SHUT_RDWR)
 
-    def _timed(self, channel: Channel, peer: Peer) -> PeerLatency | Trouble:
+    def _timed(self, channel: Channel, peer: Peer) -> PeerLatency | Problem:
         times: list[float] = []
         try:
             for number in range(self._limits.warm + self._limits.trips):

@@ -6,7 +6,7 @@ import time
 from threading import Event, Thread
 from typing import Final
 
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 #: The option that sets its port, by the name of the program that asks it.
@@ -35,11 +35,13 @@ class Companion:
         self.process: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self._run, name=program, daemon=True)
 
-    def open(self) -> Trouble | None:
-        """Starts it; a trouble if there is no such program."""
+    def open(self) -> Problem | None:
+        """Starts it; a problem if there is no such program."""
         name = self._command[0]
         if shutil.which(name) is None:
-            return Trouble("ProgramMissing", f"there is no {name}: install it, or measure without it")
+            return Problem(
+                f"there is no {name}", "install it, or measure without it", reason="ProgramMissing"
+            )
         self._thread.start()
         return None
 

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 #: The token, where it is not in a file.
@@ -24,6 +24,7 @@ VARIABLE: Final = "CLOSEBY_AGENT_TOKEN"
 SHORTEST_TOKEN: Final = 16
 #: Tokens in use at the same time, while one takes the place of another.
 _MOST_TOKENS: Final = 4
+_NEW_TOKEN: Final = "make one: openssl rand -hex 32"
 #: The name that the certificate of every agent must have (a DNS name in subjectAltName).
 PEER_NAME: Final = "closeby-agent"
 
@@ -68,14 +69,14 @@ class PeerCredentials:
             else _Kept((tls.certificate, tls.key, tls.authority), lambda: _contexts(tls), say)
         )
 
-    def trouble(self) -> Trouble | None:
+    def problem(self) -> Problem | None:
         """Why they can't be used at all; None if they can."""
         for one in (
             self._fixed,
             None if self._tokens is None else self._tokens.now(),
             None if self._contexts is None else self._contexts.now(),
         ):
-            if isinstance(one, Trouble):
+            if isinstance(one, Problem):
                 return one
         return None
 
@@ -87,7 +88,7 @@ class PeerCredentials:
     def keys(self) -> Sequence[bytes]:
         """The first is shown to peers, all are taken from them. One that is empty proves nothing."""
         found = self._fixed if self._tokens is None else self._tokens.now()
-        return (b"",) if found is None or isinstance(found, Trouble) else found
+        return (b"",) if found is None or isinstance(found, Problem) else found
 
     def asking(self, connected: socket.socket) -> socket.socket:
         """The asker's end, under TLS if there is any.
@@ -118,7 +119,7 @@ class PeerCredentials:
 
     def _usable(self) -> _Contexts | None:
         found = None if self._contexts is None else self._contexts.now()
-        if isinstance(found, Trouble):
+        if isinstance(found, Problem):
             raise ssl.SSLError(str(found))
         return found
 
@@ -128,33 +129,35 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> str | None:
     return environment.get(VARIABLE) or None
 
 
-def parse_tokens(text: str, source: str) -> tuple[bytes, ...] | Trouble:
+def parse_tokens(text: str, source: str) -> tuple[bytes, ...] | Problem:
     """One token a line, the one to show first."""
     found = tuple(line.strip().encode() for line in text.splitlines() if line.strip())
     if not found:
-        return Trouble("NoToken", f"{source} holds no token; make one: openssl rand -hex 32")
+        return Problem("holds no token", _NEW_TOKEN, file=source, reason="NoToken")
     if len(found) > _MOST_TOKENS:
-        return Trouble("NoToken", f"{source} holds {len(found)} tokens; keep at most {_MOST_TOKENS}")
+        return Problem(
+            f"holds {len(found)} tokens", f"keep at most {_MOST_TOKENS}", file=source, reason="NoToken"
+        )
     if any(len(one) < SHORTEST_TOKEN for one in found):
-        least = f"shorter than {SHORTEST_TOKEN} characters"
-        return Trouble("NoToken", f"{source} holds a token {least}; make one: openssl rand -hex 32")
+        message = f"holds a token shorter than {SHORTEST_TOKEN} characters"
+        return Problem(message, _NEW_TOKEN, file=source, reason="NoToken")
     return found
 
 
 class _Kept(Generic[T]):
     """What was read of files, read again when one of them has changed."""
 
-    def __init__(self, paths: Sequence[str], read: Callable[[], T | Trouble], say: Say) -> None:
+    def __init__(self, paths: Sequence[str], read: Callable[[], T | Problem], say: Say) -> None:
         self._paths = paths
         self._read = read
         self._say = say
         # Connections are handled by threads.
         self._lock = Lock()
         self._stamp: object = None
-        self._value: T | Trouble = Trouble("NotRead", "nothing was read yet")
+        self._value: T | Problem = Problem("nothing was read yet", reason="NotRead")
 
-    def now(self) -> T | Trouble:
-        """What is in use; a trouble only if it could never be read."""
+    def now(self) -> T | Problem:
+        """What is in use; a problem only if it could never be read."""
         with self._lock:
             stamp = tuple(_stamp_of(path) for path in self._paths)
             if stamp != self._stamp:
@@ -162,12 +165,12 @@ class _Kept(Generic[T]):
                 self._take(self._read(), first)
             return self._value
 
-    def _take(self, read: T | Trouble, first: bool) -> None:
-        if not isinstance(read, Trouble):
+    def _take(self, read: T | Problem, first: bool) -> None:
+        if not isinstance(read, Problem):
             self._value = read
             if not first:
                 self._say("credentials reloaded", files=", ".join(self._paths))
-        elif isinstance(self._value, Trouble):
+        elif isinstance(self._value, Problem):
             self._value = read
         else:
             self._say("the new credentials are unusable, so the old ones stay", warning=True, error=read)
@@ -181,16 +184,16 @@ def _stamp_of(path: str) -> tuple[int, int, int] | None:
     return about.st_mtime_ns, about.st_size, about.st_ino
 
 
-def _read_tokens(path: str) -> tuple[bytes, ...] | Trouble:
+def _read_tokens(path: str) -> tuple[bytes, ...] | Problem:
     try:
         return parse_tokens(Path(path).read_text(), path)
     except OSError as error:
-        return Trouble("NoToken", f"{path} can't be read: {error.strerror or error}")
+        return Problem(f"can't be read: {error.strerror or error}", file=path, reason="NoToken")
     except UnicodeDecodeError:
-        return Trouble("NoToken", f"{path} is not text; make a token: openssl rand -hex 32")
+        return Problem("is not text", _NEW_TOKEN, file=path, reason="NoToken")
 
 
-def _contexts(files: TlsFiles) -> _Contexts | Trouble:
+def _contexts(files: TlsFiles) -> _Contexts | Problem:
     made = []
     for role in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
         context = ssl.SSLContext(role)
@@ -203,6 +206,6 @@ def _contexts(files: TlsFiles) -> _Contexts | Trouble:
         except (OSError, ValueError) as error:
             named = f"{files.certificate}, {files.key} and {files.authority}"
             remedy = "give a certificate, its unencrypted key, and the CA's certificate, all in PEM"
-            return Trouble("TlsFailed", f"{named} can't be used: {error}; {remedy}")
+            return Problem(f"{named} can't be used: {error}", remedy, reason="TlsFailed")
         made.append(context)
     return _Contexts(*made)

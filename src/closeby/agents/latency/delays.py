@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from closeby.agents.troubles import Trouble
 from closeby.discovery.unreadable import MOST_YAML_BYTES, read_text, read_yaml
 from closeby.errors import UnreadableError
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 _REMEDY: Final = "give ZONE=MILLISECONDS, from 0 to 10000"
 _MOST: Final = 10_000.0
+_INVALID: Final = "InvalidDelays"
 
 
 class Delays:
@@ -31,7 +33,7 @@ class Delays:
         """Whether there may be any."""
         return bool(self._given) or self._path is not None
 
-    def read(self) -> Trouble | None:
+    def read(self) -> Problem | None:
         """Looks at the file. One that can't be used changes nothing."""
         if self._path is None:
             return None
@@ -40,13 +42,13 @@ class Delays:
             pairs = msgspec.convert(_value(self._path, content), dict[str, float])
             found = parse_delays(tuple(f"{key}={value}" for key, value in pairs.items()))
         except UnreadableError as error:
-            found = Trouble("InvalidDelays", f"{error}; {_REMEDY}")
+            found = replace(error.problem, reason=_INVALID, remedy=f"{error.problem.remedy}; {_REMEDY}")
         except msgspec.ValidationError as error:
-            found = Trouble("InvalidDelays", f"{self._path}: {error}; {_REMEDY}")
-        if isinstance(found, Trouble):
-            if self._told != found.message:
+            found = Problem(str(error), _REMEDY, file=self._path, reason=_INVALID)
+        if isinstance(found, Problem):
+            if self._told != str(found):
                 self._say("the delays are unusable", warning=True, error=found)
-            self._told = found.message
+            self._told = str(found)
             return found
         self._known = {**self._given, **found}
         return None
@@ -62,7 +64,7 @@ class Delays:
             time.sleep(milliseconds / 1000)
 
 
-def parse_delays(given: Sequence[str]) -> dict[str, float] | Trouble:
+def parse_delays(given: Sequence[str]) -> dict[str, float] | Problem:
     """Milliseconds by zone, of texts such as ``zone-b=5``."""
     found = {}
     for text in given:
@@ -72,7 +74,7 @@ def parse_delays(given: Sequence[str]) -> dict[str, float] | Trouble:
         except ValueError:
             value = math.nan
         if not zone or not equals or not 0 <= value <= _MOST:
-            return Trouble("InvalidDelays", f"{text!r} is not a delay of a zone; {_REMEDY}")
+            return Problem(f"{text!r} is not a delay of a zone", _REMEDY, reason=_INVALID)
         found[zone] = value
     return found
 

@@ -1,14 +1,16 @@
 """Who the peers are: the nodes on which an agent answers, and where they lie."""
 
+import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from closeby.agents.troubles import Trouble
 from closeby.discovery.unreadable import read_yaml
 from closeby.errors import UnreadableError
+from closeby.objects.problems import Problem
 
 #: A region and a zone in it; either is empty where nothing is known.
 Area = tuple[str, str]
@@ -19,6 +21,8 @@ PROBE_PORT: Final = 9471
 LONGEST_FILE: Final = 16 * 1024 * 1024
 #: A node's name is a DNS subdomain, which is no longer.
 LONGEST_NAME: Final = 253
+_INVALID: Final = "InvalidPeers"
+_REMEDY: Final = "give peers: [{name: node-1, host: 192.0.2.1, zone: a}, ...]"
 
 
 class Peer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,47 +50,48 @@ class PeerFile:
     """The peers that a YAML or JSON file lists; it is read again whenever it has changed."""
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path)
+        self._path = path
         self._stamp: tuple[int, int, int] | None = None
-        self._read: tuple[Peer, ...] | Trouble = ()
+        self._read: tuple[Peer, ...] | Problem = ()
 
-    def read(self) -> tuple[Peer, ...] | Trouble:
+    def read(self) -> tuple[Peer, ...] | Problem:
         """The peers now."""
         try:
-            about = self._path.stat()
+            about = os.stat(self._path)
             stamp = about.st_mtime_ns, about.st_size, about.st_ino
             if stamp != self._stamp:
                 if about.st_size > LONGEST_FILE:
-                    return Trouble("InvalidPeers", f"{self._path} is longer than {LONGEST_FILE:,} bytes")
-                content = self._path.read_bytes()
-                self._stamp, self._read = stamp, parse_peers(content, str(self._path))
+                    return _problem(f"is longer than {LONGEST_FILE:,} bytes", self._path)
+                content = Path(self._path).read_bytes()
+                self._stamp, self._read = stamp, parse_peers(content, self._path)
         except OSError as error:
-            return Trouble("InvalidPeers", f"{self._path} can't be read: {error.strerror or error}")
+            return _problem(f"can't be read: {error.strerror or error}", self._path)
         return self._read
 
 
-def parse_peers(content: bytes, source: str) -> tuple[Peer, ...] | Trouble:
+def parse_peers(content: bytes, source: str) -> tuple[Peer, ...] | Problem:
     """The peers in the text of a file; ``source`` is its name for messages."""
-    remedy = "give peers: [{name: node-1, host: 192.0.2.1, zone: a}, ...]"
     try:
         value = read_yaml(source, content.decode()).value
     except UnicodeDecodeError as error:
-        return Trouble("InvalidPeers", f"{source} is not text: {error.reason}; {remedy}")
+        return _problem(f"is not text: {error.reason}", source)
     except UnreadableError as error:
-        return Trouble("InvalidPeers", f"{error}; {remedy}")
+        return replace(error.problem, reason=_INVALID, remedy=f"{error.problem.remedy}; {_REMEDY}")
     try:
         peers = msgspec.convert(value, _File).peers
     except msgspec.ValidationError as error:
-        return Trouble("InvalidPeers", f"{source}: {error}; {remedy}")
+        return _problem(str(error), source)
     seen: set[str] = set()
     for peer in peers:
         if not peer.name or not peer.host or len(peer.name.encode()) > LONGEST_NAME:
-            return Trouble("InvalidPeers", f"{source}: {peer.name!r} is not a peer; {remedy}")
+            return _problem(f"{peer.name!r} is not a peer", source)
         if peer.name in seen:
-            return Trouble("InvalidPeers", f"{source}: {peer.name!r} is there twice; name each peer once")
+            return _problem(f"{peer.name!r} is there twice", source, "name each peer once")
         if not 0 < peer.port < 65_536:
-            return Trouble(
-                "InvalidPeers", f"{source}: {peer.name!r} has no port {peer.port}; give 1 to 65535"
-            )
+            return _problem(f"{peer.name!r} has no port {peer.port}", source, "give 1 to 65535")
         seen.add(peer.name)
     return peers
+
+
+def _problem(message: str, file: str, remedy: str = _REMEDY) -> Problem:
+    return Problem(message, remedy, file=file, reason=_INVALID)

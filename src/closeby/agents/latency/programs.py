@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import PeerLatency
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 
 #: Seconds that a program measures, and until it is ended.
 MEASURED: Final = 1
@@ -41,20 +41,22 @@ class ProgramRunner:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def run(self, *command: str) -> bytes | Trouble:
+    def run(self, *command: str) -> bytes | Problem:
         """What the program prints when all went well."""
         if shutil.which(command[0]) is None:
-            return Trouble(_MISSING, f"there is no {command[0]}: install it, or choose --probe tcp")
+            return Problem(f"there is no {command[0]}", "install it, or choose --probe tcp", reason=_MISSING)
         with self._lock:
             if self._closed:
-                return Trouble(_FAILED, "it is stopping")
+                return Problem("it is stopping", reason=_FAILED)
             try:
                 process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
                 )
             except OSError as error:
-                return Trouble(
-                    _FAILED, f"{command[0]} can't be started: {error.strerror or error}; reinstall it"
+                return Problem(
+                    f"{command[0]} can't be started: {error.strerror or error}",
+                    "reinstall it",
+                    reason=_FAILED,
                 )
             self._process = process
         with process:
@@ -62,14 +64,15 @@ class ProgramRunner:
                 output, _ = process.communicate(timeout=self._patience)
             except subprocess.TimeoutExpired:
                 process.kill()
-                return Trouble("NoAnswerInTime", f"{command[0]} was ended after {self._patience:g} s")
+                return Problem(f"{command[0]} was ended after {self._patience:g} s", reason="NoAnswerInTime")
             finally:
                 self._process = None
         if len(output) > LONGEST_OUTPUT:
-            return Trouble(_UNREADABLE, f"{command[0]} prints {len(output):,} bytes")
+            return Problem(f"{command[0]} prints {len(output):,} bytes", reason=_UNREADABLE)
         if process.returncode:
             said = output.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-            return Trouble(_FAILED, f"{command[0]} ends with {process.returncode} and says {said[0][:200]!r}")
+            message = f"{command[0]} ends with {process.returncode} and says {said[0][:200]!r}"
+            return Problem(message, reason=_FAILED)
         return output
 
     def close(self) -> None:
@@ -87,7 +90,7 @@ class QperfProbe:
         self._runner = runner
         self._port = port
 
-    def __call__(self, peer: Peer) -> PeerLatency | Trouble:
+    def __call__(self, peer: Peer) -> PeerLatency | Problem:
         """How long the peer takes, or why that is not known."""
         output = self._runner.run(
             "qperf",
@@ -102,7 +105,7 @@ class QperfProbe:
             "-vvs",
             "tcp_lat",
         )
-        return output if isinstance(output, Trouble) else parse_qperf(output)
+        return output if isinstance(output, Problem) else parse_qperf(output)
 
 
 class NetperfProbe:
@@ -112,7 +115,7 @@ class NetperfProbe:
         self._runner = runner
         self._port = port
 
-    def __call__(self, peer: Peer) -> PeerLatency | Trouble:
+    def __call__(self, peer: Peer) -> PeerLatency | Problem:
         """How long the peer takes, or why that is not known."""
         output = self._runner.run(
             *(
@@ -130,7 +133,7 @@ class NetperfProbe:
             ),
             *("--", "-r", "32,1024", "-k", "P50_LATENCY,P90_LATENCY,P99_LATENCY,TRANSACTION_RATE"),
         )
-        return output if isinstance(output, Trouble) else parse_netperf(output)
+        return output if isinstance(output, Problem) else parse_netperf(output)
 
 
 class Iperf3:
@@ -142,16 +145,16 @@ class Iperf3:
         self._port = port
         self._sent = sent
 
-    def __call__(self, peer: Peer) -> float | Trouble:
+    def __call__(self, peer: Peer) -> float | Problem:
         """How much the peer can be sent, or why that is not known."""
         output = self._runner.run(
             *("iperf3", "-c", peer.host, "-p", str(self._port), "-n", str(self._sent), "-J"),
             *("--connect-timeout", "2000"),
         )
-        return output if isinstance(output, Trouble) else parse_iperf3(output)
+        return output if isinstance(output, Problem) else parse_iperf3(output)
 
 
-def parse_qperf(output: bytes) -> PeerLatency | Trouble:
+def parse_qperf(output: bytes) -> PeerLatency | Problem:
     """``latency = 9274 ns`` and ``loc_send_msgs = 53,916``, in any unit."""
     found = dict(_pairs(output))
     value, unit = _figure(found.get("latency", ""))
@@ -161,7 +164,7 @@ def parse_qperf(output: bytes) -> PeerLatency | Trouble:
     return PeerLatency(p50=2 * value * _MICROSECONDS[unit], samples=int(count or 1))
 
 
-def parse_netperf(output: bytes) -> PeerLatency | Trouble:
+def parse_netperf(output: bytes) -> PeerLatency | Problem:
     """``P50_LATENCY=302`` and so on, in microseconds."""
     found = {key: _figure(text)[0] for key, text in _pairs(output)}
     p50, p90, p99 = (found.get(f"P{share}_LATENCY") for share in (50, 90, 99))
@@ -185,20 +188,21 @@ class _Report(Struct):
     error: str = ""
 
 
-def parse_iperf3(output: bytes) -> float | Trouble:
+def parse_iperf3(output: bytes) -> float | Problem:
     """Bits/s of iperf3's JSON."""
     try:
         report = msgspec.json.decode(output, type=_Report)
     except (msgspec.DecodeError, RecursionError):
         return _unreadable("iperf3", output)
     if report.error:
-        return Trouble(_FAILED, f"iperf3 says {report.error[:200]!r}")
+        return Problem(f"iperf3 says {report.error[:200]!r}", reason=_FAILED)
     received = report.end.sum_received
     if received is None or not 0 <= received.bits_per_second < math.inf:
         return _unreadable("iperf3", output)
     if received.bits_per_second == 0:
         # So little was sent that it was over before the receiver had counted any of it.
-        return Trouble(_FAILED, "iperf3 counted nothing in so short a time; send more with --iperf3-bytes")
+        message = "iperf3 counted nothing in so short a time"
+        return Problem(message, "send more with --iperf3-bytes", reason=_FAILED)
     return received.bits_per_second
 
 
@@ -217,6 +221,6 @@ def _figure(text: str) -> tuple[float | None, str]:
     return (value if 0 <= value < math.inf else None), unit.strip()
 
 
-def _unreadable(program: str, output: bytes) -> Trouble:
+def _unreadable(program: str, output: bytes) -> Problem:
     shown = " ".join(output[:200].decode(errors="replace").split())
-    return Trouble(_UNREADABLE, f"{program} prints no figure but {shown!r}")
+    return Problem(f"{program} prints no figure but {shown!r}", reason=_UNREADABLE)

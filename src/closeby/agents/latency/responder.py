@@ -15,14 +15,14 @@ from typing import Final
 from closeby.agents.latency.credentials import PeerCredentials
 from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.wire import Channel, WireError, admit, answer, why
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 #: Connections that the kernel holds until they are looked at.
 _BACKLOG: Final = 64
 #: Among which addresses are shared out, whatever their number: who knocks all the time is one of so many.
 DOORS: Final = 64
-#: Seconds until the same kind of trouble is logged again.
+#: Seconds until the same kind of problem is logged again.
 _SAID_AGAIN: Final = 60.0
 
 
@@ -52,7 +52,7 @@ class Responder:
         """Connections at the moment."""
         return len(self._visits)
 
-    def open(self, host: str, port: int) -> int | Trouble:
+    def open(self, host: str, port: int) -> int | Problem:
         """Begins to listen (an empty ``host``: on all addresses; port 0: any); the port."""
         try:
             if host:
@@ -66,7 +66,7 @@ class Responder:
                 )
         except OSError as error:
             message = f"{host}:{port} can't be listened on: {error.strerror or error}"
-            return Trouble("CantListen", f"{message}; give another one with --listen")
+            return Problem(message, "give another one with --listen", reason="CantListen")
         self._listening = listening
         Thread(target=self._listen, args=(listening,), name="responder", daemon=True).start()
         return int(listening.getsockname()[1])
@@ -99,7 +99,7 @@ class Responder:
             except OSError as error:
                 if self._listening is listening:
                     # Out of file descriptors, say: that passes, and must not be tried as fast as possible.
-                    self._tell(Trouble("CantAccept", error.strerror or str(error)), "")
+                    self._tell(Problem(error.strerror or str(error), reason="CantAccept"), "")
                     time.sleep(0.1)
                 continue
             # IPv4 on a socket that takes both.
@@ -113,7 +113,7 @@ class Responder:
             except RuntimeError as error:
                 # The system gives no more threads, for now.
                 self._leave(number, "CantAccept")
-                self._tell(Trouble("CantAccept", str(error)), "")
+                self._tell(Problem(str(error), reason="CantAccept"), "")
 
     def _enter(self, visit: "_Visit") -> int | None:
         """The visit's number; None if it is one too many."""
@@ -134,9 +134,9 @@ class Responder:
         try:
             self._converse(visit)
         except (OSError, EOFError, ValueError, WireError) as error:
-            trouble = why(error)
-            outcome = trouble.reason
-            self._tell(trouble, visit.host)
+            problem = why(error)
+            outcome = problem.reason
+            self._tell(problem, visit.host)
         finally:
             self._leave(number, outcome)
 
@@ -159,13 +159,13 @@ class Responder:
             for _ in range(self._limits.questions):
                 answer(channel)
 
-    def _tell(self, trouble: Trouble, host: str) -> None:
+    def _tell(self, problem: Problem, host: str) -> None:
         """Says it, but not for every connection of a client that keeps connecting."""
         now = time.monotonic()
-        if self._listening is None or now - self._told.get(trouble.reason, -_SAID_AGAIN) < _SAID_AGAIN:
+        if self._listening is None or now - self._told.get(problem.reason, -_SAID_AGAIN) < _SAID_AGAIN:
             return
-        self._told[trouble.reason] = now
-        self._say("connection failed", warning=True, address=host or None, error=trouble)
+        self._told[problem.reason] = now
+        self._say("connection failed", warning=True, address=host or None, error=problem)
 
 
 class _Visit:

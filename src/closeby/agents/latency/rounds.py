@@ -18,15 +18,15 @@ from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import MOST, asked
 from closeby.agents.latency.results import Results
-from closeby.agents.troubles import Trouble
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief
 
 T = TypeVar("T")
 #: The peers now, or why they are not known.
-Peers = Callable[[], Sequence[Peer] | Trouble]
+Peers = Callable[[], Sequence[Peer] | Problem]
 #: Bits/s that a peer can be sent.
-Throughput = Callable[[Peer], float | Trouble]
+Throughput = Callable[[Peer], float | Problem]
 
 #: In which a round's first questions are spread.
 _SPREAD: Final = 0.5
@@ -125,8 +125,8 @@ class LatencyRounds:
         """Asks all that are to be asked in it."""
         self._asking.before()
         peers = self._asking.peers()
-        if isinstance(peers, Trouble):
-            self._unknown_peers(peers.message)
+        if isinstance(peers, Problem):
+            self._unknown_peers(peers.sentence())
             return
         self._unknown = ""
         names = {peer.name for peer in peers}
@@ -157,7 +157,7 @@ class LatencyRounds:
         found = self._found(peer, self._asking.probe)
         if self._end.is_set():
             return
-        if isinstance(found, Trouble):
+        if isinstance(found, Problem):
             self._results.failed(found.reason)
             if self._failing.get(peer.name) != found.reason:
                 self._say("no latency", warning=True, peer=peer.name, address=peer.host, error=found)
@@ -171,18 +171,20 @@ class LatencyRounds:
         found = self._found(peer, throughput)
         if self._end.is_set():
             return
-        if isinstance(found, Trouble):
+        if isinstance(found, Problem):
             self._results.failed(found.reason)
             self._say("no bandwidth", warning=True, peer=peer.name, address=peer.host, error=found)
         else:
             self._results.carries(peer.name, found)
 
-    def _found(self, peer: Peer, ask: Callable[[Peer], T | Trouble]) -> T | Trouble:
+    def _found(self, peer: Peer, ask: Callable[[Peer], T | Problem]) -> T | Problem:
         """What a peer was found to be; a fault of ours with one does not keep us from all the others."""
         with Contained() as asking:
             return ask(peer)
         why = "" if asking.error is None else brief(asking.error)
-        return Trouble(UNEXPECTED, f"asking it failed unexpectedly, which is a fault of closeby: {why}")
+        return Problem(
+            f"asking it failed unexpectedly, which is a fault of closeby: {why}", reason=UNEXPECTED
+        )
 
     def _unknown_peers(self, message: str) -> None:
         if self._unknown != message:

@@ -29,8 +29,8 @@ from struct import Struct
 from typing import Final
 
 from closeby.agents.latency.peers import LONGEST_NAME
-from closeby.agents.troubles import Trouble
 from closeby.errors import ClosebyError
+from closeby.objects.problems import Problem
 
 MAGIC: Final = b"closeby1"
 NONCE: Final = 32
@@ -54,11 +54,11 @@ class MessageKind(IntEnum):
 
 
 class WireError(ClosebyError):
-    """A conversation came to nothing; ``trouble`` says why."""
+    """A conversation came to nothing; ``problem`` says why."""
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.trouble = Trouble(reason, message)
+        self.problem = Problem(message, reason=reason)
+        super().__init__(str(self.problem))
 
 
 class Channel:
@@ -172,24 +172,24 @@ def answer(channel: Channel) -> None:
     channel.send(MessageKind.ANSWER, asked[:4].ljust(ANSWER, b"\0"))
 
 
-def why(error: Exception) -> Trouble:
+def why(error: Exception) -> Problem:
     """What an exception says about a conversation."""
     match error:
         case WireError():
-            return error.trouble
+            return error.problem
         case ssl.SSLError():
             # Only an error of OpenSSL's own has a reason.
             said = getattr(error, "reason", None) or str(error)
-            return Trouble("TlsFailed", f"{said}; check both sides' certificates and CA")
+            return Problem(said, "check both sides' certificates and CA", reason="TlsFailed")
         case TimeoutError():
-            return Trouble("NoAnswerInTime", "no answer came in time")
+            return Problem("no answer came in time", reason="NoAnswerInTime")
         case EOFError() | ConnectionError() if not isinstance(error, ConnectionRefusedError):
-            return Trouble("ConnectionCut", "the connection was cut")
+            return Problem("the connection was cut", reason="ConnectionCut")
         case OSError():
-            return Trouble("Unreachable", error.strerror or str(error))
+            return Problem(error.strerror or str(error), reason="Unreachable")
         case UnicodeError():
-            return Trouble("Unreachable", "its address is not a name of a host")
-    return Trouble("ConnectionCut", str(error) or type(error).__name__)
+            return Problem("its address is not a name of a host", reason="Unreachable")
+    return Problem(str(error) or type(error).__name__, reason="ConnectionCut")
 
 
 def _proof(key: bytes, role: bytes, told: Sequence[bytes]) -> bytes:

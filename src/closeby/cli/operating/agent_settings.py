@@ -13,7 +13,6 @@ from closeby.agents.latency.credentials import VARIABLE, PeerCredentials, TlsFil
 from closeby.agents.latency.delays import Delays, parse_delays
 from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
-from closeby.agents.troubles import Trouble
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.metrics.serving import ListenAddress, read_address
@@ -121,9 +120,9 @@ def checked(options: AgentOptions, say: Say) -> CheckedSettings:
         _usable(peers.read())
     given = _usable(parse_delays(options.delays))
     delays = Delays(given, options.delays_path, say)
-    trouble = delays.read()
-    if trouble is not None:
-        raise Unusable(trouble.message)
+    problem = delays.read()
+    if problem is not None:
+        raise Unusable(problem.sentence())
     return CheckedSettings(
         options=options,
         name=name,
@@ -170,13 +169,13 @@ def _credentials(options: AgentOptions, say: Say) -> PeerCredentials:
                 "that"
             )
     credentials = PeerCredentials(token_file=options.token_file, token=token, tls=tls, say=say)
-    trouble = credentials.trouble()
-    if trouble is not None:
-        raise Unusable(trouble.message)
+    problem = credentials.problem()
+    if problem is not None:
+        raise Unusable(problem.sentence())
     return credentials
 
 
-def _usable(found: T | Trouble) -> T:
-    if isinstance(found, Trouble):
-        raise Unusable(found.message)
+def _usable(found: T | Problem) -> T:
+    if isinstance(found, Problem):
+        raise Unusable(found.sentence())
     return found

@@ -18,7 +18,6 @@ from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import Results
 from closeby.agents.latency.rounds import AskedPeer, Course, LatencyRounds
 from closeby.agents.meters import AgentMeters, AgentStatus
-from closeby.agents.troubles import Trouble
 from closeby.cli.operating.agent_settings import CheckedSettings
 from closeby.cli.operating.long_running import reach, run_alone, run_until_told
 from closeby.cli.operating.serving import serving
@@ -31,6 +30,7 @@ from closeby.kube.state.endpoints import Endpoints
 from closeby.kube.state.own_node import OwnNode
 from closeby.kube.watch.changes import Troubled
 from closeby.kube.writing.node_status import patch_node_status
+from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 
@@ -55,12 +55,12 @@ class _Parts(Struct, frozen=True):
     def open(self, checked: CheckedSettings, say: Say) -> None:
         """Begins. Raises Unusable: something can't be listened on, or a program is missing."""
         port = self.responder.open(checked.listen.host, checked.listen.port)
-        if isinstance(port, Trouble):
-            raise Unusable(port.message)
+        if isinstance(port, Problem):
+            raise Unusable(port.sentence())
         for companion in self.companions:
-            trouble = companion.open()
-            if trouble is not None:
-                raise Unusable(trouble.message)
+            problem = companion.open()
+            if problem is not None:
+                raise Unusable(problem.sentence())
         say("answering peers", host=checked.listen.host or None, port=port, node=checked.name)
         self.rounds.start()
 
@@ -79,9 +79,11 @@ class _Heard:
     """What the cluster says of peers."""
 
     def __init__(self) -> None:
-        self.peers: Sequence[Peer] | Trouble = Trouble("PeersUnknown", "the cluster has not listed them yet")
+        self.peers: Sequence[Peer] | Problem = Problem(
+            "the cluster has not listed them yet", reason="PeersUnknown"
+        )
 
-    def now(self) -> Sequence[Peer] | Trouble:
+    def now(self) -> Sequence[Peer] | Problem:
         """The peers that are known."""
         return self.peers
 
@@ -130,7 +132,7 @@ async def _work(
     )
     health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
     if checked.peers is None:
-        health.ready("peers", lambda: str(heard.peers) if isinstance(heard.peers, Trouble) else None)
+        health.ready("peers", lambda: str(heard.peers) if isinstance(heard.peers, Problem) else None)
     if checked.delays:
         say("adding delays to what is measured: for testing only", warning=True)
     if not checked.credentials.proves:
@@ -198,14 +200,14 @@ def _standing(parts: _Parts, advertiser: Advertiser | None) -> AgentStatus:
 def _advertiser(checked: CheckedSettings, transport: Transport, say: Say) -> Advertiser:
     bits = checked.bandwidth
 
-    def speed() -> Speed | Trouble:
+    def speed() -> Speed | Problem:
         if bits is not None:
             return Speed("--bandwidth", bits)
         return speed_of(checked.options.interface)
 
-    async def patch(operations: Sequence[Operation]) -> Trouble | None:
+    async def patch(operations: Sequence[Operation]) -> Problem | None:
         error = await patch_node_status(transport, checked.name, operations)
-        return None if error is None else Trouble(error.reason, error.message)
+        return None if error is None else Problem(error.message, reason=error.reason)
 
     return Advertiser(speed, patch, say)
 
