@@ -6,11 +6,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from closeby.lab.pictures.album import MOST_NODES, distributions, pictures_of_history, pictures_of_run
+from closeby.lab.pictures.album import (
+    MOST_NODES,
+    Heading,
+    distributions,
+    pictures_of_history,
+    pictures_of_run,
+)
 from closeby.lab.pictures.boxes import HEIGHT, boxes_of
-from closeby.lab.pictures.colours import GANGS
 from closeby.lab.pictures.fabric import MOST_DOMAINS
-from closeby.lab.pictures.headings import Heading
+from closeby.lab.pictures.gang_marks import GANGS
 from closeby.lab.pictures.moments import STOPS
 from closeby.lab.pictures.scene import MOST_PODS
 from tests.lab.pictures.histories import applications, empty_run, story, tree_of

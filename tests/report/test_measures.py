@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from closeby.lab.pictures.markup import markup
-from closeby.lab.replay.measuring import measure
+from closeby.lab.pictures.page import markup
+from closeby.lab.replay.history import measure
 from closeby.lab.views.measures import BY_LEVEL, MODELLED, PLACES, USE, by_level, of_run
 from closeby.quality.model import DEFAULT_MODEL
 from closeby.quality.summary import LevelMeasures, Measures

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from closeby.lab.comparing.running import Experiment, Load, run_all
 from closeby.lab.replay.clusters import GivenCluster, made_up
-from closeby.lab.replay.settings import Policy
+from closeby.lab.replay.driver import Policy
 from closeby.lab.workloads.generating import WorkloadOptions
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.objects.labels import HOSTNAME, REGION, ZONE

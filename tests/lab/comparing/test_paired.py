@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from closeby.lab.comparing.paired import paired
+from closeby.lab.comparing.figures import paired
 
 
 def test_three_seeds_by_hand() -> None:

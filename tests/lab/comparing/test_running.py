@@ -9,7 +9,7 @@ import pytest
 
 from closeby.lab.comparing.running import Experiment, Load, run_all
 from closeby.lab.replay.clusters import made_up
-from closeby.lab.replay.settings import Policy
+from closeby.lab.replay.driver import Policy
 from closeby.lab.workloads.generating import WorkloadOptions
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import NAMED

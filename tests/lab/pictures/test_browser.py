@@ -14,10 +14,10 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from closeby.lab.pictures.colours import SINGLE, colours_of
-from closeby.lab.pictures.headings import Heading
+from closeby.lab.pictures.album import Heading
+from closeby.lab.pictures.gang_marks import SINGLE, colours_of
 from closeby.lab.pictures.page import page_of_comparison, page_of_history, page_of_run
-from closeby.lab.pictures.reserved import TINT
+from closeby.lab.pictures.rack_map import TINT
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.replay.history import History
 from tests.lab.pictures.histories import applications, reserving_story, story, who_holds

@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from closeby.lab.pictures.colours import GANGS, SINGLE, colours_of
+from closeby.lab.pictures.gang_marks import GANGS, SINGLE, colours_of
 from closeby.lab.pictures.scene import scene_of
 from tests.lab.pictures.histories import Job, history, story
 

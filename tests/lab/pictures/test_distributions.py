@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from closeby.lab.pictures.cdfs import delay_cdfs
-from closeby.lab.pictures.distributions import delay_distributions, span_distributions, talk_distributions
-from closeby.lab.replay.measuring import measure
+from closeby.lab.pictures.cdfs import delay_cdfs, delay_distributions, span_distributions, talk_distributions
+from closeby.lab.replay.history import measure
 from closeby.quality.delays import ALL
 from tests.lab.pictures.histories import STORY, UNTIL, Job, applications, history, story
 

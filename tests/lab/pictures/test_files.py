@@ -7,9 +7,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from closeby.lab.pictures.album import Picture, distributions, pictures_of_history, pictures_of_run
-from closeby.lab.pictures.files import SCALE, write_pictures
-from closeby.lab.pictures.headings import Heading
+from closeby.lab.pictures.album import (
+    SCALE,
+    Heading,
+    Picture,
+    distributions,
+    pictures_of_history,
+    pictures_of_run,
+    write_pictures,
+)
 from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closeby.lab.pictures.album import bars_note
-from closeby.lab.pictures.lanes import Pieces, pieces_of
+from closeby.lab.pictures.gang_marks import Pieces, pieces_of
 from closeby.lab.pictures.scene import Scene, scene_of
 from closeby.lab.replay.history import History
 from tests.lab.pictures.histories import Job, applications, history, story, who_holds

@@ -5,13 +5,9 @@ import io
 
 import pytest
 
-from closeby.lab.pictures.album import pictures_of_history
+from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
 from closeby.lab.pictures.boxes import boxes_of
-from closeby.lab.pictures.colours import GANGS, colours_of, ink_on
-from closeby.lab.pictures.files import to_svg
-from closeby.lab.pictures.headings import Heading
-from closeby.lab.pictures.lanes import pieces_of
-from closeby.lab.pictures.letters import letters
+from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, letters, pieces_of
 from closeby.lab.pictures.paper import Sheet
 from closeby.lab.pictures.scene import Scene, scene_of
 from tests.lab.pictures.histories import Job, history, story, tree_of

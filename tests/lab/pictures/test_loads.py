@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from closeby.lab.pictures.fabric import greatest_load
-from closeby.lab.pictures.loads import loads_of
+from closeby.lab.pictures.fabric import greatest_load, loads_of
 from closeby.lab.pictures.scene import Scene, scene_of
 from closeby.lab.pictures.snapshot import snapshot
 from closeby.lab.replay.history import History

@@ -7,9 +7,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from closeby.lab.pictures.headings import Heading
-from closeby.lab.pictures.markup import markup
-from closeby.lab.pictures.page import page_of_comparison, page_of_history, page_of_run
+from closeby.lab.pictures.album import Heading
+from closeby.lab.pictures.page import markup, page_of_comparison, page_of_history, page_of_run
 from closeby.report.views.layout import plain_table, section
 from tests.lab.pictures.histories import STORY, UNTIL, Job, applications, history, story
 from tests.lab.pictures.test_files import some_run

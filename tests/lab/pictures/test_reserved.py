@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from closeby.lab.pictures.album import notes_on, pictures_of_history
-from closeby.lab.pictures.files import write_pictures
-from closeby.lab.pictures.headings import Heading
-from closeby.lab.pictures.reserved import EDGE
+from closeby.lab.pictures.album import Heading, notes_on, pictures_of_history, write_pictures
+from closeby.lab.pictures.rack_map import EDGE
 from closeby.lab.pictures.scene import scene_of
 from tests.lab.pictures.histories import KEPT, STORY, UNTIL, Job, Keeps, history, reserving_story, story
 from tests.lab.pictures.test_files import texts

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from closeby.lab.pictures.album import notes_on
-from closeby.lab.pictures.lanes import pieces_of
+from closeby.lab.pictures.gang_marks import pieces_of
 from closeby.lab.pictures.snapshot import snapshot
 from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration

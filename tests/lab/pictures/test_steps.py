@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.lab.pictures.steps import cdf, thinned
+from closeby.lab.pictures.moments import cdf, thinned
 
 
 def test_few_points_are_all_kept() -> None:

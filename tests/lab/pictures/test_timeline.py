@@ -6,9 +6,8 @@ import io
 import numpy as np
 import pytest
 
-from closeby.lab.pictures.axis import _marks, axis_of
 from closeby.lab.pictures.scene import scene_of
-from closeby.lab.pictures.timeline import scrubbed_timeline, timeline
+from closeby.lab.pictures.timeline import _marks, axis_of, scrubbed_timeline, timeline
 from tests.lab.pictures.histories import Job, history, story
 
 

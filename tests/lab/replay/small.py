@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.lab.replay.clusters import GivenCluster
-from closeby.lab.replay.driver import replay
+from closeby.lab.replay.driver import ReplaySettings, replay
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import ReplaySettings
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closeby.lab.replay.clusters import cluster_of, made_up
-from closeby.lab.replay.driver import replay
+from closeby.lab.replay.driver import Policy, ReplaySettings, replay
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import Policy, ReplaySettings
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.generating import generate
 from closeby.plugins.configurations import NAMED

@@ -5,9 +5,8 @@ import pytest
 
 from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import GivenCluster
-from closeby.lab.replay.driver import replay
+from closeby.lab.replay.driver import Policy, ReplaySettings, replay
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import Policy, ReplaySettings
 from closeby.lab.replay.submitting import Wishes
 from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.configuration import Configuration

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from closeby.lab.replay.clusters import made_up
-from closeby.lab.replay.driver import replay
-from closeby.lab.replay.measuring import measure
-from closeby.lab.replay.settings import Policy, ReplaySettings
+from closeby.lab.replay.driver import Policy, ReplaySettings, replay, unconstrained_waits
+from closeby.lab.replay.history import measure
 from closeby.lab.replay.submitting import Wishes
-from closeby.lab.replay.unconstrained import unconstrained_waits
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import NAMED
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.lab.workloads.coupling import Target, coupled, run_time_means
+from closeby.lab.workloads.sampling import Target, coupled, run_time_means
 
 
 def test_two_sizes_and_two_run_times() -> None:

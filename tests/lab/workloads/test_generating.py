@@ -8,9 +8,15 @@ from numpy.typing import NDArray
 
 from closeby.errors import UnknownWorkloadError
 from closeby.lab.workloads import published
-from closeby.lab.workloads.generating import AS_PUBLISHED, WORKLOADS, WorkloadOptions, generate
+from closeby.lab.workloads.generating import (
+    AS_PUBLISHED,
+    WORKLOADS,
+    LeftOut,
+    WorkloadOptions,
+    generate,
+    left_out,
+)
 from closeby.lab.workloads.jobs import Jobs
-from closeby.lab.workloads.leaving_out import LeftOut, left_out
 from closeby.lab.workloads.published import HELIOS_CLUSTERS, SIZES, Mix
 
 LINGJUN_GPUS = 847 * 8

@@ -8,10 +8,9 @@ from numpy.random import PCG64, Generator
 
 from closeby.lab.workloads import published
 from closeby.lab.workloads.applications import BOUTIQUE
-from closeby.lab.workloads.generating import WORKLOADS, WorkloadOptions, generate
+from closeby.lab.workloads.generating import WORKLOADS, WorkloadOptions, generate, standing
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.published import SIZES, Mix
-from closeby.lab.workloads.standing import standing
 
 MIXES = {
     "seren": published.SEREN,

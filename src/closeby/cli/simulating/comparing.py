@@ -18,8 +18,8 @@ from closeby.lab.documents.comparison import (
     ComparisonReport,
     comparison_report,
 )
+from closeby.lab.replay.driver import Policy
 from closeby.lab.replay.history import History
-from closeby.lab.replay.settings import Policy
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
 

@@ -26,15 +26,20 @@ from closeby.cli.simulating.over_time import (
 )
 from closeby.errors import UnrunnableError
 from closeby.lab.comparing.running import Load
-from closeby.lab.replay.clusters import SHAPES, ClusterRoom, GivenCluster, cluster_of, made_up, room_of
-from closeby.lab.replay.driver import tree_of
-from closeby.lab.replay.limits import largest_job
-from closeby.lab.replay.settings import Policy, engine_of
+from closeby.lab.replay.clusters import (
+    SHAPES,
+    ClusterRoom,
+    GivenCluster,
+    cluster_of,
+    largest_job,
+    made_up,
+    room_of,
+)
+from closeby.lab.replay.driver import Policy, engine_of, tree_of
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.applications import BOUTIQUE
-from closeby.lab.workloads.generating import CPU, WORKLOADS, WorkloadOptions
+from closeby.lab.workloads.generating import CPU, WORKLOADS, WorkloadOptions, left_out
 from closeby.lab.workloads.jobs import Jobs
-from closeby.lab.workloads.leaving_out import left_out
 from closeby.lab.workloads.traces import read_trace
 from closeby.objects.words import plural
 from closeby.scheduling.engine import Engine

@@ -85,8 +85,7 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.lab.pictures.album import pictures_of_run
-        from closeby.lab.pictures.headings import heading_of_scheduling
+        from closeby.lab.pictures.album import heading_of_scheduling, pictures_of_run
         from closeby.lab.pictures.page import page_of_run
 
         policy = "closeby" if config_path is None else Path(config_path).stem
@@ -101,8 +100,7 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.lab.pictures.album import not_drawn, pictures_of_history
-        from closeby.lab.pictures.headings import heading_of_simulation
+        from closeby.lab.pictures.album import heading_of_simulation, not_drawn, pictures_of_history
         from closeby.lab.pictures.page import page_of_history
 
         if self.at is not None and self.at > history.until:
@@ -133,8 +131,7 @@ class Pictures(NamedTuple):
         """
         if not self.wanted:
             return
-        from closeby.lab.pictures.album import distributions, not_drawn
-        from closeby.lab.pictures.headings import heading_of_comparison
+        from closeby.lab.pictures.album import distributions, heading_of_comparison, not_drawn
         from closeby.lab.pictures.page import page_of_comparison
 
         heading = heading_of_comparison(report)
@@ -149,7 +146,7 @@ class Pictures(NamedTuple):
     ) -> None:
         """Draw and write, and say so on standard error, and what is left out."""
         from closeby.cli.reading.inputs import Unusable
-        from closeby.lab.pictures.files import write_pictures
+        from closeby.lab.pictures.album import write_pictures
 
         try:
             if self.folder is not None:

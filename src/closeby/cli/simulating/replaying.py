@@ -9,11 +9,8 @@ from closeby.cli.reading.inputs import Unusable, usable_configuration
 from closeby.cli.simulating.given import policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import JOBS, SEED, OverTime
 from closeby.errors import UnrunnableError
-from closeby.lab.replay.driver import replay
-from closeby.lab.replay.history import History
-from closeby.lab.replay.measuring import measure
-from closeby.lab.replay.settings import Policy, ReplaySettings
-from closeby.lab.replay.unconstrained import unconstrained_waits
+from closeby.lab.replay.driver import Policy, ReplaySettings, replay, unconstrained_waits
+from closeby.lab.replay.history import History, measure
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.traces import write_trace
 from closeby.plugins.configurations import CLOSEBY, NAMED

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import active_children, get_context, parent_process
@@ -13,19 +13,36 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.applications.registry import application
 from closeby.lab.comparing.figures import ComparedFigure, figures_of, figures_of_applications
-from closeby.lab.comparing.talking import judged_talk, talk_over_time
-from closeby.lab.replay.applications import Judge
 from closeby.lab.replay.clusters import GivenCluster
-from closeby.lab.replay.driver import replay
-from closeby.lab.replay.history import NO_SAMPLES, History
-from closeby.lab.replay.measuring import measure
-from closeby.lab.replay.settings import Policy, ReplaySettings, engine_of
-from closeby.lab.replay.submitting import Wishes
-from closeby.lab.replay.unconstrained import unconstrained_waits
+from closeby.lab.replay.driver import Policy, ReplaySettings, engine_of, replay, unconstrained_waits
+from closeby.lab.replay.history import NO_SAMPLES, History, measure
+from closeby.lab.replay.submitting import NAMESPACE, Judge, Wishes
+from closeby.lab.workloads.applications import app_group
 from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
-from closeby.quality.talk import TalkMeasures
+from closeby.quality.talk import RunTalk, TalkMeasures, run_talk
+
+
+def judged_talk(history: History, judge: Judge) -> dict[int, TalkMeasures]:
+    """How close each application that started lay, by its number."""
+    started = [
+        (job, graph)
+        for job, graph in enumerate(history.jobs.graphs)
+        if graph is not None and not np.isnan(history.started[job])
+    ]
+    known = {
+        graph: application(app_group(graph, NAMESPACE, "app"))
+        for graph in dict.fromkeys(graph for _, graph in started)
+    }
+    return {job: judge.talk(known[graph], graph, history.slots_of(job).tolist()) for job, graph in started}
+
+
+def talk_over_time(history: History, found: Mapping[int, TalkMeasures]) -> RunTalk:
+    """The means over time of what was found of applications; none of their pods moves while they run."""
+    ends = np.where(np.isnan(history.ended), history.until, history.ended)
+    return run_talk(list(found.values()), (ends - history.started)[list(found)])
 
 
 class Load(Struct, frozen=True, kw_only=True):

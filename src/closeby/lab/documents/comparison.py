@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.lab.comparing.figures import ComparedFigure
-from closeby.lab.comparing.paired import CONFIDENCE, paired
+from closeby.lab.comparing.figures import CONFIDENCE, ComparedFigure, paired
 from closeby.lab.comparing.running import ComparedRun
 from closeby.objects.words import plural
 from closeby.quality.model import DEFAULT_MODEL, Model

@@ -1,25 +1,85 @@
-"""All pictures of a run, of a state, or of several runs side by side, each with the name of its files."""
+"""All pictures of a run, of a state, or of several runs, each with its heading and its files (SVG, PNG)."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 import numpy as np
-from msgspec import Struct
+import vl_convert
+from msgspec import UNSET, Struct
 
-from closeby.lab.pictures.axis import axis_of
+from closeby.lab.documents.comparison import ComparisonReport
+from closeby.lab.documents.simulation import SimulationReport
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
 from closeby.lab.pictures.fabric import fabric, limbs_of
-from closeby.lab.pictures.headings import Heading
 from closeby.lab.pictures.paper import Chart, finished, moment_of
 from closeby.lab.pictures.rack_map import rack_map
 from closeby.lab.pictures.scene import GPU, POD, Scene, scene_of
 from closeby.lab.pictures.snapshot import snapshot
-from closeby.lab.pictures.timeline import timeline
+from closeby.lab.pictures.timeline import axis_of, timeline
 from closeby.lab.replay.history import History
 from closeby.objects.words import plural
+from closeby.report.documents.scheduling import SchedulingReport
 from closeby.simulator.runs import Run
+
+
+class Heading(Struct, frozen=True, kw_only=True):
+    """``seren on lingjun, configuration default``, and its numbers."""
+
+    title: str
+    details: str
+
+
+def heading_of_simulation(report: SimulationReport) -> Heading:
+    """Workload, cluster and configuration; then size, load, seed and what was asked of the topology."""
+    workload, cluster, policy = report.workload, report.cluster, report.policy
+    details = [plural(workload.jobs, "job")]
+    if workload.load is not None:
+        details.append(f"load {workload.load:g}")
+    if workload.seed is not None:
+        details.append(f"seed {workload.seed}")
+    room = plural(cluster.gpus, "GPU") if cluster.gpus else f"{cluster.cores:,.0f} cores"
+    details.append(f"{plural(cluster.nodes, 'node')} with {room}")
+    for what, level in (("required", policy.required), ("preferred", policy.preferred)):
+        if level is not None:
+            details.append(f"{what} {level}")
+    return Heading(
+        title=f"{workload.name} on {cluster.name}, configuration {policy.name}", details=", ".join(details)
+    )
+
+
+def heading_of_scheduling(report: SchedulingReport, nodes: int, policy: str) -> Heading:
+    """How many pods have a node, then the size of the cluster, the configuration, and the gangs that wait."""
+    placed = sum(pod.node is not None for pod in report.pods)
+    details = [plural(nodes, "node"), f"configuration {policy}"]
+    waiting = sum(group.reason is not None for group in report.groups)
+    if waiting:
+        details.append(f"{plural(waiting, 'gang')} waiting")
+    return Heading(
+        title=f"{placed:,} of {plural(len(report.pods), 'pod')} on nodes", details=", ".join(details)
+    )
+
+
+def heading_of_comparison(report: ComparisonReport) -> Heading:
+    """The policies, what they were compared on, and how many runs there are of each."""
+    workload, cluster = report.workload, report.cluster
+    details = [plural(workload.jobs, "job")]
+    if workload.load is not None:
+        details.append(f"load {workload.load:g}")
+    if workload.seeds:
+        details.append(plural(len(workload.seeds), "seed"))
+    room = plural(cluster.gpus, "GPU") if cluster.cores is UNSET else f"{cluster.cores:,.0f} cores"
+    details.append(f"{plural(cluster.nodes, 'node')} with {room}")
+    *others, last = report.policies
+    policies = f"{', '.join(others)} and {last}" if others else last
+    return Heading(
+        title=f"{policies}: {workload.name} on {cluster.name}",
+        details=", ".join(details),
+    )
+
 
 #: Clusters with more nodes have no map: it would be unreadable.
 MOST_NODES = 20_000
@@ -196,3 +256,50 @@ def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture
         )
         for name, chart in maps_of(scene).items()
     )
+
+
+#: The version of Vega-Lite that charts are written for, as vl-convert names it.
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+#: Where an SVG gives a name to something, or calls it by its name.
+_NAMED = re.compile(r'(\bid="|url\(#)((?:clip|gradient_?)\d+)("|\))')
+#: Pixels of a PNG for each pixel of its picture.
+SCALE = 2.0
+
+
+def to_svg(document: dict[str, Any]) -> str:
+    """A chart as SVG."""
+    drawn = vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE, allowed_base_urls=[])
+    # Its names for clips and gradients go on counting from picture to picture.
+    names = {
+        name: f"{name.rstrip('0123456789')}{number}" for number, name in enumerate(_names(drawn), start=1)
+    }
+    return _NAMED.sub(lambda found: f"{found[1]}{names[found[2]]}{found[3]}", drawn)
+
+
+def _names(svg: str) -> Iterable[str]:
+    """Names inside the picture, in the order in which they appear."""
+    return dict.fromkeys(found[2] for found in _NAMED.finditer(svg))
+
+
+def to_png(document: dict[str, Any]) -> bytes:
+    """A chart as PNG."""
+    return vl_convert.vegalite_to_png(document, vl_version=VEGA_LITE, scale=SCALE, allowed_base_urls=[])
+
+
+def write_pictures(folder: Path, pictures: Iterable[Picture]) -> tuple[Path, ...]:
+    """Each picture as ``<name>.svg`` and ``<name>.png``.
+
+    The folder is made if it is not there; files of these names are overwritten.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for picture in pictures:
+        document = picture.document()
+        svg, png = folder / f"{picture.name}.svg", folder / f"{picture.name}.png"
+        svg.write_text(to_svg(document), encoding="utf-8")
+        png.write_bytes(to_png(document))
+        written += [svg, png]
+    return tuple(written)

@@ -1,7 +1,7 @@
 """One HTML file that holds a whole report: what a table says, pictures, and the script that draws them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -10,21 +10,78 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import vl_convert
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from closeby.lab.pictures.album import distributions, maps_of, not_drawn, notes_on, stop_of
-from closeby.lab.pictures.axis import axis_of
-from closeby.lab.pictures.files import VEGA_LITE
-from closeby.lab.pictures.headings import Heading
-from closeby.lab.pictures.markup import markup
+from closeby.lab.pictures.album import (
+    VEGA_LITE,
+    Heading,
+    distributions,
+    maps_of,
+    not_drawn,
+    notes_on,
+    stop_of,
+)
 from closeby.lab.pictures.paper import finished, moment_by_slider, moment_of
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.snapshot import snapshot
-from closeby.lab.pictures.timeline import scrubbed_timeline
+from closeby.lab.pictures.timeline import axis_of, scrubbed_timeline
 from closeby.lab.replay.history import History
+from closeby.objects.words import harmless
+from closeby.report.views.layout import Section
 from closeby.simulator.runs import Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+def markup(views: Iterable[RenderableType]) -> str:
+    """Sections, tables and lines of text; everything from the input is escaped."""
+    return "\n".join(part for view in views for part in _parts(view))
+
+
+def _parts(view: RenderableType) -> Iterator[str]:
+    if isinstance(view, Section):
+        yield f"<h3>{_escaped(view.title)}</h3>"
+        yield from _parts(view.body)
+    elif isinstance(view, Group):
+        for one in view.renderables:
+            yield from _parts(one)
+    elif isinstance(view, Padding):
+        yield from _parts(view.renderable)
+    elif isinstance(view, Table):
+        yield _table(view)
+    elif text := _plain(view).strip("\n"):
+        yield f"<p>{_escaped(text)}</p>"
+
+
+def _table(table: Table) -> str:
+    numeric = [column.justify == "right" for column in table.columns]
+    heads = [_plain(column.header) for column in table.columns]
+    rows = zip(*(list(column.cells) for column in table.columns), strict=True)
+    lines = [_row("th", heads, numeric)] if any(heads) and table.show_header else []
+    lines += [_row("td", [_plain(cell) for cell in row], numeric) for row in rows]
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _row(tag: str, cells: Iterable[str], numeric: Iterable[bool]) -> str:
+    inner = "".join(
+        f'<{tag} class="number">{_escaped(cell)}</{tag}>' if number else f"<{tag}>{_escaped(cell)}</{tag}>"
+        for cell, number in zip(cells, numeric, strict=True)
+    )
+    return f"<tr>{inner}</tr>"
+
+
+def _plain(view: RenderableType) -> str:
+    """What a line or a cell says, without its colours."""
+    return view.plain if isinstance(view, Text) else str(view)
+
+
+def _escaped(text: str) -> str:
+    return escape(harmless(text))
+
 
 #: Drawn as a bitmap, which is quick with thousands of marks; small charts are drawn as SVG.
 CANVAS = "canvas"

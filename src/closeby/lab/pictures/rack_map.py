@@ -6,15 +6,100 @@ from math import ceil
 import altair as alt
 import numpy as np
 
-from closeby.lab.pictures import reserved
 from closeby.lab.pictures.boxes import NAME_LETTER, Boxes
-from closeby.lab.pictures.colours import FREE, GANGS, SINGLE, UNUSABLE, colours_of, ink_on
-from closeby.lab.pictures.lanes import Pieces, pieces_of
-from closeby.lab.pictures.letters import LETTER, largest_first, letters
-from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, colour
+from closeby.lab.pictures.gang_marks import (
+    FREE,
+    GANGS,
+    LETTER,
+    SINGLE,
+    UNUSABLE,
+    Pieces,
+    colours_of,
+    ink_on,
+    largest_first,
+    letters,
+    pieces_of,
+)
+from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, colour, data
 from closeby.lab.pictures.scene import POD, Scene, amount_text
-from closeby.lab.pictures.tables import data
 from closeby.objects.words import path_text
+
+#: Outline and tint.
+EDGE = "#D92D20"
+TINT = "#FBD5D1"
+#: Width of the outline, most of which lies outside of the bar.
+STROKE = 1.6
+#: Height of the line below the map, and the swatch at its left.
+RESERVED_LINE = 20.0
+SWATCH = 22.0
+SWATCH_HEIGHT = 10.0
+
+
+def reserved_outlines(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
+    """The nodes that are kept free at the moment; the parts of them that are held are drawn over it."""
+    tree = scene.tree
+    number = np.repeat(np.arange(len(scene.keepings)), [len(one.slots) for one in scene.keepings])
+    slots = np.asarray([slot for one in scene.keepings for slot in one.slots], dtype=np.intp)
+    known = slots < len(tree.position_of)
+    known[known] = tree.position_of[slots[known]] < tree.size
+    bars = boxes.bars[tree.position_of[slots[known]]]
+    rows = data(
+        left=bars[:, 0] - STROKE / 3,
+        top=bars[:, 1] - STROKE / 3,
+        right=bars[:, 2] + STROKE / 3,
+        bottom=bars[:, 3] + STROKE / 3,
+        keeping=number[known],
+        node=[scene.nodes[slot] for slot in slots[known].tolist()],
+    )
+    keepings = data(
+        keeping=np.arange(len(scene.keepings)),
+        gang=[one.name for one in scene.keepings],
+        asks=[one.asks for one in scene.keepings],
+        since=np.asarray([one.since for one in scene.keepings]),
+        until=np.asarray([one.until for one in scene.keepings]),
+    )
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .transform_lookup("keeping", alt.LookupData(keepings, "keeping", ["gang", "asks", "since", "until"]))
+        .transform_filter(THERE)
+        .mark_rect(fill=TINT, stroke=EDGE, strokeWidth=STROKE)
+        .encode(
+            x=sheet.x("left"),
+            x2="right:Q",
+            y=sheet.y("top"),
+            y2="bottom:Q",
+            tooltip=[
+                alt.Tooltip("node:N"),
+                alt.Tooltip("gang:N", title="kept free for"),
+                alt.Tooltip("asks:N"),
+            ],
+        )
+    )
+    return chart
+
+
+def reserved_line(sheet: Sheet, top: float, scene: Scene) -> Iterator[alt.Chart]:
+    """For whom nodes are kept free at the moment, below the map; nothing when none are."""
+    count = len(scene.keepings)
+    rows = data(
+        left=np.full(count, 1.0),
+        right=np.full(count, SWATCH),
+        text_left=np.full(count, SWATCH + 5),
+        top=np.full(count, top),
+        middle=np.full(count, top + SWATCH_HEIGHT / 2),
+        bottom=np.full(count, top + SWATCH_HEIGHT),
+        text=[one.in_short for one in scene.keepings],
+        since=np.asarray([one.since for one in scene.keepings]),
+        until=np.asarray([one.until for one in scene.keepings]),
+    )
+    base = alt.Chart(rows).transform_filter(THERE)
+    yield base.mark_rect(fill=TINT, stroke=EDGE, strokeWidth=STROKE).encode(
+        x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q"
+    )
+    yield base.mark_text(align="left", baseline="middle", fontSize=10, color=INK).encode(
+        x=sheet.x("text_left"), y=sheet.y("middle"), text="text:N"
+    )
+
 
 #: Colours of the boxes from the outermost inward, and of their frames.
 BOXES = ("#EEF0F3", "#E1E4E9", "#D4D8DF", "#C8CDD6")
@@ -37,11 +122,11 @@ def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
     gangs = sum(tenant.has_colour for tenant in scene.tenants)
     lines = ceil(min(gangs, GANGS_NAMED) / columns)
     below = boxes.height + KEY_HEIGHT
-    gangs_top = below + (reserved.LINE if scene.keepings else 0.0)
+    gangs_top = below + (RESERVED_LINE if scene.keepings else 0.0)
     sheet = Sheet(width, gangs_top + lines * GANG_LINE)
     layers = [_frames(sheet, boxes, scene), _titles(sheet, boxes), _bars(sheet, boxes, scene)]
     if scene.keepings:
-        layers += [reserved.outlines(sheet, boxes, scene), *reserved.line(sheet, below, scene)]
+        layers += [reserved_outlines(sheet, boxes, scene), *reserved_line(sheet, below, scene)]
     if boxes.names:
         layers.append(_names(sheet, boxes))
     colours = colours_of(scene)

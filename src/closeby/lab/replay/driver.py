@@ -5,24 +5,36 @@ that still wait then could never be placed.
 """
 
 import gc
+import heapq
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
 from closeby.errors import UnrunnableError
-from closeby.lab.replay.agenda import Agenda
-from closeby.lab.replay.applications import talk_of
-from closeby.lab.replay.clusters import GivenCluster, judged_in, room_of, usual_needs
-from closeby.lab.replay.history import History
-from closeby.lab.replay.limits import too_large, too_many_cores, too_many_pods
-from closeby.lab.replay.recording import Recorder
-from closeby.lab.replay.settings import ReplaySettings, engine_of
-from closeby.lab.replay.submitting import Submitter, Wishes
+from closeby.lab.replay.clusters import (
+    GivenCluster,
+    judged_in,
+    room_of,
+    too_large,
+    too_many_cores,
+    too_many_pods,
+    usual_needs,
+)
+from closeby.lab.replay.history import Floats, History, Recorder
+from closeby.lab.replay.submitting import Submitter, Wishes, talk_of
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.labels import HOSTNAME
+from closeby.plugins.registry import profile_for
+from closeby.quality.delays import waits
+from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, FlushUnschedulable, Tick
+from closeby.scheduling.events import Event, FlushUnschedulable, MeasurementsChanged, Tick
+from closeby.scheduling.extension import PlacementGenerate
 from closeby.scheduling.outcomes import (
     Binding,
     Decision,
@@ -34,6 +46,79 @@ from closeby.scheduling.outcomes import (
     bindings_of,
 )
 from closeby.topology.tree import Tree
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """How jobs are placed."""
+
+    #: What the configuration is called in reports.
+    name: str = "default"
+    configuration: Configuration = Configuration()
+    #: What its plugins decide by besides. It holds for the whole run.
+    measurements: tuple[MeasurementsChanged, ...] = ()
+
+
+class ReplaySettings(Struct, frozen=True, kw_only=True):
+    """What is run, on a cluster and with jobs that are given."""
+
+    policy: Policy = Policy()
+    #: Seed of the workload; None for a trace.
+    seed: int | None = None
+    wishes: Wishes = Wishes()
+    #: Virtual seconds after which the run stops; None: when all that can end has ended.
+    until: float | None = None
+
+
+def engine_of(cluster: GivenCluster, policy: Policy) -> Engine:
+    """An engine that knows the cluster, and what was measured there.
+
+    Raises:
+        ConfigurationError: the configuration names what no plugin knows.
+    """
+    configuration = policy.configuration
+    engine = Engine(
+        lambda handle: profile_for(configuration, handle),
+        backoff=False,
+        reserve_after=configuration.reserve_after,
+    )
+    cluster.enter(engine)
+    engine.handle(*policy.measurements)
+    return engine
+
+
+class Agenda:
+    """Arrivals, which are known beforehand, and ends, which are known once a job has started."""
+
+    def __init__(self, submitted: Floats) -> None:
+        """``submitted``: when each job arrives, ascending; seconds."""
+        self._submitted: list[float] = submitted.tolist()
+        self._arrived = 0
+        #: Heap of (end, job).
+        self._ends: list[tuple[float, int]] = []
+
+    def starts(self, job: int, until: float) -> None:
+        """A job has started and runs until then."""
+        heapq.heappush(self._ends, (until, job))
+
+    def next(self) -> float:
+        """The next moment at which a job arrives or ends; infinity when nothing is to come."""
+        arrives = self._submitted[self._arrived] if self._arrived < len(self._submitted) else inf
+        return min(arrives, self._ends[0][0]) if self._ends else arrives
+
+    def arrivals(self, now: float) -> range:
+        """The jobs that have arrived since the last call."""
+        first = self._arrived
+        while self._arrived < len(self._submitted) and self._submitted[self._arrived] <= now:
+            self._arrived += 1
+        return range(first, self._arrived)
+
+    def ends(self, now: float) -> list[int]:
+        """The jobs that have ended since the last call; by end, then by number."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now:
+            ended.append(heapq.heappop(self._ends)[1])
+        return ended
+
 
 #: Moments between two reports of progress.
 _STRIDE = 256
@@ -249,3 +334,38 @@ def _no_collection() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def unconstrained_waits(history: History, cluster: GivenCluster, settings: ReplaySettings) -> Floats | None:
+    """What each job of a run waits in the same run when no level is required; seconds, shape (J,).
+
+    Required is what jobs ask for, and what plugins of the policy require by themselves: these are left out of
+    the second run, so that gangs go wherever the rest of the policy puts their pods. None where neither
+    requires anything.
+
+    Jobs that are too large with the requirement are left out (nan): they would run without it, and others
+    would wait for them.
+    """
+    policy = settings.policy
+    confining = {
+        name
+        for plugin in engine_of(cluster, policy).profile.plugins
+        if isinstance(plugin, PlacementGenerate) and plugin.requires_by_itself
+        for name in (plugin.name, f"{type(plugin).__module__}:{type(plugin).__name__}")
+    }
+    if settings.wishes.required is None and not confining:
+        return None
+    free = replace(policy, configuration=_without(policy.configuration, confining))
+    wishes = replace(settings.wishes, required=None)
+    possible = np.ones(len(history.jobs), dtype=np.bool_)
+    possible[list(history.impossible)] = False
+    run = replay(history.jobs.only(possible), cluster, replace(settings, policy=free, wishes=wishes))
+    waited = np.full(len(history.jobs), np.nan)
+    waited[possible] = waits(run.jobs.submitted, run.started, run.until)
+    return waited
+
+
+def _without(configuration: Configuration, names: set[str]) -> Configuration:
+    return replace(
+        configuration, plugins=tuple(one for one in configuration.plugins if one.name not in names)
+    )

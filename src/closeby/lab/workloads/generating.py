@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from closeby.errors import UnknownWorkloadError
 from closeby.lab.workloads.applications import draw_applications
-from closeby.lab.workloads.arrivals import arrivals
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.lab.workloads.published import (
     BURSTINESS,
@@ -24,10 +23,61 @@ from closeby.lab.workloads.published import (
     SIZES,
     Mix,
 )
-from closeby.lab.workloads.sampling import GPUS_PER_HOST, draw
-from closeby.lab.workloads.standing import standing
+from closeby.lab.workloads.sampling import arrivals, draw
+from closeby.simulator.synthetic import GPUS_PER_HOST
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+#: Sums of cores are no whole numbers.
+_ROUNDING: Final = 1e-9
+
+
+def standing(amounts: Floats, durations: Floats, held: float, random: Generator) -> tuple[Indices, Floats]:
+    """Which jobs of a pool stand (some more than once), in random order, and how long each still runs.
+
+    Args:
+        amounts: GPUs or cores of each job of the pool, above 0; shape (P,).
+        durations: seconds that each runs; shape (P,).
+        held: what they are to hold together. The sum falls short of it by less than the smallest job of the
+            pool, and is never above it.
+        random: draws them.
+    """
+    classes = np.ceil(np.log2(amounts)).astype(np.intp)
+    work = amounts * durations
+    left = held * (1 + _ROUNDING)
+    chosen: list[int] = []
+    for size in np.unique(classes)[::-1].tolist():
+        here = np.flatnonzero(classes == size)
+        # What is left is for this class and all smaller ones; a job counts by its run time.
+        wanted = left * float(durations[here].sum() / work[classes <= size].sum())
+        count = int(wanted + random.random())
+        for job in _by_run_time(here, amounts, durations, count, random):
+            if amounts[job] <= left:
+                chosen.append(job)
+                left -= amounts[job]
+    while amounts.min() <= left:
+        # Whole jobs leave a rest, which the largest that fit take.
+        largest = np.flatnonzero(amounts == amounts[amounts <= left].max())
+        (job,) = _by_run_time(largest, amounts, durations, 1, random)
+        chosen.append(job)
+        left -= amounts[job]
+    order = np.array(chosen, dtype=np.intp)[random.permutation(len(chosen))]
+    return order, np.maximum(durations[order] * random.random(len(order)), 1.0)
+
+
+def _by_run_time(
+    jobs: Indices, amounts: Floats, durations: Floats, count: int, random: Generator
+) -> list[int]:
+    """``count`` of the jobs, each as likely as it is long, evenly over sizes and run times; random order."""
+    order = jobs[np.lexsort((durations[jobs], amounts[jobs]))]
+    mass = np.cumsum(durations[order])
+    at = (np.arange(count) + random.random()) / max(count, 1) * mass[-1]
+    drawn = order[np.minimum(np.searchsorted(mass, at, side="right"), len(order) - 1)]
+    found: list[int] = drawn[random.permutation(count)].tolist()
+    return found
+
+
 Counts = NDArray[np.int64]
 
 GPU: Final = "nvidia.com/gpu"
@@ -269,3 +319,38 @@ WORKLOADS: Final = {
         ),
     )
 }
+
+
+#: Seeds, and jobs of each, of which the shares are taken.
+_SEEDS: Final = 10
+_JOBS: Final = 4_000
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """Shares of a workload as it was published, between 0 and 1."""
+
+    jobs: float
+    #: Of its GPU time, or core time.
+    time: float
+
+
+def left_out(name: str, options: WorkloadOptions) -> LeftOut:
+    """What options leave out of a workload for its size, averaged over seeds.
+
+    Raises:
+        KeyError: there is no such workload.
+    """
+    workload = WORKLOADS[name]
+    jobs, time, all_time = 0, 0.0, 0.0
+    for seed in range(_SEEDS):
+        drawn = workload.draw(_JOBS, AS_PUBLISHED, Generator(PCG64(seed)))
+        if drawn.graphs:
+            allowed = {graph: options.allows(graph) for graph in set(drawn.graphs)}
+            beyond = np.array([not allowed[graph] for graph in drawn.graphs])
+        else:
+            beyond = drawn.sizes > (options.max_gpus or np.inf)
+        work = drawn.amounts * drawn.durations
+        jobs += int(beyond.sum())
+        time += float(work[beyond].sum())
+        all_time += float(work.sum())
+    return LeftOut(jobs=jobs / (_SEEDS * _JOBS), time=time / all_time)

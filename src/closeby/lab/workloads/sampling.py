@@ -1,4 +1,4 @@
-"""Draws the size, run time and kind of jobs from what was published about a cluster."""
+"""Draws jobs from what was published about a cluster: when they come, their size, run time and kind."""
 
 from functools import cache
 from typing import Final
@@ -8,13 +8,134 @@ from msgspec import Struct
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from closeby.lab.workloads.coupling import UNSEEN, Target, coupled, coupled_by_tilts
-from closeby.lab.workloads.published import HELIOS, SIZES, Mix
+from closeby.lab.workloads.published import BURSTINESS, HELIOS, HOURLY, SIZES, Mix
+from closeby.simulator.synthetic import GPUS_PER_HOST
 
 Floats = NDArray[np.float64]
+
+_HOUR: Final = 3600.0
+
+
+def gaps(count: int, burstiness: float, random: Generator) -> Floats:
+    """Times between arrivals, mean 1, standard deviation ``burstiness``; shape (count,).
+
+    Hyper-exponential with balanced means (two exponentials that hold half the time each), which with
+    openb's mean of 334 s and 1.75 has quantiles 160, 712 and 3,094 s at 50, 90 and 99 %; openb itself has
+    137, 842 and 2,954.
+
+    Raises:
+        ValueError: below 1, where arrivals would be more even than a Poisson process.
+    """
+    if burstiness < 1:
+        raise ValueError(f"burstiness must be 1 (Poisson) or more, not {burstiness}")
+    square = burstiness**2
+    often = (1.0 + np.sqrt((square - 1.0) / (square + 1.0))) / 2.0
+    short = random.random(count) < often
+    scale = np.where(short, 0.5 / often, 0.5 / max(1.0 - often, 1e-12))
+    return np.asarray(random.standard_exponential(count) * scale, dtype=np.float64)
+
+
+def arrivals(
+    count: int, span: float, random: Generator, *, diurnal: bool = True, burstiness: float = BURSTINESS
+) -> Floats:
+    """Ascending times in [0, span] of ``count`` arrivals; the clock begins at midnight. Shape (count,).
+
+    A renewal process in operational time, which passes as fast as jobs come at that hour, stretched so that
+    exactly ``count`` come within the span.
+    """
+    passed = np.cumsum(gaps(count + 1, burstiness, random))
+    share = passed[:-1] / passed[-1]
+    if not diurnal:
+        return np.asarray(share * span, dtype=np.float64)
+    hours = int(np.ceil(span / _HOUR)) + 1
+    knots = np.arange(hours + 1) * _HOUR
+    rate = np.resize(np.asarray(HOURLY, dtype=np.float64), hours)
+    come = np.concatenate(([0.0], np.cumsum(rate * _HOUR)))
+    total = np.interp(span, knots, come)
+    return np.asarray(np.interp(share * total, come, knots), dtype=np.float64)
+
+
+_ROUNDS = 400
+_NEWTON_STEPS = 4
+_CLOSE = 1e-9
+#: Shares are printed to a tenth of a point; one that is printed as none is taken as half of what would round.
+UNSEEN = 0.025
+
+
+class Target(Struct, frozen=True, kw_only=True, eq=False):
+    """What is known: R size classes and C run-time classes."""
+
+    #: Share of jobs in each size class, all above 0; sum 1; shape (R,).
+    rows: Floats
+    #: Mean number of GPUs of a job of each class; shape (R,).
+    gpus: Floats
+    #: Share of GPU time of each class, all above 0; any sum; shape (R,).
+    gpu_time: Floats
+    #: Share of jobs in each run-time class; sum 1; shape (C,).
+    columns: Floats
+
+
+def run_time_means(columns: int) -> Floats:
+    """Mean run time of the classes: up to 1 s, then between ``2**(i - 1)`` and ``2**i``, log-linear there."""
+    return np.array([1.0, *(2.0 ** (index - 1) / np.log(2.0) for index in range(1, columns))])
+
+
+def coupled(target: Target) -> tuple[Floats, Floats]:
+    """Joint shares of size classes and run-time classes, shape (R, C), sum 1; and the tilts, shape (R,).
+
+    The rows' mean run times come out in the ratio that the GPU times ask for. Their level follows from the
+    columns, whose mean they must have together.
+    """
+    means = run_time_means(len(target.columns))
+    per_job = target.gpu_time / (target.rows * target.gpus)
+    wanted = per_job * (target.columns @ means) / (target.rows @ per_job)
+    return _fitted(target.rows, target.columns, wanted, np.zeros(len(target.rows)))
+
+
+def coupled_by_tilts(rows: Floats, columns: Floats, tilts: Floats) -> Floats:
+    """As ``coupled``, with the tilts of another cluster where the GPU time is not known."""
+    return _fitted(rows, columns, None, tilts)[0]
+
+
+def _fitted(rows: Floats, columns: Floats, wanted: Floats | None, theta: Floats) -> tuple[Floats, Floats]:
+    """Joint shares and tilts; ``wanted`` mean run times by row, None keeps ``theta`` as it is."""
+    means = run_time_means(len(columns))
+    logs = np.log2(means)
+    scale = columns.copy()
+    joint = np.outer(rows, columns)
+    for _ in range(_ROUNDS):
+        if wanted is not None:
+            theta = _tilted(scale, logs, means, wanted, theta)
+        shares = _rows(scale, logs, theta)
+        joint = rows[:, None] * shares
+        sums = joint.sum(axis=0)
+        if float(np.abs(sums - columns).max()) < _CLOSE:
+            break
+        scale = np.where(columns > 0, scale * columns / np.where(sums > 0, sums, 1.0), 0.0)
+    return joint, theta
+
+
+def _rows(scale: Floats, logs: Floats, theta: Floats) -> Floats:
+    """Distribution over run-time classes in each size class; rows sum to 1."""
+    powers = np.outer(theta, logs)
+    weights = scale * np.exp(powers - powers.max(axis=1, keepdims=True))
+    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _tilted(scale: Floats, logs: Floats, means: Floats, wanted: Floats, theta: Floats) -> Floats:
+    """Tilts under which the rows have the wanted means: Newton's steps on the logarithm of the mean."""
+    for _ in range(_NEWTON_STEPS):
+        shares = _rows(scale, logs, theta)
+        mean = shares @ means
+        slope = (shares @ (means * logs) - mean * (shares @ logs)) / mean
+        step = np.log(wanted / mean) / np.maximum(slope, 1e-3)
+        theta = theta + np.clip(step, -1.0, 1.0)
+    return theta
+
+
 Counts = NDArray[np.int64]
 
-GPUS_PER_HOST: Final = 8
 #: At which the longest run times are averaged.
 _POINTS: Final = 256
 #: Multiples of it fill [0, 1) evenly, however many they are.

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from closeby.errors import RemediedError
 from closeby.lab.workloads.jobs import Jobs
-from closeby.lab.workloads.sampling import GPUS_PER_HOST
 from closeby.objects.problems import Problem
+from closeby.simulator.synthetic import GPUS_PER_HOST
 
 COLUMNS: Final = ("name", "submitted", "duration", "pods", "gpus", "priority", "kind")
 _OPTIONAL: Final = ("priority", "kind")

@@ -112,7 +112,7 @@ class Search:
         budget: Budget,
         apart: Mapping[str, Sequence[Tree]] = {},
     ) -> None:
-        """``apart``: leaves of which every way to place them is tried (see ``order.entangled``)."""
+        """``apart``: leaves of which every way to place them is tried (see ``parts.entangled``)."""
         self._cluster = tools.cluster
         self._table = tools.table
         self._generators = tools.profile.generators

@@ -1,0 +1,266 @@
+"""What distinguishes gangs on the rack map: a colour each, a lane on every node, and letters."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import altair as alt
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from closeby.lab.pictures.boxes import Boxes
+from closeby.lab.pictures.paper import INK, THERE, Sheet, colour, data
+from closeby.lab.pictures.scene import Scene
+from closeby.topology.tree import ROOT_LEVEL
+
+GANGS = ("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#AA4499", "#44AA99", "#882255", "#999933")
+#: All that is not a gang; nothing at all; a node that may not be used.
+SINGLE = "#B4B9C2"
+FREE = "#FFFFFF"
+UNUSABLE = "#6B7280"
+#: How much worse an equal colour is for each shared leaf, and for each pod in a shared domain above leaves,
+#: than for each pod elsewhere.
+SAME_LEAF = 1e6
+SAME_UPPER = 4.0
+
+
+def colours_of(scene: Scene) -> tuple[str, ...]:
+    """A colour for each tenant, chosen as they start: the one that fewest pods of running gangs have.
+
+    Neighbours count most. The larger of those that start together chooses first.
+    """
+    numbers = _colour_indices(scene)
+    return tuple(
+        GANGS[number] if tenant.has_colour else SINGLE
+        for tenant, number in zip(scene.tenants, numbers.tolist(), strict=True)
+    )
+
+
+def ink_on(fill: str) -> str:
+    """The ink that is read best on a colour: white on dark ones, else dark."""
+    red, green, blue = (int(fill[at : at + 2], 16) for at in (1, 3, 5))
+    return FREE if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK
+
+
+def _colour_indices(scene: Scene) -> NDArray[np.intp]:
+    """Index of each tenant's colour; -1 for those that are no gangs."""
+    chosen = np.full(len(scene.tenants), -1, dtype=np.intp)
+    gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
+    gangs.sort(key=lambda index: (scene.since[index], -scene.tenants[index].size, index))
+    leaf, upper = _owners(scene)
+    in_leaf = np.zeros((len(GANGS), int(leaf.max(initial=0)) + 1))
+    in_upper = np.zeros((len(GANGS), int(upper.max(initial=0)) + 1))
+    pods = np.diff(scene.offsets)
+    running: list[int] = []
+    for gang in gangs:
+        for gone in [one for one in running if scene.until[one] <= scene.since[gang]]:
+            running.remove(gone)
+            leaves, uppers = _leaves_and_uppers(scene, gone, leaf, upper)
+            in_leaf[chosen[gone], leaves] -= 1
+            in_upper[chosen[gone], uppers] -= pods[gone]
+        leaves, uppers = _leaves_and_uppers(scene, gang, leaf, upper)
+        near = in_leaf[:, leaves].sum(axis=1) * SAME_LEAF + in_upper[:, uppers].sum(axis=1) * SAME_UPPER
+        chosen[gang] = int(np.argmin(near + in_upper.sum(axis=1)))
+        in_leaf[chosen[gang], leaves] += 1
+        in_upper[chosen[gang], uppers] += pods[gang]
+        running.append(gang)
+    return chosen
+
+
+def _owners(scene: Scene) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Leaf, and domain above it, of each position; the whole cluster where there is none."""
+    tree = scene.tree
+    whole = np.zeros(tree.size + 1, dtype=np.intp)
+    leaf, upper = (
+        np.append(tree.domain_at[level], 0) if level > ROOT_LEVEL else whole
+        for level in (tree.node_level - 1, tree.node_level - 2)
+    )
+    return leaf, upper
+
+
+def _leaves_and_uppers(
+    scene: Scene, tenant: int, leaf: NDArray[np.intp], upper: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    slots = scene.slots[scene.offsets[tenant] : scene.offsets[tenant + 1]]
+    positions = scene.tree.position_of[slots]
+    return np.unique(leaf[positions]), np.unique(upper[positions])
+
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+class Pieces(Struct, frozen=True, kw_only=True, eq=False):
+    """Parts of nodes, R in all. At no moment do two pieces of one node overlap; shapes (R,)."""
+
+    slots: Ints
+    #: From where to where on the node's bar, 0 to 1.
+    low: Floats
+    high: Floats
+    tenants: Ints
+
+
+def pieces_of(scene: Scene) -> Pieces:
+    """The pieces of all pods.
+
+    A pod gets the smallest gap that holds it, else the lowest parts that are free. Which of a node's GPUs a
+    pod really has is not known.
+    """
+    tenant_of = scene.tenant_of
+    order = np.lexsort((np.arange(len(scene.slots)), scene.since[tenant_of], scene.slots))
+    rows: list[tuple[int, float, float, int]] = []
+    slots = scene.slots[order]
+    begins = np.flatnonzero(np.diff(slots, prepend=-1))
+    ends = np.append(begins, len(slots))[1:]
+    for first, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        slot = int(slots[first])
+        capacity = float(scene.capacity[slot])
+        if (
+            slot >= len(scene.tree.position_of)
+            or scene.tree.position_of[slot] == scene.tree.size
+            or not capacity
+        ):
+            continue
+        mine = order[first:end]
+        full = capacity * _parts(scene)
+        found = _joined(_lanes(scene, mine, tenant_of))
+        rows.extend((slot, low / full, high / full, tenant) for low, high, tenant in found)
+    columns = tuple(zip(*rows, strict=True)) or ((), (), (), ())
+    return Pieces(
+        slots=np.asarray(columns[0], dtype=np.intp),
+        low=np.asarray(columns[1], dtype=np.float64),
+        high=np.asarray(columns[2], dtype=np.float64),
+        tenants=np.asarray(columns[3], dtype=np.intp),
+    )
+
+
+def _lanes(scene: Scene, pods: Ints, tenant_of: Ints) -> Iterator[tuple[int, int, int]]:
+    """Pods of one node, by start: the ends of each piece, in GPUs or in thousandths of what is shared."""
+    whole = round(float(scene.capacity[scene.slots[pods[0]]]) * _parts(scene))
+    taken: list[tuple[int, int, float]] = []
+    for pod in pods.tolist():
+        tenant = int(tenant_of[pod])
+        since, until = float(scene.since[tenant]), float(scene.until[tenant])
+        taken = sorted(piece for piece in taken if piece[2] > since)
+        for low, high in _chosen(_gaps(taken, whole), round(float(scene.amounts[pod]) * _parts(scene))):
+            taken.append((low, high, until))
+            yield low, high, tenant
+
+
+def _parts(scene: Scene) -> int:
+    """Whole numbers are exact."""
+    return 1 if scene.whole else 1000
+
+
+def _joined(pieces: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Pieces of one tenant that touch as one."""
+    last: tuple[int, int, int] | None = None
+    for piece in pieces:
+        if last is not None and last[2] == piece[2] and last[1] == piece[0]:
+            last = (last[0], piece[1], piece[2])
+            continue
+        if last is not None:
+            yield last
+        last = piece
+    if last is not None:
+        yield last
+
+
+def _gaps(taken: Iterable[tuple[int, int, float]], whole: int) -> list[tuple[int, int]]:
+    """What is free between pieces in ascending order, as ``[first, end)``."""
+    gaps: list[tuple[int, int]] = []
+    end = 0
+    for low, high, _ in taken:
+        if low > end:
+            gaps.append((end, low))
+        end = high
+    return [*gaps, (end, whole)] if end < whole else gaps
+
+
+def _chosen(gaps: list[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
+    """The tightest gap that holds so much, else pieces of the lowest; what there is if too little."""
+    fitting = [gap for gap in gaps if gap[1] - gap[0] >= wanted]
+    if fitting:
+        gaps = [min(fitting, key=lambda gap: (gap[1] - gap[0], gap[0]))]
+    for low, end in gaps:
+        high = min(end, low + wanted)
+        if high > low:
+            yield low, high
+        wanted -= high - low
+
+
+#: The letter of the gang of a rank, in the expressions of a chart.
+LETTER = "slice('ABCDEFGHIJKLMNOPQRSTUVWXYZ', datum.rank - 1, datum.rank)"
+#: Size of a letter, and the least area of one colour that it is written on.
+SIZE = 8.0
+LEAST_WIDTH = 9.0
+LEAST_HEIGHT = 7.0
+
+
+def largest_first() -> list[alt.SortField | dict[str, str]]:
+    """The order in which gangs of a moment are named."""
+    return [alt.SortField("size", order="descending"), alt.SortField("number", order="ascending")]
+
+
+def letters(
+    sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...], most: int
+) -> Iterator[alt.Chart]:
+    """The letter of each of the ``most`` largest gangs of the moment, once in each leaf that has room."""
+    places = _places(boxes, scene, pieces)
+    tenants = [tenant for tenant, _, _ in places]
+    rows = data(
+        number=np.asarray(tenants, dtype=np.intp),
+        size=np.asarray([scene.tenants[tenant].size for tenant in tenants]),
+        x=np.asarray([x for _, x, _ in places]),
+        y=np.asarray([y for _, _, y in places]),
+        fill=[colours[tenant] for tenant in tenants],
+        ink=[ink_on(colours[tenant]) for tenant in tenants],
+        since=scene.since[tenants],
+        until=scene.until[tenants],
+        there=np.asarray([x >= 0 for _, x, _ in places], dtype=np.intp),
+    )
+    base = (
+        alt.Chart(rows)
+        .transform_filter(THERE)
+        .transform_window(sort=largest_first(), rank="dense_rank()")
+        .transform_filter(f"datum.rank <= {most} && datum.there")
+        .transform_calculate(letter=LETTER)
+        .encode(x=sheet.x("x"), y=sheet.y("y"), text="letter:N")
+    )
+    # The colour fills the gaps between bars behind the letter.
+    edge = alt.Stroke("fill", type="nominal", scale=None, legend=None)
+    yield base.mark_text(align="center", baseline="middle", fontSize=SIZE, strokeWidth=4).encode(
+        color=colour("fill"), stroke=edge
+    )
+    yield base.mark_text(align="center", baseline="middle", fontSize=SIZE).encode(color=colour("ink"))
+
+
+def _places(boxes: Boxes, scene: Scene, pieces: Pieces) -> list[tuple[int, float, float]]:
+    """Tenant, and the middle of the bars that it has in a leaf, most of them in one column.
+
+    Each tenant with a colour has a row of -1 besides, so that it has its rank also where no letter fits.
+    """
+    tree = scene.tree
+    positions = tree.position_of[pieces.slots]
+    level = tree.node_level - 1
+    leaves = (
+        tree.domain_at[level][positions] if level > ROOT_LEVEL else np.zeros(len(positions), dtype=np.intp)
+    )
+    bars = boxes.bars[positions]
+    wide = bars[:, 2] - bars[:, 0]
+    left, right = bars[:, 0] + wide * pieces.low, bars[:, 0] + wide * pieces.high
+    found = [(index, -1.0, -1.0) for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
+    order = np.lexsort((bars[:, 1], bars[:, 0], leaves, pieces.tenants))
+    rows = [row for row in order.tolist() if scene.tenants[int(pieces.tenants[row])].has_colour]
+    for (tenant, _), group in groupby(rows, key=lambda row: (int(pieces.tenants[row]), int(leaves[row]))):
+        columns = [list(column) for _, column in groupby(group, key=lambda row: float(bars[row, 0]))]
+        longest = [column for column in columns if len(column) == max(map(len, columns))]
+        column = longest[len(longest) // 2]
+        middle = column[len(column) // 2]
+        # Parts of one gang above and beside one another read as one area.
+        height = sum(float(bars[row, 3] - bars[row, 1]) for row in column)
+        width = sum(float(right[one[0]] - left[one[0]]) for one in longest)
+        if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
+            x, y = (left[middle] + right[middle]) / 2, (bars[middle, 1] + bars[middle, 3]) / 2
+            found.append((tenant, float(x), float(y)))
+    return found
