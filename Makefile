@@ -29,7 +29,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast soak bench benchlive cluster lint format lock clean
+.PHONY: help install demo test fast golden soak bench benchlive cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -46,6 +46,9 @@ test: $(PROJECT)  ## Run all tests but the soaks, one worker for each core
 
 fast: $(PROJECT)  ## Run the tests of the engine, reading and reports: nothing live, nothing slow
 	@$(BIN)/pytest $(SHARED) -m 'not (live or slow or soak)' $(addprefix --ignore=tests/,$(BESIDE_THE_ENGINE))
+
+golden: $(PROJECT)  ## Rewrite the golden files (tests/golden) with what the views show now
+	@$(BIN)/pytest -q --update-golden
 
 soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attacks on a real API server
 	@$(BIN)/pytest -m soak

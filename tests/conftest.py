@@ -13,8 +13,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# A real API server and helm, for the tests of several rooms.
-pytest_plugins = ["tests.control_plane.fixtures", "tests.deploy.fixtures"]
+# A real API server, helm and golden files, for the tests of several rooms.
+pytest_plugins = ["tests.control_plane.fixtures", "tests.deploy.fixtures", "tests.golden.fixture"]
 
 #: Until a slow test is given up, unless it says otherwise.
 _SLOW_SECONDS = 900

@@ -5,6 +5,7 @@ import pytest
 from closeby.discovery.accelerators import read_nvidia_smi
 from closeby.discovery.findings import ScanFindings
 from closeby.errors import UnreadableError
+from tests.golden.fixture import Golden
 
 RACK = "81b2b5a0-7b0e-4b5c-9f46-0f5f2f3ad1a1"
 OTHER = "0c3e4e5f-58ef-4f0e-86a9-5d1b0ac2f6c7"
@@ -51,10 +52,10 @@ def test_a_host_whose_gpus_disagree_has_no_domain() -> None:
 
 
 @pytest.mark.parametrize("value", ["N/A, N/A", "[N/A], [N/A]", "00000000-0000-0000-0000-000000000000, 0"])
-def test_a_host_without_a_fabric_has_no_domain(value: str) -> None:
+def test_a_host_without_a_fabric_has_no_domain(value: str, golden: Golden) -> None:
     findings = read_nvidia_smi("smi", f"a: {value}\nb: {RACK}, 1\n")
     assert domains(findings) == {"a": (), "b": (f"{RACK}.1",)}
-    assert said(findings) == {"Node/a": "a has no NVLink fabric"}
+    golden("discover", said(findings))
 
 
 def test_an_error_message_of_a_host_or_pdsh_is_reported() -> None:

@@ -2,16 +2,14 @@
 
 from closeby.discovery.findings import LinkQuality
 from tests.discovery.drawing_fabrics import Drawing, findings, warned
+from tests.golden.fixture import Golden
 
 HOSTS = {"L1": "n1 a", "L2": "n2 a", "L3": "n3 a"}
 
 
-def test_uplinks_that_are_missing() -> None:
+def test_uplinks_that_are_missing(golden: Golden) -> None:
     found = findings(Drawing(HOSTS, "L1-S, L1-S, L2-S, L2-S, L3-S"))
-    assert warned(found) == {
-        "Switch/L3": "the uplinks of L3 are degraded: 1 cable of 200Gbps together, where its siblings have "
-        "2 cables of 400Gbps together; check its cables and ports"
-    }
+    golden("discover", warned(found))
     # What is worse is visible per switch; nothing is above the spine.
     assert found.nodes["n1"].qos == {"L1": LinkQuality(bandwidth=400_000_000_000, uplinks=2)}
     assert found.nodes["n3"].qos == {"L3": LinkQuality(bandwidth=200_000_000_000, uplinks=1)}
@@ -33,9 +31,9 @@ def test_one_with_more_makes_the_others_none_the_worse() -> None:
     assert found.nodes["n1"].qos["L1"].bandwidth == 400_000_000_000
 
 
-def test_without_speeds_cables_are_counted() -> None:
+def test_without_speeds_cables_are_counted(golden: Golden) -> None:
     found = findings(Drawing(HOSTS, "L1-S, L1-S, L2-S, L2-S, L3-S", rate=""))
-    assert "L3 are degraded: 1 cable, where its siblings have 2 cables" in warned(found)["Switch/L3"]
+    golden("discover", warned(found)["Switch/L3"])
     assert found.nodes["n3"].qos == {"L3": LinkQuality(uplinks=1)}
 
 
@@ -58,10 +56,7 @@ def test_one_of_two_adapters_is_not_most_of_them() -> None:
         assert warned(findings(Drawing({"L1": f"n1 a @{first}, n2 a @{second}"}))) == {}
 
 
-def test_an_adapter_that_is_slower_than_the_others_on_its_switch() -> None:
+def test_an_adapter_that_is_slower_than_the_others_on_its_switch(golden: Golden) -> None:
     text = Drawing({"L1": "n1 a, n2 a, n3 a"}).text()
     found = findings(text.replace('"n2 a" lid 4 4xHDR', '"n2 a" lid 4 1xHDR'))
-    assert warned(found) == {
-        "Node/n2": "the cable from n2 to L1 is degraded: 50Gbps, where most on that switch have 200Gbps; "
-        "check the cable and both ports"
-    }
+    golden("discover", warned(found))

@@ -20,6 +20,7 @@ from closeby.discovery.ibnetdiscover import read_scan
 from closeby.errors import UnreadableError
 from closeby.objects.reasons import Condition
 from tests.discovery.drawing_fabrics import FAT_TREE, UPLINKS, Drawing, findings, paths, warned
+from tests.golden.fixture import Golden
 
 #: A leaf with two hosts and two cables to a spine: what a real program prints, by hand with newer speeds.
 SCAN = """\
@@ -172,23 +173,19 @@ Ca\t2 "H-000000000000b300"\t\t# "gpu-a03 mlx5_0"
     assert fabric.devices["000000000000b400"].description == "gpu-a04 mlx5_0"
 
 
-def test_a_loop_and_a_record_given_twice_are_reported() -> None:
+def test_a_loop_and_a_record_given_twice_are_reported(golden: Golden) -> None:
     looped = SCAN.replace(
         '[7]\t"S-000000000000a1ff"[1]', '[4]\t"S-000000000000a100"[5]\n[7]\t"S-000000000000a1ff"[1]'
     )
     found = findings(f"{looped}\n\n{SCAN}")
     assert paths(found) == {"gpu-a01": "leaf/spine", '"gpu"a02': "leaf/spine"}
-    assert warned(found)["Port/000000000000a100:4"].startswith(
-        "a cable leads from port 4 of 000000000000a100 to"
-    )
-    assert warned(found)["Switch/000000000000a100"].startswith(
-        "MF0;leaf:MQM8700/U1 is described twice in scan"
-    )
+    golden("discover", warned(found)["Port/000000000000a100:4"])
+    golden("discover", warned(found)["Switch/000000000000a100"])
 
 
-def test_a_port_with_two_cables_is_reported() -> None:
+def test_a_port_with_two_cables_is_reported(golden: Golden) -> None:
     moved = PORTS.replace("7 0x000000000000a100", "8 0x000000000000a100")
-    assert "is said to lead to" in warned(findings(moved))["Port/000000000000a100:8"]
+    golden("discover", warned(findings(moved))["Port/000000000000a100:8"])
 
 
 def test_a_port_after_a_blank_line_belongs_to_no_record() -> None:
@@ -220,9 +217,9 @@ Ca\t1 "H-000000000000c400"\t\t# "z mlx5_0"
     }
 
 
-def test_an_unreadable_line_is_skipped_and_reported() -> None:
+def test_an_unreadable_line_is_skipped_and_reported(golden: Golden) -> None:
     found = findings(SCAN.replace("vendid=0x0", "ibwarn: [1] something", 1))
-    assert "line 6 is not understood and left out" in warned(found)["scan 0"]
+    golden("discover", warned(found)["scan 0"])
 
 
 @pytest.mark.parametrize(
@@ -292,17 +289,17 @@ def test_of_100_mb_of_garbage_little_is_read(piece: bytes) -> None:
     assert source.read_so_far < 4_000_000
 
 
-def test_more_devices_than_a_fabric_can_have() -> None:
+def test_more_devices_than_a_fabric_can_have(golden: Golden) -> None:
     lines = (f'Switch 8 "S-{number:x}" # "s"\n' for number in range(100_002))
-    assert "has more devices than a fabric can" in refusal("".join(lines))
+    golden("discover", refusal("".join(lines)))
 
 
-def test_a_port_beyond_those_of_its_switch_is_left_out() -> None:
+def test_a_port_beyond_those_of_its_switch_is_left_out(golden: Golden) -> None:
     text = Drawing(FAT_TREE, UPLINKS).text().replace("Switch\t65", "Switch\t4", 1)
     assert paths(findings(text))["n1"] == "L1/S1"
     assert not findings(text).warnings
     cut = findings(text.replace("Switch\t4", "Switch\t2", 1))
-    assert "lines, the first of them" in warned(cut)["scan 0"]
+    golden("discover", warned(cut)["scan 0"])
 
 
 def switches(ports: int) -> Iterator[bytes]:
@@ -314,20 +311,22 @@ def switches(ports: int) -> Iterator[bytes]:
             yield b'[%d] "S-%x"[%d]\n' % (port, 1 + (number ^ port), port)
 
 
-def test_a_scan_with_too_many_cables_or_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_with_too_many_cables_or_bytes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     monkeypatch.setattr(ibnetdiscover, "MOST_CABLES", 2000)
-    assert "has more cables than a fabric can" in refusal(b"".join(islice(switches(100), 9000)))
+    golden("discover", refusal(b"".join(islice(switches(100), 9000))))
     monkeypatch.setattr(ibnetdiscover, "MOST_BYTES", 1 << 20)
-    assert "scan.txt: is longer than 1 MiB" in refusal(SCAN * 2000)
+    golden("discover", refusal(SCAN * 2000))
 
 
-def test_a_scan_that_contradicts_itself_is_refused_early() -> None:
+def test_a_scan_that_contradicts_itself_is_refused_early(golden: Golden) -> None:
     # One switch and one host; each port of one leads to each port of the other.
     lines = (
         f'[{port}] "H-2"[{peer}](3) # "n a" lid 1 4xNDR' for peer in range(1, 255) for port in range(1, 255)
     )
     why = refusal("\n".join(('Switch 254 "S-1" # "s"', *lines)))
-    assert "contradicts itself in most of its lines" in why
+    golden("discover", why)
     assert int(why.split(":")[1]) < 3000
 
 

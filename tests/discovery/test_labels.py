@@ -9,6 +9,7 @@ import pytest
 from closeby.discovery.labels import PRESETS, family_of, read_labels
 from closeby.objects.nodes import Node
 from tests.cli.calling import closeby
+from tests.golden.fixture import Golden
 
 NET = "network.topology.kubernetes.io/"
 
@@ -55,12 +56,12 @@ def test_topographs_tiers_are_of_any_depth() -> None:
     assert findings.nodes["n"].path == tuple(f"t{one}" for one in range(12))
 
 
-def test_labels_of_another_family_are_reported_and_never_used() -> None:
+def test_labels_of_another_family_are_reported_and_never_used(golden: Golden) -> None:
     nodes = [Node(name="n", labels={"topology.k8s.aws/network-node-layer-3": "nn-3"})]
     findings, _ = read_labels(nodes)
     assert findings.levels == ()
     assert findings.nodes["n"].path == ()
-    assert "there are labels of eks" in findings.warnings[0].remedy
+    golden("discover", findings.warnings[0].remedy)
 
 
 def test_a_conflict_is_a_warning_and_its_layer_does_not_count() -> None:
@@ -126,12 +127,12 @@ def test_presets_are_listed() -> None:
     assert "fabric.topograph.run/tier-N" in result.stdout
 
 
-def test_files_or_a_cluster(tmp_path: Path) -> None:
+def test_files_or_a_cluster(tmp_path: Path, golden: Golden) -> None:
     nodes = tmp_path / "nodes.yaml"
     nodes.write_text(json.dumps(manifest("n", {NET + "block": "b1"})))
     both = closeby("discover", "labels", "-f", nodes, "--context", "other")
     assert both.exit_code == 2
-    assert "-f reads files, --kubeconfig and --context a cluster" in both.stderr
+    golden("discover", both.stderr)
     none = closeby("discover", "labels", "--kubeconfig", tmp_path / "missing")
     assert none.exit_code == 2
     assert "or read manifests: -f PATH" in none.stderr

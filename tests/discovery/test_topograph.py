@@ -6,6 +6,7 @@ import pytest
 
 from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY, read_topograph
 from closeby.errors import UnreadableError
+from tests.golden.fixture import Golden
 
 GRAPH = {
     "instances": [
@@ -59,10 +60,10 @@ def test_a_graph_gives_layers_and_accelerator_domains() -> None:
     }
 
 
-def test_instances_get_the_names_of_their_nodes() -> None:
+def test_instances_get_the_names_of_their_nodes(golden: Golden) -> None:
     findings = read_topograph("g", json.dumps(GRAPH), names={"I21": "node-21"})
     assert list(findings.nodes) == ["I22", "node-21"]
-    assert [one.message for one in findings.warnings] == ["I22 is not in the file of node names"]
+    golden("discover", [one.message for one in findings.warnings])
 
 
 def test_keys_name_the_accelerator_first_where_there_is_one() -> None:
@@ -95,11 +96,11 @@ def test_shorter_paths_meet_the_others_where_a_switch_is_known_or_else_at_the_ro
     }
 
 
-def test_a_switch_under_two_is_reported() -> None:
+def test_a_switch_under_two_is_reported(golden: Golden) -> None:
     instances = [{"id": f"i{one}", "network_layers": ["leaf", f"spine-{one}"]} for one in (1, 2)]
     findings = read_topograph("g", json.dumps({"instances": instances}))
     assert findings.warnings[0].object == "Switch/leaf"
-    assert "lies under 2 of datacenter: spine-1 on i1 and spine-2 on i2" in findings.warnings[0].message
+    golden("discover", findings.warnings[0].message)
 
 
 def test_an_instance_that_is_described_twice_counts_as_first_said() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Sample, host_part, readings_of
+from tests.golden.fixture import Golden
 
 
 def readings(*hosts: str) -> BandwidthReadings:
@@ -44,12 +45,8 @@ def test_nodes_get_the_figures_of_their_hosts() -> None:
     assert found.problems == ()
 
 
-def test_what_does_not_match_is_said_once() -> None:
-    assert sentences(readings("a", "a:9100", "x1:1", "x2:1", "x3:1", "x4:1"), "a", "b") == [
-        "measured hosts match no node (4: x1:1, x2:1, x3:1, …); relabel `instance` to the node's name",
-        "hosts are left aside, as their node has another one (1: a:9100); measure each node once",
-        "nodes are not measured (1: b); they count as using what their pods request",
-    ]
+def test_what_does_not_match_is_said_once(golden: Golden) -> None:
+    golden("measurements", sentences(readings("a", "a:9100", "x1:1", "x2:1", "x3:1", "x4:1"), "a", "b"))
 
 
 def test_the_greater_direction_counts_for_each_figure() -> None:
@@ -66,10 +63,7 @@ def test_the_greater_direction_counts_for_each_figure() -> None:
     assert found.hosts == {"a": NodeBandwidth(average=7, deviation=3, measured=9.0)}
 
 
-def test_missing_figures_are_reported() -> None:
+def test_missing_figures_are_reported(golden: Golden) -> None:
     found = readings_of("test", [Sample("a", "average", 5), Sample("b", "deviation", 1)], None)
     assert found.hosts == {"a": NodeBandwidth(average=5)}
-    assert sentences(found, "a") == [
-        "hosts have a deviation but no average (1: b); they are left out",
-        "hosts have no deviation (1: a); they count as steady",
-    ]
+    golden("measurements", sentences(found, "a"))

@@ -6,6 +6,7 @@ import pytest
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
 from closeby.measurements.prometheus import Prometheus, Queries, Vector, combine, parse_vector
+from tests.golden.fixture import Golden
 from tests.measurements.serving import LONG, Answering, refusing, serving
 
 NOW = 1_700_000_000.5
@@ -81,7 +82,7 @@ def test_what_is_no_vector(text: str, status: str, told: str) -> None:
     assert sentence(parse_vector(text.encode(), SOURCE, status)).startswith(told)
 
 
-def test_vectors_are_combined_by_host() -> None:
+def test_vectors_are_combined_by_host(golden: Golden) -> None:
     found = combine(
         SOURCE,
         {
@@ -96,10 +97,10 @@ def test_vectors_are_combined_by_host() -> None:
         "a": NodeBandwidth(average=9, deviation=3, measured=NOW),
         "b": NodeBandwidth(average=2, deviation=0, measured=NOW),
     }
-    assert [one.message for one in found.problems] == ["hosts have no deviation (1: b)"]
+    golden("measurements", [one.message for one in found.problems])
 
 
-def test_hosts_that_are_not_scraped_any_more_are_left_out() -> None:
+def test_hosts_that_are_not_scraped_any_more_are_left_out(golden: Golden) -> None:
     figures = dict.fromkeys(("fresh", "just", "stale", "gone"), 5.0)
     scraped = {"fresh": NOW, "just": NOW - 300, "stale": NOW - 301}
     found = combine(
@@ -112,17 +113,12 @@ def test_hosts_that_are_not_scraped_any_more_are_left_out() -> None:
         stale_after=300,
     )
     assert list(found.hosts) == ["fresh", "just"]
-    assert [one.sentence() for one in found.problems] == [
-        "hosts were not scraped for 300 s (2: gone, stale); they are left out"
-    ]
+    golden("measurements", [one.sentence() for one in found.problems])
 
 
-def test_unusable_answers_are_reported() -> None:
+def test_unusable_answers_are_reported(golden: Golden) -> None:
     found = combine(SOURCE, {"transmit_average": Vector({}, NOW, ("a",), 2)}, stale_after=300)
-    assert [one.sentence() for one in found.problems] == [
-        "hosts have values that are no rates (1: a); those values are left out",
-        "queries give series without the label node or instance (1: transmit_average); those are left out",
-    ]
+    golden("measurements", [one.sentence() for one in found.problems])
 
 
 def answering(by_query: Mapping[str, str]) -> Answering:

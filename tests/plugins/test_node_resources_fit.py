@@ -13,6 +13,7 @@ from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_resources_fit import FitArguments, NodeResourcesFit
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.plugin_view import Nodes
+from tests.golden.fixture import Golden
 from tests.plugins.asking import STATE, handle_of, place, pod_of, room, scores, why_not
 
 GI = 1 << 30
@@ -64,10 +65,10 @@ def test_running_pods_take_their_part() -> None:
     assert room(plugin_on(handle), asking(gpu=1))["gpu"] == 5
 
 
-def test_an_overcommitted_node_has_no_room_and_never_a_negative_one() -> None:
+def test_an_overcommitted_node_has_no_room_and_never_a_negative_one(golden: Golden) -> None:
     handle = handle_of(NODES, [(asking("greedy", cpu=9000), "tiny")])
     assert room(plugin_on(handle), asking(cpu=1))["tiny"] == 0
-    assert why_not(plugin_on(handle), asking(cpu=1), "tiny").message == "cpu: requested 1m, free 0"
+    golden("plugins", why_not(plugin_on(handle), asking(cpu=1), "tiny").message)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +93,9 @@ def test_the_message_says_which_resource_how_much_and_what_is_free(
     )
 
 
-def test_the_message_counts_pods_too() -> None:
+def test_the_message_counts_pods_too(golden: Golden) -> None:
     handle = handle_of(NODES, [(asking("one"), "tiny"), (asking("two"), "tiny")])
-    assert why_not(plugin_on(handle), asking(), "tiny").message == "pods: requested 1, free 0"
+    golden("plugins", why_not(plugin_on(handle), asking(), "tiny").message)
 
 
 # What follows: two nodes of 10 CPU and 100 bytes, one with half its memory in use, one without memory.

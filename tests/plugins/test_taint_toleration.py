@@ -5,6 +5,7 @@ from closeby.objects.pods import PodSpec, Toleration
 from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.scheduling.extension import NoArguments
+from tests.golden.fixture import Golden
 from tests.plugins.asking import STATE, allowed, handle_of, pod_of, scores, why_not
 
 ML = Taint("dedicated", "ml", "NoSchedule")
@@ -49,12 +50,12 @@ def test_taints_and_tolerations(tolerations: tuple[Toleration, ...], nodes: str)
     assert allowed(plugin, pod_of(tolerating(*tolerations))) == nodes
 
 
-def test_the_message_names_the_taint_as_kubectl_does() -> None:
+def test_the_message_names_the_taint_as_kubectl_does(golden: Golden) -> None:
     plugin = TaintToleration(NoArguments(), handle_of(NODES))
     expected = Rejection(Reason.TAINT_NOT_TOLERATED, "taint dedicated=ml:NoSchedule not tolerated")
     assert why_not(plugin, pod_of(), "ml") == expected
     both = why_not(plugin, pod_of(), "mlbad").message
-    assert both == "taints dedicated=ml:NoSchedule, bad:NoExecute not tolerated"
+    golden("plugins", both)
     half = why_not(plugin, pod_of(tolerating(Toleration("dedicated", "Exists"))), "mlbad").message
     assert half == "taint bad:NoExecute not tolerated"
 

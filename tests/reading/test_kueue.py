@@ -6,6 +6,7 @@ from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.pods import Toleration
 from closeby.reading.dialects import kai, kueue
+from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read_good
 
 QUEUES = """
@@ -79,14 +80,14 @@ def test_a_broken_way_says_where_it_breaks(without: str, missing: str) -> None:
     assert queues("---".join(kept)).missing("ml", "lq") == missing
 
 
-def test_a_queue_without_topologies_says_so() -> None:
+def test_a_queue_without_topologies_says_so(golden: Golden) -> None:
     found = queues(QUEUES.replace("  topologyName: network\n", ""))
-    assert found.missing("ml", "lq") == "no flavor of ClusterQueue cq names a topology"
+    golden("manifest-problems", found.missing("ml", "lq"))
 
 
-def test_a_flavors_bad_toleration_names_its_field() -> None:
-    assert "ResourceFlavor/tas: spec.tolerations[0].effect: 'Never' is not" in error_of(
-        QUEUES.replace("operator: Exists}", "operator: Exists, effect: Never}")
+def test_a_flavors_bad_toleration_names_its_field(golden: Golden) -> None:
+    golden(
+        "manifest-problems", error_of(QUEUES.replace("operator: Exists}", "operator: Exists, effect: Never}"))
     )
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read
 
 
@@ -195,25 +196,22 @@ def test_the_same_holds_for_json() -> None:
     ]
 
 
-def test_an_object_that_is_given_twice_alike_is_noted() -> None:
+def test_an_object_that_is_given_twice_alike_is_noted(golden: Golden) -> None:
     node = "{apiVersion: v1, kind: Node, metadata: {name: a}}"
     manifests = read(f"{node}\n---\n{node}")
     assert manifests.errors == ()
     assert len(manifests.nodes) == 1
     (notice,) = manifests.notices
     assert notice.object == "Node/a"
-    assert notice.message == "is given twice, in standard input, document 1 and in standard input, document 2"
+    golden("manifest-problems", notice.message)
 
 
-def test_an_object_that_is_given_twice_differently_is_an_error_that_names_both_places() -> None:
+def test_an_object_that_is_given_twice_differently_is_an_error_that_names_both_places(golden: Golden) -> None:
     node = "{{apiVersion: v1, kind: Node, metadata: {{name: a, labels: {{rack: {}}}}}}}"
     manifests = read(f"{node.format('r1')}\n---\n{node.format('r2')}")
     assert [node.labels["rack"] for node in manifests.nodes] == ["r1"]
     (error,) = manifests.errors
-    assert str(error) == (
-        "standard input, document 2, line 3: Node/a: metadata.name: is already defined differently in "
-        "standard input, document 1; keep one of the two, or rename one"
-    )
+    golden("manifest-problems", str(error))
 
 
 def test_names_are_unique_within_a_kind_and_a_namespace() -> None:
@@ -251,7 +249,7 @@ def test_the_same_topology_for_two_schedulers_is_one() -> None:
     assert (len(manifests.topologies), manifests.errors, len(manifests.notices)) == (1, (), 1)
 
 
-def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said() -> None:
+def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said(golden: Golden) -> None:
     manifests = read(
         """
         {apiVersion: v1, kind: Service, metadata: {name: a}}
@@ -269,7 +267,4 @@ def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said() -> Non
     )
     assert manifests.errors == ()
     assert manifests.others == {"ClusterRole": 1, "DaemonSet": 1, "Service": 2}
-    assert [notice.sentence() for notice in manifests.notices] == [
-        "DaemonSet creates one pod per node; only its existing pods count; it is ignored",
-        "example.com/v1 Widget is a kind that closeby does not know (2 objects); they are ignored",
-    ]
+    golden("manifest-problems", [notice.sentence() for notice in manifests.notices])

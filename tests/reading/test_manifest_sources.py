@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from closeby.reading.manifests import read_manifests
+from tests.golden.fixture import Golden
 from tests.reading.manifest_text import read, read_good
 
 NODE = "{{apiVersion: v1, kind: Node, metadata: {{name: {}}}}}"
@@ -79,9 +80,9 @@ def test_empty_lists(items: str) -> None:
     assert read_good(f"# as YAML\n{text}").nodes == ()
 
 
-def test_a_kind_that_merely_ends_in_list_is_no_list() -> None:
+def test_a_kind_that_merely_ends_in_list_is_no_list(golden: Golden) -> None:
     manifests = read_good('{"apiVersion": "example.com/v1", "kind": "PriceList", "metadata": {"name": "a"}}')
-    assert "PriceList is a kind that closeby does not know" in manifests.notices[0].message
+    golden("manifest-problems", manifests.notices[0].message)
 
 
 def test_several_json_objects_in_one_text() -> None:
@@ -188,8 +189,6 @@ def test_half_a_character_is_read_as_kubectl_reads_it() -> None:
     assert pod.labels == {"half": "\ufffdx", "lower": "\ufffd", "whole": "\U0001f600", "text": "\\ud800"}
 
 
-def test_a_tab_is_called_a_tab() -> None:
+def test_a_tab_is_called_a_tab(golden: Golden) -> None:
     (error,) = read("apiVersion: v1\nmetadata:\n\tname: a\n").errors
-    assert str(error) == (
-        "standard input, document 1, line 3: is not YAML: a tab indents this line; indent with spaces"
-    )
+    golden("manifest-problems", str(error))

@@ -4,6 +4,7 @@ import pytest
 
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import unread_wishes, wish_conditions
+from tests.golden.fixture import Golden
 from tests.reading.manifest_text import read_good, read_pod
 
 HARD = [
@@ -122,16 +123,13 @@ def test_a_pod_with_a_hard_wish_waits(key: str, value: str) -> None:
     assert read_pod({}, annotations={key: value}).spec.unsupported == (path,)
 
 
-def test_a_soft_wish_of_many_pods_is_said_once() -> None:
+def test_a_soft_wish_of_many_pods_is_said_once(golden: Golden) -> None:
     annotations = "{{kai.scheduler/segment-size: '4'}}"
     pod = f"{{{{apiVersion: v1, kind: Pod, metadata: {{{{name: {{}}, annotations: {annotations}}}}}}}}}"
     manifests = read_good("\n---\n".join(pod.format(name) for name in "ab"))
     assert all(one.spec.unsupported == () for one in manifests.pods)
     (notice,) = manifests.notices
-    assert (notice.object, notice.message) == (
-        "Pod/default/a",
-        "kai.scheduler/segment-size: 4 asks for what is not supported yet (2 objects)",
-    )
+    golden("manifest-problems", (notice.object, notice.message))
 
 
 def test_a_hard_wish_of_a_workload_keeps_its_pods_waiting() -> None:

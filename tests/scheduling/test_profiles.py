@@ -20,6 +20,7 @@ from closeby.scheduling.extension import (
 )
 from closeby.scheduling.profile import Profile, build_profile
 from closeby.topology.registry import Topologies
+from tests.golden.fixture import Golden
 
 
 class KnobArguments(Struct, frozen=True):
@@ -384,10 +385,10 @@ def test_classes_that_a_module_imports_are_not_proposed() -> None:
 
 
 @pytest.mark.usefixtures("own_modules")
-def test_a_clash_of_names_points_at_the_listed_plugin_whichever_comes_first() -> None:
+def test_a_clash_of_names_points_at_the_listed_plugin_whichever_comes_first(golden: Golden) -> None:
     text = "plugins:\n- name: 'own_plugins:AlphaAgain'\n- name: Fifo"
     (sentence,) = mistakes(text)
-    assert sentence.startswith("c.yaml:2: two plugins are called Alpha")
+    golden("refusals", sentence)
 
 
 @pytest.mark.usefixtures("own_modules")
@@ -411,11 +412,11 @@ def install(folder: Path, package: str, **plugins: str) -> None:
 
 
 @pytest.mark.usefixtures("own_modules")
-def test_a_plugin_of_an_installed_package(tmp_path: Path) -> None:
+def test_a_plugin_of_an_installed_package(tmp_path: Path, golden: Golden) -> None:
     install(tmp_path, "own", mine="own_plugins:Mine", twice="own_plugins:Mine", Alpha="own_broken:Alpha")
     install(tmp_path, "other", twice="own_broken:Mine", mine="own_plugins:Mine")
     assert order("plugins: [{name: mine}]") == "Fifo Alpha Beta Gamma mine"
     assert order("plugins: [{name: Alpha}]") == "Fifo Alpha Beta Gamma"
-    assert mistakes("plugins: [{name: mime}]") == ["c.yaml:1: unknown plugin mime; did you mean mine?"]
+    golden("refusals", mistakes("plugins: [{name: mime}]"))
     (twice,) = mistakes("plugins: [{name: twice}]")
-    assert twice.startswith("c.yaml:1: twice is offered twice, as own_broken:Mine and own_plugins:Mine;")
+    golden("refusals", twice)

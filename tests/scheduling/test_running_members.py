@@ -13,6 +13,7 @@ from closeby.scheduling.events import (
     PodUpserted,
     TopologyChanged,
 )
+from tests.golden.fixture import Golden
 from tests.worlds import GPU, THREE_ZONES, fabric, gang, node, pods, spec, subgroup, world
 
 TWO_RACKS = """
@@ -29,13 +30,13 @@ class TestSomeMembersRun:
         # rack-2 would be tighter.
         assert drawn.used() == {"a2": 2}
 
-    def test_and_waits_when_that_is_full(self) -> None:
+    def test_and_waits_when_that_is_full(self, golden: Golden) -> None:
         drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=8")
         running = pods("train", 1, prefix="old", on="a1")
         drawn.run(gang(min_member=3, required="rack"), members=[*running, *pods("train", 2)])
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
-        assert "beside the members that already run" in (drawn.outcome("train").message or "")
+        golden("refusals", drawn.outcome("train").message or "")
 
     def test_the_rest_joins_their_preferred_domain(self) -> None:
         drawn = world(TWO_RACKS)

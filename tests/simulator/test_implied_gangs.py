@@ -4,6 +4,7 @@ import pytest
 
 from closeby.objects.groups import Strategy, SubGroup, TopologyConstraint
 from closeby.objects.pods import Toleration
+from tests.golden.fixture import Golden
 from tests.lab.workload_text import (
     CONTAINERS,
     JOB_SET,
@@ -86,12 +87,12 @@ def test_a_queue_alone_makes_a_gang_of_a_job_but_not_of_a_deployment() -> None:
     assert expansion.pods[0].spec.node_selector == (("pool", "gpu"),)
 
 
-def test_a_queue_that_is_not_there_leaves_the_topology_open_and_says_so() -> None:
+def test_a_queue_that_is_not_there_leaves_the_topology_open_and_says_so(golden: Golden) -> None:
     template = annotated("kueue.x-k8s.io/podset-required-topology: example.com/rack")
     group = only_group(expanded(job(QUEUED, template=template)))
     assert group.constraint == TopologyConstraint(required="example.com/rack")
     (condition,) = group.conditions
-    assert condition.message.startswith("LocalQueue default/lq is not in the input")
+    golden("manifest-problems", condition.message)
     assert not condition.blocking
 
 
@@ -123,7 +124,7 @@ def test_wishes_of_a_workload_without_a_gang_are_reported() -> None:
     assert (condition.object, condition.blocking) == ("Job/default/train", False)
 
 
-def test_a_workload_whose_pods_name_their_group_makes_none() -> None:
+def test_a_workload_whose_pods_name_their_group_makes_none(golden: Golden) -> None:
     text = f"""
 apiVersion: scheduling.run.ai/v2alpha2
 kind: PodGroup
@@ -135,7 +136,7 @@ spec: {{minMember: 3}}
     assert only_group(expansion).source == "scheduling.run.ai/v2alpha2"
     assert {one.group for one in expansion.pods} == {"mine"}
     (condition,) = expansion.conditions
-    assert condition.message == "asks for placement, but its pods belong to PodGroup mine"
+    golden("manifest-problems", condition.message)
 
 
 def test_pods_that_name_a_group_which_is_not_there_are_left_as_they_are() -> None:

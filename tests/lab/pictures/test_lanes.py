@@ -10,6 +10,7 @@ from closeby.lab.pictures.album import bars_note
 from closeby.lab.pictures.gang_marks import Pieces, pieces_of
 from closeby.lab.pictures.scene import Scene, scene_of
 from closeby.lab.replay.history import History
+from tests.golden.fixture import Golden
 from tests.lab.pictures.histories import Job, applications, history, story, who_holds
 
 Parts = dict[str, list[tuple[float, float, str]]]
@@ -120,7 +121,7 @@ def test_without_gpus_pods_are_drawn_against_the_fullest_node() -> None:
     assert drawn_at(scene, 20.0) == {"n1": [(0, 1, "c")]}
 
 
-def test_applications_are_drawn_by_their_cores() -> None:
+def test_applications_are_drawn_by_their_cores(golden: Golden) -> None:
     """A pod asks for one of a node's four cores; the two of bank lie on n5, beside one of far at first."""
     scene = scene_of(applications())
     assert (scene.resource, scene.unit, set(scene.capacity[:7].tolist())) == ("cpu", "cores", {4.0})
@@ -136,7 +137,7 @@ def test_applications_are_drawn_by_their_cores() -> None:
         *(("n5", "bank", 0.0, 0.5), ("n5", "far", 0.5, 0.75), ("n3", "lone", 0.0, 0.25)),
     }
     assert {one.name: one.asks for one in scene.tenants}["bank"] == "2 pods, 2 cores"
-    assert bars_note(scene) == "A bar is a node with all of its cores; the used part is coloured."
+    golden("pictures", bars_note(scene))
 
 
 def test_jobs_between_two_stops_are_left_out_and_counted() -> None:

@@ -11,13 +11,14 @@ from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests, read_manifests
 from closeby.simulator.runs import simulate
+from tests.golden.fixture import Golden
 from tests.worlds import draw, fabric, gang, node, pods, spec
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 DRAWING = "a l1 : n1=4 n2=4\na l2 : n3=4"
 
 
-def test_gangs_then_single_pods() -> None:
+def test_gangs_then_single_pods(golden: Golden) -> None:
     """Two pods of 3 GPUs that are placed by rank, and one of 1 that runs."""
     run = simulate(
         Manifests(
@@ -33,7 +34,7 @@ def test_gangs_then_single_pods() -> None:
         ("default/train", True, "2 pods × 3 GPUs"),
         ("default/solo-0", False, "1 pod × 1 GPU"),
     ]
-    assert scene.tenants[0].in_short == "default/train: 2 pods × 3 GPUs in a/l1"
+    golden("pictures", scene.tenants[0].in_short)
     assert sorted(scene.nodes[slot] for slot in scene.slots[:2].tolist()) == ["n1", "n2"]
     assert (scene.resource, scene.coloured, scene.left_out) == ("GPU", "gangs", ())
     pieces = pieces_of(scene)
@@ -48,7 +49,7 @@ def test_nodes_that_may_not_be_used() -> None:
     assert [name for name, usable in zip(scene.nodes, scene.usable, strict=True) if not usable] == ["n9"]
 
 
-def test_of_several_topologies_the_one_is_drawn_in_which_gangs_lie() -> None:
+def test_of_several_topologies_the_one_is_drawn_in_which_gangs_lie(golden: Golden) -> None:
     """The gang asks for a leaf of topology second; first has as many levels and the earlier name."""
     run = simulate(
         Manifests(
@@ -61,13 +62,13 @@ def test_of_several_topologies_the_one_is_drawn_in_which_gangs_lie() -> None:
     )
     scene = snapshot(run)
     assert scene.tree.name == "second"
-    assert "Topology second, which holds most gangs, is drawn; not drawn: first." in notes_on(scene)
+    golden("pictures", notes_on(scene))
 
 
-def test_without_a_topology_all_nodes_lie_side_by_side() -> None:
+def test_without_a_topology_all_nodes_lie_side_by_side(golden: Golden) -> None:
     scene = snapshot(simulate(Manifests(nodes=tuple(draw(DRAWING, ["zone", "leaf"]))), Configuration()))
     assert scene.tree.levels == ()
-    assert "No topology is declared, so all nodes are side by side." in notes_on(scene)
+    golden("pictures", notes_on(scene))
 
 
 def test_an_application_has_a_colour_and_is_counted_in_cores() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from closeby.lab.workloads.generating import generate
 from closeby.lab.workloads.traces import Trace, read_trace, write_trace
+from tests.golden.fixture import Golden
 
 HEADER = "name,submitted,duration,pods,gpus,priority,kind\n"
 
@@ -34,12 +35,12 @@ def test_a_written_trace_is_read_as_it_was(tmp_path: Path) -> None:
     assert (trace.jobs.names, trace.jobs.kinds) == (jobs.names, jobs.kinds)
 
 
-def test_jobs_are_put_in_order_and_other_columns_left_aside(tmp_path: Path) -> None:
+def test_jobs_are_put_in_order_and_other_columns_left_aside(tmp_path: Path, golden: Golden) -> None:
     trace = read(
         tmp_path, "user,pods,name,gpus,submitted,duration\nu1,4,late,8,60,3.5\n\nu2,1,early,1,10.5,60\n"
     )
     assert trace.jobs is not None
-    assert trace.notices == ("columns that are not read: user",)
+    golden("replay", trace.notices)
     assert trace.jobs.names == ("early", "late")
     assert trace.jobs.submitted.tolist() == [10.5, 60.0]
     assert trace.jobs.sizes.tolist() == [1, 32]
@@ -47,7 +48,7 @@ def test_jobs_are_put_in_order_and_other_columns_left_aside(tmp_path: Path) -> N
     assert trace.jobs.kinds == ("", "")
 
 
-def test_acme_traces_are_read_as_published(tmp_path: Path) -> None:
+def test_acme_traces_are_read_as_published(tmp_path: Path, golden: Golden) -> None:
     """Columns of trace_seren.csv; jobs without GPUs are left out."""
     trace = read(
         tmp_path,
@@ -61,7 +62,7 @@ def test_acme_traces_are_read_as_published(tmp_path: Path) -> None:
     assert trace.jobs.submitted.tolist() == [0.0, 2.0]
     assert (trace.jobs.pods.tolist(), trace.jobs.gpus.tolist()) == ([1, 3], [4, 7])
     assert trace.jobs.kinds == ("pretrain", "other")
-    assert trace.notices[1] == "1 job without GPUs is left out"
+    golden("replay", trace.notices[1])
 
 
 ACME_HEADER = "job_id,submit_time,duration,gpu_num\n"
@@ -127,11 +128,11 @@ def test_a_wrong_field_is_named(tmp_path: Path, row: str, said: str) -> None:
     assert found.startswith(said)
 
 
-def test_all_faults_are_named_but_not_without_end(tmp_path: Path) -> None:
+def test_all_faults_are_named_but_not_without_end(tmp_path: Path, golden: Golden) -> None:
     assert len(faults(tmp_path, HEADER + "a,x,1,1,1,0,\nb,1,y,1,1,0,\n")) == 2
     many = faults(tmp_path, HEADER + "a,x,1,1,1,0,\n" * 1000)
     assert len(many) == 21
-    assert many[-1] == "trace.csv: may have more faults; only the first are listed"
+    golden("replay", many[-1])
 
 
 def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
@@ -172,35 +173,35 @@ def test_dates_without_a_zone_are_the_same_everywhere(
     assert (first, second, fourth - third) == (0.0, 86_400.0, 7_200.0)
 
 
-def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_trace_are_refused(tmp_path: Path, golden: Golden) -> None:
     (lacking,) = faults(tmp_path, "")
     begin = "begin the file with name,submitted,duration,pods,gpus,priority,kind"
     assert lacking == f"trace.csv:1: has no header; {begin}"
     assert faults(tmp_path, "name,gpus\n") == [f"trace.csv:1: lacks submitted, duration, pods; {begin}"]
-    assert faults(tmp_path, HEADER) == ["trace.csv: has no jobs; check that it is the right file"]
+    golden("replay", faults(tmp_path, HEADER))
     assert faults(tmp_path, 'name,"submitted\n')[0].startswith("trace.csv:1: is not CSV: ")
     assert "is not CSV: field larger" in faults(tmp_path, "n" * 200_000 + ",duration\n")[0]
     (separated,) = faults(tmp_path, "name;submitted;duration;pods;gpus\na;0;1;1;1\n")
     assert "separate columns by commas" in separated
-    assert faults(tmp_path, "name,name\n") == ["trace.csv:1: names a column twice; keep one of them"]
+    golden("replay", faults(tmp_path, "name,name\n"))
     assert "No such file" in read_trace(tmp_path / "none.csv").faults[0].message
     assert "Is a directory" in read_trace(tmp_path).faults[0].message
 
 
-def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path, golden: Golden) -> None:
     """The last line lies far behind the first ones that are decoded."""
     path = tmp_path / "trace.csv"
     rows = "".join(f"j{number},0,1,1,1,0,\n" for number in range(5_000))
     path.write_bytes(f"{HEADER}{rows}".encode() + b"caf\xe9,0,1,1,1,0,\n")
     (fault,) = read_trace(path, "trace.csv").faults
-    assert str(fault) == "trace.csv:5002: is not UTF-8; save it as UTF-8"
+    golden("replay", str(fault))
     path.write_bytes(HEADER.encode("utf-16"))
     assert read_trace(path).faults[0].line == 1
 
 
-def test_a_compressed_trace_is_to_come_through_a_pipe(tmp_path: Path) -> None:
+def test_a_compressed_trace_is_to_come_through_a_pipe(tmp_path: Path, golden: Golden) -> None:
     path = tmp_path / "trace.csv.gz"
     path.write_bytes(gzip.compress(f"{HEADER}a,0,1,1,1,0,\n".encode()))
     (fault,) = read_trace(path, "trace.csv").faults
     assert fault.message == "is compressed"
-    assert "gzip -dc FILE | closeby simulate --trace -" in fault.remedy
+    golden("replay", fault.remedy)

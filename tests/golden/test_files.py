@@ -1,0 +1,47 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.golden import files
+from tests.golden.fixture import Golden, name_of
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("view", files.views())
+def test_every_case_has_its_test(view: str) -> None:
+    for case in files.read(view):
+        module, _, test = files.test_of(case).partition("::")
+        path = TESTS / f"{module}.py"
+        assert path.exists(), f"{case}: run `make golden`"
+        function = test.partition("[")[0].rpartition("::")[2] or test.partition("[")[0]
+        assert re.search(rf"def {function}\(", path.read_text(encoding="utf-8")), f"{case}: run `make golden`"
+
+
+@pytest.mark.parametrize("view", files.views())
+def test_a_file_is_what_writing_its_cases_gives(
+    view: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases, text = files.read(view), files.path_of(view).read_text(encoding="utf-8")
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    files.write(view, cases)
+    assert files.path_of(view).read_text(encoding="utf-8") == text
+
+
+def test_other_text_and_a_missing_case_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    files.write("view", {"room/test_a::test_b": "one\n\ntwo", "room/test_a::test_b #2": "a: 1\nb: 2"})
+    name = name_of("tests/room/test_a.py::test_b")
+    golden = Golden(name, None)
+    golden("view", ["one", "", "two  "])
+    golden("view", {"a": "1", "b": "2"})
+    with pytest.raises(pytest.fail.Exception, match="no case"):
+        golden("view", "three")
+    with pytest.raises(pytest.fail.Exception, match="make golden"):
+        Golden(name, None)("view", "one")
+
+
+def test_a_text_that_looks_like_a_heading_is_refused() -> None:
+    with pytest.raises(AssertionError):
+        files.as_text("one\n=== two")
