@@ -1,0 +1,107 @@
+"""The page about fields names every field, key and version that the readers know."""
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import fields
+
+from closeby.reading.decoding import podspecs, requests, workloads
+from closeby.reading.decoding.keys import unread_wishes
+from closeby.reading.dialects import (
+    app_groups,
+    closeby,
+    coscheduling,
+    jobset,
+    kai,
+    kubeflow,
+    kueue,
+    leaderworkerset,
+    ray,
+    upstream,
+    volcano,
+    volcano_jobs,
+)
+from closeby.reading.registry import NOTED, READERS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def named(text: str) -> set[str]:
+    """All words of the code in a text: `spec.containers[].ports` names three."""
+    return {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"[A-Za-z]+", code)}
+
+
+@pytest.mark.parametrize(
+    ("title", "wire"),
+    [
+        ("Pods", podspecs.PodSpecWire),
+        ("Pods", podspecs.AffinityWire),
+        ("Pods", podspecs.VolumeWire),
+        ("Pods", requests.PortWire),
+        ("Pods", requests.ResourcesWire),
+        ("Workloads", workloads.ReplicatedSpecWire),
+        ("Workloads", workloads.JobSpecWire),
+        ("Workloads", jobset.ReplicatedJobWire),
+        ("Workloads", leaderworkerset.GroupTemplateWire),
+        ("Workloads", kubeflow.SpecWire),
+        ("Workloads", ray.WorkersWire),
+        ("Workloads", volcano_jobs.SpecWire),
+        ("Workloads", volcano_jobs.TaskWire),
+        ("PodGroups", closeby.OwnSpecWire),
+        ("PodGroups", closeby.OwnPlacementWire),
+        ("PodGroups", kai.SpecWire),
+        ("PodGroups", kai.SubGroupWire),
+        ("PodGroups", coscheduling.SpecWire),
+        ("PodGroups", volcano.SpecWire),
+        ("PodGroups", upstream.SpecWire),
+        ("Topologies, queues and networks", kueue.FlavorSpecWire),
+        ("Topologies, queues and networks", kueue.ClusterQueueSpecWire),
+        ("Topologies, queues and networks", app_groups.KepSpecWire),
+        ("Topologies, queues and networks", app_groups.PublishedSpecWire),
+    ],
+)
+def test_every_field_is_on_the_page(title: str, wire: type[Struct]) -> None:
+    assert {field.encode_name for field in fields(wire)} - named(section(title)) == set()
+
+
+def rows(title: str) -> list[tuple[str, str]]:
+    """Keys and what becomes of them; a key without a domain has that of the one before it in its row."""
+    found = []
+    for line in section(title).splitlines():
+        cells = line.strip("|").split(" | ")
+        domain = ""
+        for code in re.findall(r"`([^` ]+)`", cells[0]):
+            domain = code.partition("/")[0] if "/" in code else domain
+            found.append((code if "/" in code or not domain else f"{domain}/{code}", cells[-1]))
+    return found
+
+
+@pytest.mark.parametrize(("key", "becomes"), rows("Annotations and labels"))
+def test_what_the_page_says_about_a_key_is_so(key: str, becomes: str) -> None:
+    wishes = unread_wishes({key: "x"})
+    if becomes.startswith("honoured"):
+        assert wishes == ()
+    elif becomes.strip() == "**waits**":
+        assert [wish.hard for wish in wishes] == [True]
+    elif becomes.strip() == "reported":
+        assert [wish.hard for wish in wishes] == [False]
+    else:
+        assert wishes
+
+
+def test_every_version_is_on_the_page() -> None:
+    table = section("API versions")
+    for (group, kind), entry in READERS.items():
+        for version in entry.versions:
+            assert re.search(rf"`{re.escape(group)}` \|.*\b{kind}\b.*\b{version}\b", table), (group, kind)
+
+
+def test_every_kind_is_on_the_page() -> None:
+    kinds = {kind for _, kind in READERS | NOTED}
+    assert kinds - set(re.findall(r"\w+", PAGE)) - {"Pod", "Node"} == set()
