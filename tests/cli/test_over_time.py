@@ -9,6 +9,7 @@ import pytest
 
 from closeby.cli.simulating.over_time import Seconds
 from tests.cli.calling import GPU, closeby, node, pod, racks, report, text
+from tests.golden.fixture import Golden
 
 # One zone; r1 has two hosts of 8 GPUs, r2 has one.
 CLUSTER = racks({"a/r1": 2, "a/r2": 1})
@@ -111,23 +112,17 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
     assert found["measures"]["utilisation"] == pytest.approx((16 * 10 + 24 * 10) / (24 * 20))
 
 
-def test_the_table_says_what_ran_on_what(trace: Path) -> None:
+def test_the_table_says_what_ran_on_what(trace: Path, golden: Golden) -> None:
     printed = closeby("simulate", "-f", "-", "--trace", trace, stdin=text(*CLUSTER)).stdout
-    first = "4 jobs of jobs.csv on the cluster of the files: 3 nodes with 24 GPUs in 2 racks, 1 zone"
-    assert printed.startswith(f"{first}\nconfiguration closeby\n")
-    assert "Ended 3 of 4 jobs in 5 min 10 s of virtual time; 1 too large for the cluster." in printed
-    assert "✗ 1 job of 32 GPUs  d\n" in printed
-    assert "over the 20 s in which jobs came\n" in printed
+    golden("simulate-over-time", printed)
     # c waits from 20 to 100.
-    assert f"queue     {' ' * 12}{'█' * 52}\n" in printed
-    assert "over the 1 min 40 s in which jobs came or waited\n" in printed
 
 
-def test_what_runs_already_stays_and_what_waits_is_left_aside(trace: Path) -> None:
+def test_what_runs_already_stays_and_what_waits_is_left_aside(trace: Path, golden: Golden) -> None:
     cluster = [*CLUSTER, pod("old", 8, on="node-3"), pod("new", 1)]
     found = small("--trace", trace, cluster=cluster)
     assert (found["cluster"]["gpus"], found["cluster"]["heldGpus"]) == (16, 8)
-    assert found["notices"] == ["1 pod of the files waits for a node; it is left aside"]
+    golden("simulate-over-time", found["notices"])
     assert found["summary"]["ended"] == 3
     # a until 100, then b alone, and c only when b has left its node.
     assert found["samples"]["times"] == [0, 10, 20, 100, 400, 500]
@@ -135,15 +130,13 @@ def test_what_runs_already_stays_and_what_waits_is_left_aside(trace: Path) -> No
     assert "jobs" not in found
 
 
-def test_jobs_may_ask_for_one_rack(tmp_path: Path) -> None:
+def test_jobs_may_ask_for_one_rack(tmp_path: Path, golden: Golden) -> None:
     trace = tmp_path / "wide.csv"
     trace.write_text(f"{HEADER}\nwide,0,10,3,8,0,\nsingle,1,10,1,8,0,")
     assert small("--trace", trace)["summary"]["ended"] == 2
     found = small("--trace", trace, "--required", "rack")
     assert found["policy"]["required"] == "rack"
-    assert (
-        found["refusals"][0]["message"] == "no rack takes more than 2 pods of 8 GPUs when no other job runs"
-    )
+    golden("simulate-over-time", found["refusals"][0]["message"])
 
 
 def test_what_a_required_level_costs_in_waiting(tmp_path: Path) -> None:
@@ -209,13 +202,13 @@ def test_where_all_jobs_fit_nothing_is_said() -> None:
     assert report("simulate", "--workload", "seren", "--jobs", 50)["notices"] == []
 
 
-def test_a_level_that_is_not_there_is_refused_before_jobs_are_made() -> None:
+def test_a_level_that_is_not_there_is_refused_before_jobs_are_made(golden: Golden) -> None:
     done = closeby("simulate", "--workload", "seren", "--jobs", 50, "--required", "shelf")
     assert done.exit_code != 0
-    assert "topology fabric has no level shelf; there are pod, leaf, hostname" in done.stderr
+    golden("command-errors", done.stderr)
 
 
-def test_no_application_is_larger_than_what_can_run() -> None:
+def test_no_application_is_larger_than_what_can_run(golden: Golden) -> None:
     """Ten nodes of 1.5 cores: pods of 2 cores have no place there."""
     nodes = [node(f"n{number}", {}, 0) for number in range(10)]
     for one in nodes:
@@ -223,12 +216,10 @@ def test_no_application_is_larger_than_what_can_run() -> None:
     asked = ("--workload", "microservices", "--jobs", 8, "--load", 0.3)
     found = small(*asked, cluster=nodes)
     assert found["summary"]["impossible"] == 0
-    assert (
-        "would ask for more cores or pods than the cluster of the files has: smaller" in found["notices"][0]
-    )
+    golden("simulate-over-time", found["notices"][0])
     done = closeby("simulate", "-f", "-", *asked, stdin=text({**nodes[0]}))
     assert done.exit_code != 0
-    assert "room for the Online Boutique: 11 pods with 2.325 cores in all, and 0.3 of them" in done.stderr
+    golden("command-errors", done.stderr)
 
 
 def test_a_written_trace_gives_the_same_run(tmp_path: Path) -> None:
@@ -241,7 +232,7 @@ def test_a_written_trace_gives_the_same_run(tmp_path: Path) -> None:
         assert made[part] == read[part]
 
 
-def test_applications_run_over_time() -> None:
+def test_applications_run_over_time(golden: Golden) -> None:
     found = report("simulate", "--workload", "microservices", "--jobs", 12, "--load", 0.1, "--full")
     assert (found["cluster"]["name"], found["cluster"]["gpus"], found["cluster"]["cores"]) == (
         "zones",
@@ -288,7 +279,7 @@ def test_the_configuration_is_named(tmp_path: Path, trace: Path) -> None:
     assert small("--trace", trace, "--config", config)["policy"]["name"] == "tight"
 
 
-def test_reservations_are_reported(tmp_path: Path) -> None:
+def test_reservations_are_reported(tmp_path: Path, golden: Golden) -> None:
     """wide needs all three nodes, which others take in turn until it keeps them free."""
     trace, config = tmp_path / "wide.csv", tmp_path / "eager.yaml"
     rows = ("a,0,100,1,8,0,", "b,0,50,2,8,0,", "wide,1,10,3,8,0,", "c,30,100,1,8,0,")
@@ -300,7 +291,7 @@ def test_reservations_are_reported(tmp_path: Path) -> None:
     assert [job["start"] for job in found["jobs"]] == [0, 0, 100, 110]
     asked = ("simulate", "-f", "-", "--trace", trace, "--config", config)
     printed = closeby(*asked, stdin=text(*CLUSTER)).stdout
-    assert "1 job kept 3 nodes on average from later ones, for 1 min 10 s in all" in printed
+    golden("simulate-over-time", printed)
 
 
 def test_strict_minds_jobs_that_never_started(trace: Path) -> None:
@@ -382,7 +373,9 @@ def test_jobs_without_gpus_need_none(tmp_path: Path) -> None:
     assert "no node offers nvidia.com/gpu" in result.stderr
 
 
-def test_the_size_of_jobs_without_gpus_is_reported_in_pods_on_any_cluster(tmp_path: Path) -> None:
+def test_the_size_of_jobs_without_gpus_is_reported_in_pods_on_any_cluster(
+    tmp_path: Path, golden: Golden
+) -> None:
     """Three jobs of 1, 3 and 12 pods on hosts that have GPUs; 24 pods of the fourth find no room."""
     trace = tmp_path / "light.csv"
     rows = ("a,0,10,1,0,0,", "b,0,10,3,0,0,", "c,0,10,12,0,0,", "d,0,10,400,0,0,")
@@ -391,7 +384,7 @@ def test_the_size_of_jobs_without_gpus_is_reported_in_pods_on_any_cluster(tmp_pa
     sizes = printed.split("Waiting, by size of job\n")[1].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in sizes if "─" not in line] == ["pods", "all", "1", "2-8", "9-64"]
     assert "Use of the GPUs" not in printed
-    assert "✗ 1 job of 400 pods  d\n" in printed
+    golden("simulate-over-time", printed)
     found = small("--trace", trace)
     assert found["measures"]["sizeUnit"] == "pod"
     assert (found["refusals"][0]["largestGpus"], found["refusals"][0]["largestPods"]) == (0, 400)
@@ -421,39 +414,39 @@ def test_nodes_that_take_no_jobs_do_not_count(trace: Path) -> None:
     assert [job["start"] for job in found["jobs"]] == [None, 10, None, None]
 
 
-def test_several_topologies_need_a_choice(trace: Path) -> None:
+def test_several_topologies_need_a_choice(trace: Path, golden: Golden) -> None:
     other = {**CLUSTER[0], "metadata": {"name": "other"}}
     stdin = text(*CLUSTER, other)
     result = closeby("simulate", "-f", "-", "--trace", trace, stdin=stdin)
     assert result.exit_code == 2
-    assert "say in which one places are judged: fabric, other" in result.stderr
+    golden("command-errors", result.stderr)
     chosen = report("simulate", "-f", "-", "--trace", trace, "--topology", "other", stdin=stdin)
     assert chosen["cluster"]["topology"] == "other"
 
 
-def test_a_trace_may_come_through_a_pipe(trace: Path) -> None:
+def test_a_trace_may_come_through_a_pipe(trace: Path, golden: Golden) -> None:
     """A program of its own, as a test in this process has no standard input that can be opened."""
     run = [sys.executable, "-m", "closeby", "simulate", "--trace", "-", "--cluster", "small"]
     with trace.open() as jobs:
         done = subprocess.run(run, stdin=jobs, capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout.startswith("4 jobs of standard input on small")
+    golden("simulate-over-time", done.stdout)
     done = subprocess.run(run, input="name\na\n", capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: standard input:1: lacks submitted")
+    golden("command-errors", done.stderr)
 
 
-def test_of_many_jobs_that_never_started_one_is_named_as_an_example(tmp_path: Path) -> None:
+def test_of_many_jobs_that_never_started_one_is_named_as_an_example(tmp_path: Path, golden: Golden) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text(f"{HEADER}\na,0,10,9,8,0,\nb,1,10,9,8,0,")
     told = closeby("simulate", "-f", "-", "--trace", trace, stdin=text(*CLUSTER)).stdout
-    assert "✗ 2 jobs of up to 72 GPUs  such as a\n" in told
+    golden("simulate-over-time", told)
 
 
-def test_without_a_topology_no_level_can_be_required(trace: Path) -> None:
+def test_without_a_topology_no_level_can_be_required(trace: Path, golden: Golden) -> None:
     nodes = [one for one in CLUSTER if one["kind"] == "Node"]
     result = closeby("simulate", "-f", "-", "--trace", trace, "--required", "rack", stdin=text(*nodes))
     assert result.exit_code == 2
-    assert result.stderr == "error: there is no topology, and so no level rack; add a Topology to the files\n"
+    golden("command-errors", result.stderr)
 
 
 def test_a_level_that_the_table_prints_can_be_asked_for(trace: Path) -> None:
@@ -487,10 +480,10 @@ def test_a_row_that_cannot_be_read_is_named_by_line_and_field(tmp_path: Path) ->
     assert f"error: {path}:4: pods: 'none' is not a number" in result.stderr
 
 
-def test_files_without_nodes() -> None:
+def test_files_without_nodes(golden: Golden) -> None:
     result = closeby("simulate", "-f", "-", "--workload", "seren", stdin=text(pod("lonely")))
     assert result.exit_code == 2
-    assert "the files hold no nodes" in result.stderr
+    golden("command-errors", result.stderr)
 
 
 @pytest.mark.parametrize("option", ["--write-trace", "--html"])
@@ -509,29 +502,29 @@ def test_two_files_are_not_written_to_one(trace: Path) -> None:
     assert f"--write-trace and --html both write {path}; name another file for one" in result.stderr
 
 
-def test_a_job_of_more_pods_than_all_nodes_take_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_job_of_more_pods_than_all_nodes_take_is_not_waited_for(tmp_path: Path, golden: Golden) -> None:
     """Three nodes take 110 pods each."""
     path = tmp_path / "jobs.csv"
     path.write_text(f"{HEADER}\nfits,0,10,330,0,0,\nlarge,0,10,331,0,0,\n")
     found = small("--trace", path)
     assert (found["summary"]["ended"], found["summary"]["impossible"]) == (1, 1)
-    assert found["refusals"][0]["message"] == "all nodes together take 330 pods when no other job runs"
+    golden("simulate-over-time", found["refusals"][0]["message"])
 
 
-def test_jobs_can_not_come_through_a_closed_pipe() -> None:
+def test_jobs_can_not_come_through_a_closed_pipe(golden: Golden) -> None:
     closed = [sys.executable, "-c", "import os, sys; os.close(0); os.execv(sys.executable, sys.argv[1:])"]
     run = [sys.executable, "-m", "closeby", "simulate", "--trace", "-"]
     done = subprocess.run([*closed, *run], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: standard input: can't be read: it is closed; pipe jobs into it\n"
+    golden("command-errors", done.stderr)
 
 
-def test_conditions_of_a_cluster_are_reported(trace: Path) -> None:
+def test_conditions_of_a_cluster_are_reported(trace: Path, golden: Golden) -> None:
     """A pod runs on a node that is not there, and another takes more than node-3 has."""
     here = [*CLUSTER, pod("ghost", on="gone"), pod("greedy", 9, on="node-3")]
     notices = small("--trace", trace, cluster=here)["notices"]
-    assert notices[0].startswith("Node/gone: a pod is bound to this node, which is not there: default/ghost")
-    assert notices[1].startswith("Node/node-3: status.allocatable: its pods take more than it has: 9 nvidia")
+    golden("simulate-over-time", notices[0])
+    golden("simulate-over-time", notices[1])
 
 
 def test_documents_that_were_skipped_are_reported(trace: Path) -> None:

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import closeby, racks, report, text, train
+from tests.golden.fixture import Golden
 
 CLUSTER = racks({"a/r1": 2, "a/r2": 2, "b/r1": 1})
 STATE = text(*CLUSTER, *train(4, 3))
 OVER_TIME = ("simulate", "--workload", "seren", "--jobs", "30", "--cluster", "small")
 
 
-def test_a_state_as_pictures_and_as_one_page(tmp_path: Path) -> None:
+def test_a_state_as_pictures_and_as_one_page(tmp_path: Path, golden: Golden) -> None:
     folder, page = tmp_path / "new" / "pictures", tmp_path / "other" / "report.html"
     result = closeby("simulate", "-f", "-", "--plot", folder, "--html", page, stdin=STATE)
     assert result.exit_code == 0
-    assert "Placed 4 of 4 pods" in result.stdout
+    golden("simulate-over-time", result.stdout)
     assert result.stderr.splitlines() == [
         f"pictures in {folder}, as .svg and .png: rack-map, fabric",
         f"report in {page}",
@@ -91,10 +92,12 @@ def test_a_moment_past_the_end_of_the_run_shows_the_end_and_says_so(tmp_path: Pa
     assert "is after" not in closeby(*OVER_TIME, "--plot", tmp_path, "--plot-at", "1m").stderr
 
 
-def test_a_moment_past_the_end_that_is_asked_for_is_refused_before_the_run(tmp_path: Path) -> None:
+def test_a_moment_past_the_end_that_is_asked_for_is_refused_before_the_run(
+    tmp_path: Path, golden: Golden
+) -> None:
     result = closeby(*OVER_TIME, "--until", "2h", "--plot", tmp_path / "pictures", "--plot-at", "3h")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--plot-at 3 h is after --until 2 h, when the run stops" in result.stderr
+    golden("command-errors", result.stderr)
     assert not (tmp_path / "pictures").exists()
 
 
@@ -133,20 +136,20 @@ def test_pictures_are_drawn_for_readers_of_the_first_line_only(tmp_path: Path) -
 @pytest.mark.parametrize(
     "arguments", [("-f", "-", "--plot", "x", "--plot-at", "1h"), (*OVER_TIME[1:], "--plot-at", "1h")]
 )
-def test_a_moment_needs_a_run_over_time_and_a_folder(arguments: tuple[str, ...]) -> None:
+def test_a_moment_needs_a_run_over_time_and_a_folder(arguments: tuple[str, ...], golden: Golden) -> None:
     result = closeby("simulate", *arguments, stdin=STATE)
     assert result.exit_code == 2
-    assert "--plot-at is the moment of a run over time that --plot shows" in result.stderr
+    golden("command-errors", result.stderr)
 
 
 def test_without_the_drawing_library_the_remedy_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     """As on a machine where the extra is not installed; nothing is run first."""
     monkeypatch.setitem(sys.modules, "altair", None)
     result = closeby("simulate", "-f", "-", "--plot", tmp_path / "pictures", stdin=STATE)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error: --plot and --html need what draws; pip install 'closeby[lab]'\n"
+    golden("command-errors", result.stderr)
     assert not (tmp_path / "pictures").exists()
 
 
@@ -164,7 +167,7 @@ def test_paths_that_can_not_be_written_to(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
-def test_a_comparison_has_distributions_and_its_table(tmp_path: Path) -> None:
+def test_a_comparison_has_distributions_and_its_table(tmp_path: Path, golden: Golden) -> None:
     """The same whether runs go on in this process or beside it."""
     policies = ("--config", "closeby", "--config", "most-allocated")
     load = ("--workload", "seren", "--cluster", "small", "--jobs", "20", "--seeds", "2")

@@ -6,6 +6,7 @@
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -18,17 +19,21 @@ _COLLECTED = pytest.StashKey[set[str]]()
 class Golden:
     """Compares texts of one test with golden files, or keeps them to be written."""
 
-    def __init__(self, test: str, kept: dict[str, dict[str, str]] | None) -> None:
+    def __init__(self, test: str, kept: dict[str, dict[str, str]] | None, folder: Path | None = None) -> None:
         self._test = test
         self._kept = kept
+        self._folder = folder
         self._calls: Counter[str] = Counter()
 
     def __call__(self, view: str, text: str | Iterable[str] | Mapping[str, str]) -> None:
         """Fail unless the view's golden file has this text for this test; lines and mappings are texts too.
 
-        Of several texts that a test compares with one view, the second is the case ``test #2``.
+        Of several texts that a test compares with one view, the second is the case ``test #2``. The folder
+        ``tmp_path`` of the test reads ``FOLDER``.
         """
         shown = files.as_text(text)
+        if self._folder is not None:
+            shown = shown.replace(str(self._folder), "FOLDER")
         self._calls[view] += 1
         case = self._test if self._calls[view] == 1 else f"{self._test} #{self._calls[view]}"
         if self._kept is not None:
@@ -57,11 +62,12 @@ def name_of(nodeid: str) -> str:
 def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
     """Compares the whole output of a view with its golden file: ``golden("topology", output)``."""
     name = name_of(request.node.nodeid)
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     if not request.config.getoption("--update-golden"):
-        yield Golden(name, None)
+        yield Golden(name, None, folder)
         return
     kept: dict[str, dict[str, str]] = defaultdict(dict)
-    yield Golden(name, kept)
+    yield Golden(name, kept, folder)
     compared = request.config.stash[_COMPARED]
     for view, cases in kept.items():
         compared.setdefault(view, {}).update(cases)
