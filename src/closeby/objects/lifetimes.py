@@ -16,8 +16,11 @@ def is_pinned(pod: Pod) -> bool:
 
 
 def is_long_running(pod: Pod) -> bool:
-    """Whether it runs for ever, so that nothing waits for its end; a gang's pods are no exception."""
-    return _kind(pod) in _LONG_RUNNING
+    """Whether it runs for ever, so that nothing waits for its end; a gang's pods are no exception.
+
+    What is being deleted goes, unless it comes back.
+    """
+    return _kind(pod) in (_PINNED if pod.terminating else _LONG_RUNNING)
 
 
 def _kind(pod: Pod) -> str:
