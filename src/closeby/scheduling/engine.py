@@ -39,6 +39,7 @@ from closeby.scheduling.events import (
     TopologyDeleted,
 )
 from closeby.scheduling.extension import Handle
+from closeby.scheduling.fork import Fork
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState, assert_state_and_cluster_agree
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -89,6 +90,7 @@ class Engine:
         self.applications = Applications()
         self.state = SchedulingState(self.applications)
         handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
+        self._handle = handle
         reserved = ReservedMask()
         profile = build_profile(handle)
         if reserve_after:
@@ -202,6 +204,10 @@ class Engine:
     def outcome(self, key: str) -> Outcome | None:
         """The newest decision about one pod, gang or application."""
         return next((entry.outcome for entry in reversed(self.story(key)) if entry.outcome is not None), None)
+
+    def fork(self) -> Fork:
+        """Tries what would be decided if something were different. Take in no event until it is closed."""
+        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle)
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""

@@ -36,6 +36,14 @@ class Members:
         #: The waiting members in order; None when that must be worked out again.
         self._ordered: list[Pod] | None = []
 
+    def copy(self) -> "Members":
+        """The same members in the same order."""
+        twin = Members()
+        for name in ("waiting", "placed", "done", "ranks", "_keys"):
+            setattr(twin, name, dict(getattr(self, name)))
+        twin._ordered = None if self._ordered is None else list(self._ordered)
+        return twin
+
     def add(self, pod: Pod, placed: bool, rank: int | None) -> None:
         """Note a member that waits or holds a node."""
         if pod.uid in self._keys:

@@ -1,6 +1,7 @@
 """Pods charged to nodes: in a cycle by a statement that can be undone exactly, else by the events."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +175,24 @@ class Holdings:
             plugin.pod_forgotten(self._state.pods[uid], slot)
         return self._cluster.names[slot]
 
+    def holds(self, uid: str) -> bool:
+        """Whether a pod holds a node, which may be unknown."""
+        return self._cluster.placement(uid) is not None or self._state.is_on_unknown_node(uid)
+
+    def lift(self, pod: Pod) -> Undo:
+        """Free what a pod holds; returns how to put it back exactly, with what plugins had noted."""
+        slot = self._cluster.forget_pod(pod.uid)
+        if slot is None:
+            name = self._state.leave_unknown_node(pod.uid)
+            return _nothing if name is None else partial(self._state.add_on_unknown_node, pod, name)
+        notes = [undo for plugin in self._reserves if (undo := plugin.pod_forgotten(pod, slot)) is not None]
+
+        def put_back() -> None:
+            self._cluster.place_pod(pod, slot)
+            _undo(notes)
+
+        return put_back
+
     def node_arrived(self, node_name: str, slot: int) -> tuple[Pod, ...]:
         """Pods that held a node before it was known are charged to it; returns them."""
         found = tuple(self._state.on_unknown_nodes.get(node_name, {}).values())
@@ -194,9 +213,13 @@ class Holdings:
     def give_back(self, pods: Iterable[Pod]) -> None:
         """These pods were not to be placed after all: they wait again."""
         for pod in pods:
-            if self._cluster.placement(pod.uid) is not None or self._state.is_on_unknown_node(pod.uid):
+            if self.holds(pod.uid):
                 self.release(pod.uid)
                 self._state.add(pod, placed=False)
+
+
+def _nothing() -> None:
+    """What a pod that held nothing gets back."""
 
 
 def weighs_otherwise(before: Pod, pod: Pod) -> bool:

@@ -1,10 +1,12 @@
 """What every cycle works with: the cluster, the plugins, cached judgements, and the gang that waits."""
 
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
@@ -101,6 +103,14 @@ class Tools:
         self.explain_everything = explain_everything
         #: Works out the least possible cost of an application's talk, where that is asked for.
         self.least_cost = least_cost
+
+    def for_fork(self) -> "Tools":
+        """The same with the same caches, for decisions that are only tried: nothing is explained or bound."""
+        twin = copy(self)
+        twin.pace = Pace()
+        twin.profile = replace(self.profile, post_filters=(), pre_binds=(), binds=(), post_binds=())
+        twin._explain, twin.explain_everything, twin.least_cost = False, False, None
+        return twin
 
     def statement(self, state: CycleState) -> Statement:
         """An empty statement that tells the plugins, and the cycle's state, what it does."""

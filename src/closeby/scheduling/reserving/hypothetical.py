@@ -12,11 +12,13 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Handle, NoArguments, Permit
+from closeby.scheduling.extension import Handle, NoArguments, Permit, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
@@ -51,10 +53,29 @@ class HypotheticalCluster:
 
         ``own`` are pods that stay besides the long-running ones.
         """
-        tools = self._tools
-        with self._emptied(own, None):
-            table = ClassTable(tools.cluster, tools.profile.filters, ())
-            return [table.of(pod).fits.copy() for pod in pods]
+        with self.emptied(own) as diagnosis:
+            return [diagnosis.room(pod) for pod in pods]
+
+    @contextmanager
+    def emptied(self, own: Iterable[Placed] = (), *, pinned: bool = False) -> Iterator[Diagnosis]:
+        """Questions about the cluster with long-running pods and ``own`` alone.
+
+        ``pinned``: of the long-running pods only those that come back to their node at once.
+        """
+        cluster, filters = self._tools.cluster, self._tools.profile.filters
+        with self._emptied(own, None, pinned=pinned):
+            yield Diagnosis(cluster, ClassTable(cluster, filters, ()), filters, ())
+
+    def staying(self, *, pinned: bool = False) -> list[Placed]:
+        """The pods that stay, with their slots."""
+        cluster, state = self._tools.cluster, self._state
+        pods = ((state.pods[uid], cluster.placement(uid)) for uid in state.long_running)
+        return [(pod, at) for pod, at in pods if at is not None and (not pinned or is_pinned(pod))]
+
+    def knows_all(self, pod: Pod) -> bool:
+        """Whether what such a pod may do depends on nodes alone, not on what was placed elsewhere."""
+        filters = self._tools.profile.filters
+        return not any(one.filter_scope is Scope.PER_PLACEMENT and one.concerns(pod) for one in filters)
 
     def try_placing(self, gang: WaitingGang, inside: Bools) -> Ints | None:
         """The slots on which the gang would be placed, among the nodes of ``inside``.
@@ -74,14 +95,11 @@ class HypotheticalCluster:
         return probe.slots
 
     @contextmanager
-    def _emptied(self, own: Iterable[Placed], inside: Bools | None) -> Iterator[None]:
-        cluster, state = self._tools.cluster, self._state
-        stay = {pod.uid: (pod, slot) for pod, slot in own}
-        for uid in state.long_running:
-            slot = cluster.placement(uid)
-            if slot is not None:
-                stay[uid] = (state.pods[uid], slot)
-        with cluster.hypothetical(stay.values(), inside):
+    def _emptied(
+        self, own: Iterable[Placed], inside: Bools | None, *, pinned: bool = False
+    ) -> Iterator[None]:
+        stay = {pod.uid: (pod, slot) for pod, slot in (*own, *self.staying(pinned=pinned))}
+        with self._tools.cluster.hypothetical(stay.values(), inside):
             yield
 
 
