@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from closeby.reading.decoding.keys import EXPECTED_END
-from closeby.simulator.trials import DECISIONS, MOVES_A_DECISION
 from closeby.whatif.applications import anew, ending
 from closeby.whatif.gathering import ITEMS, TOGETHER
 from closeby.whatif.records import Kind
+from closeby.whatif.trials import DECISIONS, MOVES_A_DECISION
 from tests.cli.calling import closeby, report
 
 ROOT = Path(__file__).parents[2]

@@ -18,9 +18,8 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
-from closeby.scheduling.intake.keys import item_key, namespace_of
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
-from closeby.scheduling.outcomes import Outcome, Output, outcomes_of
+from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster

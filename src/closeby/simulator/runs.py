@@ -3,7 +3,7 @@
 A run is pure: the same objects and configuration give the same result, however they were spread over files.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -70,8 +70,6 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     """All there is to tell about one run."""
 
     engine: Engine
-    #: A new engine that knows the same objects, and these pods, which have their nodes.
-    again: Callable[[Iterable[Pod]], Engine]
     #: All pods that are not finished, by namespace and natural name.
     pods: tuple[Pod, ...]
     #: All gangs, by namespace and natural name.
@@ -152,7 +150,6 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
         pass
     return Run(
         engine=engine,
-        again=lambda running: world.anew(configuration, running),
         pods=tuple(pods),
         groups=tuple(groups),
         gang_outcomes=gathered.gang_outcomes,
@@ -186,12 +183,6 @@ class _World(Struct, frozen=True):
         engine.handle(*(GroupChanged(group) for group in self.groups))
         engine.handle(*(PodUpserted(pod) for pod in running))
         engine.handle(*self.measurements)
-
-    def anew(self, configuration: Configuration, running: Iterable[Pod]) -> Engine:
-        """An engine that knows them, and such pods."""
-        engine = Engine(lambda handle: profile_for(configuration, handle))
-        self.enter(engine, running)
-        return engine
 
 
 class _Gathered:

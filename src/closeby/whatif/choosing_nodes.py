@@ -8,10 +8,11 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, Toleration
 from closeby.objects.tolerations import PREFER_NO_SCHEDULE, tolerated
 from closeby.plugins.node_unschedulable import CORDON
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.whatif.fewest import fewest
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
 
 
 def other_nodes(question: Question) -> Iterator[Counterfactual]:

@@ -6,12 +6,10 @@ from typing import Final
 from closeby.objects.reasons import Reason
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Outcome
 from closeby.simulator.runs import Run
-from closeby.simulator.trials import DECISIONS, Trials, key_of
 from closeby.whatif.applications.gathering import (
     of_placed_application,
     of_waiting_application,
 )
-from closeby.whatif.emptied import Emptied
 from closeby.whatif.gangs.elsewhere import runner_up
 from closeby.whatif.gangs.ending import ended
 from closeby.whatif.gangs.lacking import short
@@ -19,6 +17,7 @@ from closeby.whatif.gangs.relaxing import relaxed
 from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual
 from closeby.whatif.rooms import Rooms
+from closeby.whatif.trials import DECISIONS, Trials, key_of
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
 #: the first ones.
@@ -72,25 +71,24 @@ def counterfactuals(
     reasons = {key_of(one): bool(one.reasons & _ROOM) for one in waiting}
     items = min(len(waiting), ITEMS) + min(len(together), ITEMS)
     trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
-    asked = [key for key in trials.waiting if key in reasons][:ITEMS]
     found: dict[str, tuple[Counterfactual, ...]] = {}
-    emptied = Emptied(run)
-    # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
-    for key in reversed(asked):
-        trials.forget_after(key)
-        if not key.startswith(APPLICATION):
-            found[key] = _of_waiting(trials, key, emptied if reasons[key] else None)
-        else:
-            found[key] = of_waiting_application(trials, key, scheduler_name)
-    for group in placed[:ITEMS]:
-        trials.forget_after(None)
-        if group.key not in found:
-            found[group.key] = tuple(runner_up(trials, group, run.tree_of(group)))
-    for application in together[:ITEMS]:
-        trials.forget_after(None)
-        key = f"{APPLICATION}{application.key}"
-        if key not in found:
-            found[key] = of_placed_application(trials, key, scheduler_name, jobs=only is not None)
+    with trials.fork:
+        # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
+        for key in reversed([key for key in trials.waiting if key in reasons][:ITEMS]):
+            trials.forget_after(key)
+            if not key.startswith(APPLICATION):
+                found[key] = _of_waiting(trials, key, room=reasons[key])
+            else:
+                found[key] = of_waiting_application(trials, key, scheduler_name)
+        for group in placed[:ITEMS]:
+            trials.forget_after(None)
+            if group.key not in found:
+                found[group.key] = tuple(runner_up(trials, group, run.tree_of(group)))
+        for application in together[:ITEMS]:
+            trials.forget_after(None)
+            key = f"{APPLICATION}{application.key}"
+            if key not in found:
+                found[key] = of_placed_application(trials, key, scheduler_name, jobs=only is not None)
     return found
 
 
@@ -100,12 +98,12 @@ def _lacks(outcome: Outcome) -> bool:
     return bool(reasons & (_ROOM | _NAMES))
 
 
-def _of_waiting(trials: Trials, key: str, emptied: Emptied | None) -> tuple[Counterfactual, ...]:
-    """``emptied``: the cluster without what may go, where more room can help."""
+def _of_waiting(trials: Trials, key: str, *, room: bool) -> tuple[Counterfactual, ...]:
+    """``room``: more room can help."""
     group = None if key.startswith(PLAIN) else trials.engine.state.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
     found = list(relaxed(question))
-    if emptied is not None:
+    if room:
         rooms = Rooms(question)
-        found += [*ended(question, rooms), *short(question, rooms, emptied)]
+        found += [*ended(question, rooms), *short(question, rooms)]
     return tuple(found)

@@ -10,10 +10,10 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
-from closeby.simulator.trials import TrialResult
 from closeby.whatif.fewest import fewest
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, JobEntry, Kind
+from closeby.whatif.trials import TrialResult
 
 #: Jobs of which one is enough that are named, and so many may end together.
 NAMED = 3

@@ -9,10 +9,12 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, path_text, plural, span_text
+from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.rosters import constraints_of
-from closeby.simulator.trials import Change, TrialResult, Trials
+from closeby.scheduling.placing.tools import Placed
 from closeby.topology.constraints import Levels
 from closeby.whatif.records import WhereEntry
+from closeby.whatif.trials import TrialResult, Trials
 
 #: Names of nodes that an entry holds.
 NODES = 8
@@ -33,6 +35,13 @@ class Question(Struct, frozen=True, kw_only=True):
     def tried(self, change: Change) -> TrialResult | None:
         """What it gets then."""
         return self.trials.try_out(self.key, change)
+
+    @property
+    def own(self) -> tuple[Placed, ...]:
+        """The gang's members that hold a node, with its slot."""
+        state, cluster = self.trials.engine.state, self.trials.engine.cluster
+        placed = ((pod, cluster.placement(pod.uid)) for pod in state.placed(self.key))
+        return tuple((pod, slot) for pod, slot in placed if slot is not None)
 
     @property
     def levels(self) -> Levels | None:

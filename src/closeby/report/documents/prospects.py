@@ -4,20 +4,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
+from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
-from closeby.whatif.domains import Domains, slots_of
-from closeby.whatif.emptied import Emptied
+from closeby.whatif.domains import Domains
 
 #: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
 CAUSES = 3
@@ -34,14 +33,17 @@ class _Asked(Struct, frozen=True, eq=False):
     pod: Pod
     #: Pods that must find a node together, and members that have theirs.
     needed: int
-    own: tuple[Pod, ...]
-    emptied: Emptied
+    own: tuple[Placed, ...]
+    hypothetical: HypotheticalCluster
 
-    def room(self, level: int, emptied: Emptied) -> NDArray[np.int64]:
-        """Pods that each domain of a level would hold; -1 where the gang may not lie."""
-        cluster = self.run.engine.cluster
-        anchors = slots_of(cluster.placement(pod.uid) for pod in self.own)
-        return Domains(self.tree, level, anchors).room(emptied.room(self.pod, self.own))
+    def room(self, level: int, *, pinned: bool = True) -> NDArray[np.int64]:
+        """Pods that each domain of a level would hold; -1 where the gang may not lie.
+
+        ``pinned``: if all but pinned pods were gone, else if all that ends had ended.
+        """
+        with self.hypothetical.emptied(self.own, pinned=pinned) as diagnosis:
+            room = diagnosis.room(self.pod)
+        return Domains(self.tree, level, tuple(slot for _, slot in self.own)).room(room)
 
     def named(self, level: int) -> str:
         return self.tree.level_names[level]
@@ -59,20 +61,20 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
     if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
         return
     state = run.engine.state
-    own = [replace(pod, node_name=run.node_of(pod)) for pod in state.placed(group.key)]
-    there = len(own) + len(state.done(group.key))
+    placed = [(pod, run.engine.cluster.placement(pod.uid)) for pod in state.placed(group.key)]
+    there = len(placed) + len(state.done(group.key))
     asked = _Asked(
         run=run,
         tree=tree,
         level=level,
         pod=waiting[0],
         needed=min(max(group.min_member - there, 1), len(waiting)),
-        own=tuple(pod for pod in own if pod.node_name is not None),
-        emptied=Emptied(run),
+        own=tuple((pod, slot) for pod, slot in placed if slot is not None),
+        hypothetical=run.engine.fork().hypothetical,
     )
-    if not asked.emptied.knows_all(asked.pod):
+    if not asked.hypothetical.knows_all(asked.pod):
         return
-    room = asked.room(level, asked.emptied)
+    room = asked.room(level)
     if (room >= asked.needed).any():
         yield _some_day(asked, int((room >= asked.needed).sum()))
     else:
@@ -83,7 +85,7 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
 def _some_day(asked: _Asked, holding: int) -> str:
     """It would fit; whether the ends of what runs are enough for that."""
     pods = all_pods(asked.needed)
-    ends = bool((asked.room(asked.level, asked.emptied.ended) >= asked.needed).any())
+    ends = bool((asked.room(asked.level, pinned=False) >= asked.needed).any())
     if asked.level == ROOT_LEVEL:
         if ends:
             return "It can start once enough of the cluster is free."
@@ -92,7 +94,7 @@ def _some_day(asked: _Asked, holding: int) -> str:
         name = asked.named(asked.level)
         would = f"{plural(holding, name)} would" if holding > 1 else f"one of the {plural_noun(name)} would"
         begin = f"If they were empty, {would} hold {pods}"
-        if asked.emptied.pods:
+        if asked.hypothetical.staying(pinned=True):
             begin = f"If nothing else ran there than what comes back at once, {would} hold {pods}"
     if ends:
         return f"{begin}, so it can start once enough is free."
@@ -107,14 +109,12 @@ def _never(asked: _Asked, most: int) -> str:
     pods = plural(asked.needed, "pod") if asked.needed > 1 else "pod"
     some = f"any of its {pods}" if asked.needed > 1 else "its pod"
     even = "Even if nothing ran there but what comes back at once"
-    even = even if asked.emptied.pods else "Even if it were empty"
+    even = even if asked.hypothetical.staying(pinned=True) else "Even if it were empty"
     if asked.level == ROOT_LEVEL:
         held = f"hold only {most} of its {pods}" if most else f"not hold {some}"
         return f"{even}, the cluster would {held}."
     instead = []
-    if any(
-        (asked.room(level, asked.emptied) >= asked.needed).any() for level in range(ROOT_LEVEL, asked.level)
-    ):
+    if any((asked.room(level) >= asked.needed).any() for level in range(ROOT_LEVEL, asked.level)):
         instead.append("for a coarser level")
     if most:
         instead.append("for fewer pods at once")
@@ -125,10 +125,12 @@ def _never(asked: _Asked, most: int) -> str:
 
 def _causes(asked: _Asked) -> Iterator[str]:
     """What keeps nodes from it for good, though some of them would be large enough."""
-    cluster = asked.emptied.engine.cluster
+    cluster = asked.run.engine.cluster
     kept: dict[str, list[str]] = {}
     looked_at = 0
-    for plugin, slots in asked.emptied.refusals(asked.pod):
+    with asked.hypothetical.emptied(pinned=True) as diagnosis:
+        refusals = diagnosis.refusals(CycleState(), asked.pod)
+    for plugin, slots in refusals:
         if plugin.filter_scope is not Scope.STATIC:
             continue
         for slot in slots.tolist()[: NODES - looked_at]:
@@ -141,5 +143,6 @@ def _causes(asked: _Asked) -> Iterator[str]:
         more = " and others" if len(causes) > CAUSES else ""
         yield f"As they are, these nodes take none of its pods: {', '.join(told)}{more}."
     wanted = {resource for resource, _ in asked.pod.spec.requests}
-    if any(is_pinned(pod) and wanted & {one for one, _ in pod.spec.requests} for pod in asked.emptied.pods):
+    staying = asked.hypothetical.staying(pinned=True)
+    if any(wanted & {one for one, _ in pod.spec.requests} for pod, _ in staying):
         yield "Pods of DaemonSets and static pods hold room that does not get free."

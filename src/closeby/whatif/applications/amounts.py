@@ -7,10 +7,11 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import names_text
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
 
 #: Amounts are found to within this part of what is asked for now.
 STEPS = 64

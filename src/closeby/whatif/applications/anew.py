@@ -10,14 +10,15 @@ from closeby.applications.registry import workload_name
 from closeby.objects.lifetimes import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, plural
+from closeby.scheduling.fork import Change
 from closeby.simulator.runs import DEFAULT_SCHEDULER
-from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.applications.reach import Reach
 from closeby.whatif.applications.talking import ROUNDING, Cost
 from closeby.whatif.jobs import Job, jobs_beside, soonest, when
 from closeby.whatif.questions import Question, where_entry
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
 
 #: Pods that are tried alone, and jobs whose end is tried with all pods placed anew.
 ALONE = 64

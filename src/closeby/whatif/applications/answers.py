@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.whatif.applications.talking import Talk
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
 
 
 class Answers:

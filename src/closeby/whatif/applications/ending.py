@@ -10,7 +10,7 @@ from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.applications.reach import Kin, Reach
 from closeby.whatif.fewest import fewest
@@ -27,6 +27,7 @@ from closeby.whatif.jobs import (
 )
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
+from closeby.whatif.trials import TrialResult
 from closeby.whatif.weights import Weights
 
 #: Jobs that are tried one by one.

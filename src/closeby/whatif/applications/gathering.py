@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 
 from closeby.scheduling.outcomes import APPLICATION
-from closeby.simulator.trials import Trials
 from closeby.whatif.applications.amounts import smaller
 from closeby.whatif.applications.anew import Anew
 from closeby.whatif.applications.answers import Answers
@@ -14,6 +13,7 @@ from closeby.whatif.applications.talking import Talk
 from closeby.whatif.choosing_nodes import other_nodes
 from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import Trials
 
 #: What helps only some of the pods that wait: so many of that are told.
 SOME = 3

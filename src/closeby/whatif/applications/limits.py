@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
+from closeby.scheduling.fork import Change
 from closeby.scheduling.plugin_view import CycleState
-from closeby.simulator.trials import Change, TrialResult
 from closeby.whatif.applications.answers import Answers
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
 
 #: Edges that are named, and edges that are tried one by one: those at which most pods wait.
 NAMED = 4

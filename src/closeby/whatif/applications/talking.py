@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from closeby.applications.registry import Application, app_group_key, application
 from closeby.plugins.registry import dependency_cost
-from closeby.simulator.trials import Change, TrialResult, Trials
+from closeby.scheduling.fork import Change
 from closeby.whatif.records import TalkEntry
+from closeby.whatif.trials import TrialResult, Trials
 
 #: Costs that differ by less are equal.
 ROUNDING = 1e-6

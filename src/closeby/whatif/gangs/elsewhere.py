@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.words import path_text, plural
+from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.outcomes import Place
-from closeby.simulator.trials import Change, TrialResult, Trials
 from closeby.topology.tree import Tree
 from closeby.whatif.questions import where_entry, where_text
 from closeby.whatif.records import Counterfactual, DistanceEntry, Kind
+from closeby.whatif.trials import TrialResult, Trials
 
 Ints = NDArray[np.intp]
 Floats = NDArray[np.float64]

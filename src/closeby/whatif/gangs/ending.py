@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from closeby.objects.words import plural
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.whatif.jobs import (
     NAMED,
     Job,
@@ -16,6 +16,7 @@ from closeby.whatif.jobs import (
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.rooms import Rooms
+from closeby.whatif.trials import TrialResult
 
 #: Domains in which it is tried whether jobs are enough together.
 DOMAINS = 3

@@ -6,13 +6,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import all_pods, path_text, plural
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.topology.tree import ROOT_LEVEL, Domain
-from closeby.whatif.emptied import Emptied
 from closeby.whatif.fewest import fewest
 from closeby.whatif.gangs.clearing import Clearings
 from closeby.whatif.gangs.missing import MissingRoom, lack_of, lack_text
@@ -20,6 +18,7 @@ from closeby.whatif.jobs import named_owners, shares
 from closeby.whatif.questions import Question, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
 from closeby.whatif.rooms import Rooms
+from closeby.whatif.trials import TrialResult
 
 Counts = NDArray[np.int64]
 
@@ -34,7 +33,6 @@ class _View(Struct, frozen=True, eq=False):
 
     question: Question
     rooms: Rooms
-    emptied: Emptied
     #: By slot.
     fits: Counts
     empty: Counts
@@ -54,7 +52,7 @@ class _View(Struct, frozen=True, eq=False):
         return None if rooms.level == ROOT_LEVEL else rooms.tree.level_names[rooms.level]
 
 
-def short(question: Question, rooms: Rooms, emptied: Emptied) -> Iterator[Counterfactual]:
+def short(question: Question, rooms: Rooms) -> Iterator[Counterfactual]:
     """The domain with the most room, by the engine's own count with every filter, for items of equal pods.
 
     Without the pods in the way it fits there, and none of them could stay.
@@ -63,17 +61,19 @@ def short(question: Question, rooms: Rooms, emptied: Emptied) -> Iterator[Counte
         return
     engine, pod = question.trials.engine, question.waiting[0]
     fits = engine.diagnosis.room(pod)
-    empty = emptied.room(pod, engine.state.placed(question.key))
+    hypothetical = question.trials.fork.hypothetical
+    with hypothetical.emptied(question.own, pinned=True) as diagnosis:
+        empty = diagnosis.room(pod)
     held, could = rooms.domains.room(fits), rooms.domains.room(empty)
     if not len(held) or held.max() < 0 or held.max() >= rooms.needed:
         return
-    view = _View(question, rooms, emptied, fits, empty, held, could)
+    view = _View(question, rooms, fits, empty, held, could)
     if not view.holding:
         if question.group is not None or not empty.max(initial=0):
             yield _told(view, int(np.argmax(held)), None)
         return
     domain, way = _in_the_way(view)
-    if way is None and (question.group is None or not emptied.knows_all(pod)):
+    if way is None and (question.group is None or not hypothetical.knows_all(pod)):
         return
     yield _told(view, domain, way)
 
@@ -123,7 +123,7 @@ def _on_a_node(view: _View, way: Sequence[Pod], named: Sequence[str]) -> str:
 
 def _even_if(view: _View) -> str:
     """What would have to be gone, so that what is said holds: not what comes back at once."""
-    if any(map(is_pinned, view.emptied.pods)):
+    if view.question.trials.fork.hypothetical.staying(pinned=True):
         return "even if nothing ran there but pods of DaemonSets and static pods"
     return "even if nothing else ran there"
 

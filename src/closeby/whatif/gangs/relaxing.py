@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
-from closeby.simulator.trials import Change, TrialResult
+from closeby.scheduling.fork import Change
 from closeby.whatif.choosing_nodes import other_nodes
 from closeby.whatif.questions import Question, where_entry, where_text
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
 
 _TOPOLOGY = "topologyConstraint.topology"
 _REQUIRED = "topologyConstraint.requiredTopologyLevel"

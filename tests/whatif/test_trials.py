@@ -1,6 +1,5 @@
 """Trials: the engine decides as it would, and is afterwards in the very state that it was in before."""
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -8,8 +7,9 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests
+from closeby.scheduling.fork import Change
 from closeby.simulator.runs import simulate
-from closeby.simulator.trials import Change, Trials
+from closeby.whatif.trials import Trials
 from tests.crowded import worlds
 from tests.worlds import draw, fabric, gang, pods, spec
 
@@ -88,15 +88,6 @@ def test_trials_are_bounded_by_their_number() -> None:
     assert number == 1000
     trials.forget_after("pod:default/pod-0")
     assert not trials.spent
-
-
-def test_numbers_of_the_cluster_are_not_shared_with_the_run() -> None:
-    run = simulate(
-        Manifests(nodes=tuple(draw("a r1 : n1=2")), pods=tuple(pods(None, 1)), whole=True), Configuration()
-    )
-    trials = Trials(run)
-    assert trials.engine is not run.engine
-    assert not np.shares_memory(trials.engine.cluster.requested, run.engine.cluster.requested)
 
 
 def test_plugins_forget_what_was_only_tried() -> None:
