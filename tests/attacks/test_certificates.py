@@ -18,8 +18,9 @@ import pytest
 import yaml
 
 from closeby.agents.latency.credentials import PEER_NAME, TlsFiles
-from closeby.measurements.access import Access, Client
+from closeby.measurements.access import Access
 from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.fetching import Client
 from closeby.objects.problems import Problem
 from tests.agents.talking import answering, asking, shared, soon
 from tests.attacks.programs import running

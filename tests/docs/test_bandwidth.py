@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from closeby.measurements.prometheus import Queries
+from closeby.measurements.promql import Queries
 from closeby.plugins.check_risk_node_bandwidth import BandwidthArguments
 from tests.cli.calling import closeby
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from closeby.measurements.prometheus import Queries
+from closeby.measurements.promql import Queries
 from tests.measurements.serving import handled_by
 
 #: Between two scrapes.

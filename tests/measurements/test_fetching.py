@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import Asking, fetch, read_file
+from closeby.measurements.fetching import Asking, FetchedAnswer, fetch, read_file
 from tests.golden.fixture import Golden
-from tests.measurements.serving import LONG, left_in_the_end
+from tests.measurements.serving import LONG, left_in_the_end, serving
 
 #: Says something to who has asked.
 Saying = Callable[[socket.socket], None]
@@ -71,15 +71,30 @@ def test_an_answer_that_breaks_off(status: str) -> None:
     with saying(lambda connected: connected.sendall(text)) as address:
         found = fetch(address, Asking(timeout=LONG))
     assert isinstance(found, Unavailable)
-    assert found.message.startswith(f"{address} broke off: IncompleteRead")
+    assert found.message.startswith(f"{address} broke off: ClientPayloadError")
 
 
 def test_a_redirect_to_a_file_is_not_followed() -> None:
     text = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
     with saying(lambda connected: connected.sendall(text)) as address:
         found = fetch(address, Asking(timeout=LONG))
-    assert not isinstance(found, Unavailable)
-    assert (found.code, found.body) == (302, b"")
+    assert isinstance(found, Unavailable)
+
+
+def test_a_proxy_is_asked_where_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(path: str) -> tuple[int, str]:
+        asked.append(path)
+        return 200, "answer"
+
+    with serving(answer) as address:
+        monkeypatch.setenv("http_proxy", address)
+        found = fetch("http://server.invalid/path", Asking(timeout=LONG))
+        assert isinstance(found, FetchedAnswer) and found.body == b"answer"
+        monkeypatch.setenv("no_proxy", "server.invalid")
+        assert isinstance(fetch("http://server.invalid/path", Asking(timeout=LONG)), Unavailable)
+    assert asked == ["http://server.invalid/path"]
 
 
 def test_a_file_without_end(golden: Golden) -> None:

@@ -5,7 +5,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth, Unavailable
-from closeby.measurements.prometheus import Prometheus, Queries, Vector, combine, parse_vector
+from closeby.measurements.prometheus import Prometheus, Vector, combine, parse_vector
+from closeby.measurements.promql import Queries
 from tests.golden.fixture import Golden
 from tests.measurements.serving import LONG, Answering, refusing, serving
 

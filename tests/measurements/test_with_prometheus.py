@@ -16,7 +16,8 @@ from closeby.measurements.ageing import Known, State
 from closeby.measurements.bandwidth import BandwidthMeasurements, BandwidthReadings, Unavailable
 from closeby.measurements.latencies import PrometheusLatencies
 from closeby.measurements.load_watcher import LoadWatcher
-from closeby.measurements.prometheus import Prometheus, Queries
+from closeby.measurements.prometheus import Prometheus
+from closeby.measurements.promql import Queries
 from closeby.measurements.providers import TrafficArguments
 from closeby.scheduling.services import Reading, Source
 from tests.control_plane.certificates import Certificates, make_certificates

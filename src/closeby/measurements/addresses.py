@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -47,6 +48,20 @@ class Address(Struct, frozen=True, kw_only=True):
     def covers(self, other: "Address") -> bool:
         """Whether ``other`` is at the same server, at or below the same path."""
         return self.origin == other.origin and other.path[: len(self.path)] == self.path
+
+
+def is_url(address: str) -> bool:
+    """Whether an address is an HTTP URL; anything else is taken as a path."""
+    return address.lower().startswith(("http://", "https://"))
+
+
+def address_of(url: str) -> str:
+    """A URL for messages: without its query, which may be long, and without a password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def read_address(text: str) -> Address | None:

@@ -1,26 +1,30 @@
-"""Reads one document from a file or over HTTP, with every failure as data."""
+"""Reads one document from a file or over HTTP, with every failure as data.
 
-import http.client
+A request has a deadline for each word of the server and one for all of them: a user who may name a server
+could block its client otherwise. Each is made in an event loop of its own, for callers that have none.
+"""
+
+import asyncio
+import os
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
+import msgspec
 from msgspec import Struct
 
+from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
+from closeby.measurements.addresses import address_of
 from closeby.measurements.bandwidth import Cause, Unavailable
-from closeby.measurements.patience import Patience, opener
 
-#: Seconds to wait for an answer.
-TIMEOUT = 5.0
 #: What is read of an answer, in bytes; a longer one is not used at all.
 LONGEST_ANSWER = 256 * 1024 * 1024
 #: A server that never stops to answer is left after so many times what is waited for each of its words.
 _PATIENCE = 6
-_CHUNK = 1 << 16
 
 
 class Head(Struct, frozen=True):
@@ -47,7 +51,7 @@ class Asking(Struct, frozen=True, kw_only=True):
 
     #: Seconds, for each of its words.
     timeout: float = TIMEOUT
-    #: Shown to the server as a bearer token; one to which it redirects does not get it.
+    #: Shown to the server as a bearer token; another one to which it redirects does not get it.
     token: str = ""
     #: Bytes of the body.
     longest: int = LONGEST_ANSWER
@@ -58,11 +62,6 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_ASKING: Final = Asking()
-
-
-def is_url(address: str) -> bool:
-    """Whether an address is an HTTP URL; anything else is taken as a path."""
-    return address.lower().startswith(("http://", "https://"))
 
 
 def read_file(path: str) -> bytes | Unavailable:
@@ -92,40 +91,63 @@ def fetch(url: str, asking: Asking = DEFAULT_ASKING) -> FetchedAnswer | Unavaila
 def stream(url: str, sink: Sink, asking: Asking = DEFAULT_ASKING) -> Head | Unavailable:
     """Gives the body of the answer to a GET to ``sink`` as it comes, whatever its status."""
     place = address_of(url)
-    seconds = _PATIENCE * asking.timeout
-    with Patience(seconds) as patience:
-        found = _stream(url, place, sink, asking, patience)
-    if not patience.over:
-        return found
-    return Unavailable(f"{place} is not done with its answer after {seconds:g} s", cause=Cause.LATE)
-
-
-def _stream(url: str, place: str, sink: Sink, asking: Asking, patience: Patience) -> Head | Unavailable:
     try:
-        request = urllib.request.Request(url)
-        if asking.token:
-            request.add_unredirected_header("Authorization", f"Bearer {asking.token}")
-        director = opener(patience, asking.context, redirects=asking.redirects)
-        with _opened(request, asking.timeout, director) as reply:
-            length = 0
-            while chunk := reply.read1(_CHUNK):
-                length += len(chunk)
-                if length > asking.longest:
-                    return Unavailable(f"{place} answers more than {asking.longest:,} bytes", "ask for less")
-                refused = sink(chunk)
-                if refused is not None:
-                    return refused
-            return Head(reply.status or 0, f"{reply.status} {reply.reason}")
+        return asyncio.run(_stream(url, place, sink, asking))
+    except aiohttp.ServerTimeoutError:
+        return Unavailable(f"{place} does not answer within {asking.timeout:g} s", cause=Cause.LATE)
     except TimeoutError:
-        return _no_answer(place, asking.timeout)
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            return _no_answer(place, asking.timeout)
-        return _unreachable(place, error)
-    except (ValueError, http.client.InvalidURL) as error:
+        seconds = f"{_PATIENCE * asking.timeout:g}"
+        return Unavailable(f"{place} is not done with its answer after {seconds} s", cause=Cause.LATE)
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = getattr(error.certificate_error, "verify_message", str(error.certificate_error))
+        message = f"{place} shows a certificate that can't be trusted: {why}"
+        return Unavailable(message, "name its caFile", cause=Cause.UNREACHABLE)
+    except aiohttp.ClientConnectorError as error:
+        cause = error.os_error
+        # asyncio puts words of its own in the place of the system's; OpenSSL and DNS have their own numbers.
+        plain = (cause.errno or 0) > 0 and not isinstance(cause, ssl.SSLError)
+        why = os.strerror(cause.errno or 0) if plain else cause.strerror or str(cause)
+        return Unavailable(f"{place} can't be reached: {why}", cause=Cause.UNREACHABLE)
+    except ValueError as error:
         return Unavailable(f"{place} is not a usable address: {error}")
-    except (OSError, http.client.HTTPException) as error:
+    except (aiohttp.ClientError, OSError) as error:
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
+
+
+async def _stream(url: str, place: str, sink: Sink, asking: Asking) -> Head | Unavailable:
+    patience = aiohttp.ClientTimeout(
+        total=_PATIENCE * asking.timeout, sock_connect=asking.timeout, sock_read=asking.timeout
+    )
+    headers = {"Accept-Encoding": "identity"}
+    if asking.token:
+        headers["Authorization"] = f"Bearer {asking.token}"
+    async with (
+        aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, timeout=patience
+        ) as session,
+        session.get(
+            url,
+            headers=headers,
+            ssl=asking.context or True,
+            proxy=_proxy_of(url),
+            allow_redirects=asking.redirects,
+        ) as reply,
+    ):
+        length = 0
+        async for chunk in reply.content.iter_any():
+            length += len(chunk)
+            if length > asking.longest:
+                return Unavailable(f"{place} answers more than {asking.longest:,} bytes", "ask for less")
+            refused = sink(chunk)
+            if refused is not None:
+                return refused
+        return Head(reply.status, f"{reply.status} {reply.reason}")
+
+
+def _proxy_of(url: str) -> str | None:
+    """What the environment (``https_proxy``, ``no_proxy``) says."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 def refusal(answer: FetchedAnswer | Head, place: str) -> Unavailable | None:
@@ -135,37 +157,91 @@ def refusal(answer: FetchedAnswer | Head, place: str) -> Unavailable | None:
     return Unavailable(f"{place} does not let us in: {answer.status}", "give a token or certificate it takes")
 
 
-def address_of(url: str) -> str:
-    """A URL for messages: without its query, which may be long, and without a password."""
+class Client:
+    """Asks servers by one ``Access``; for one thread at a time.
+
+    Its files are looked at for every request, because others replace them: the kubelet tokens, cert-manager
+    certificates.
+    """
+
+    def __init__(self, access: Access = ANONYMOUS, timeout: float = TIMEOUT) -> None:
+        """``timeout`` is in seconds, and for each word of the server."""
+        self._access = access
+        self._timeout = timeout
+        #: The newest TLS context, and the state of the files it was made of.
+        self._context: tuple[object, ssl.SSLContext] | None = None
+
+    def get(self, url: str) -> FetchedAnswer | Unavailable:
+        """As ``fetch``; a token or certificate that can't be used is returned as an error."""
+        asking = self._asking(url)
+        return asking if isinstance(asking, Unavailable) else fetch(url, asking)
+
+    def stream(self, url: str, sink: Sink, longest: int) -> Head | Unavailable:
+        """As the function, without redirects, of at most ``longest`` bytes."""
+        asking = self._asking(url)
+        if isinstance(asking, Unavailable):
+            return asking
+        return stream(url, sink, msgspec.structs.replace(asking, longest=longest, redirects=False))
+
+    def _asking(self, url: str) -> Asking | Unavailable:
+        token = self._token()
+        if isinstance(token, Unavailable):
+            return token
+        context = self._tls() if _is_https(url) else None
+        if isinstance(context, Unavailable):
+            return context
+        return Asking(timeout=self._timeout, token=token, context=context)
+
+    def _token(self) -> str | Unavailable:
+        path = self._access.token_file
+        if not path:
+            return self._access.token
+        try:
+            token = Path(path).read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as error:
+            return Unavailable(f"the token file {path} can't be read: {_why(error)}", "mount a token there")
+        # What breaks a header would be shown in an error, so it must not get that far.
+        if not token or not token.isprintable() or " " in token:
+            return Unavailable(f"the token file {path} holds no token", "mount a token there")
+        return token
+
+    def _tls(self) -> ssl.SSLContext | Unavailable:
+        access = self._access
+        files = (access.ca_file, access.cert_file, access.key_file)
+        try:
+            state = tuple(_state(path) for path in files if path)
+            if self._context is None or self._context[0] != state:
+                self._context = state, _context(access)
+        except (OSError, ValueError) as error:
+            named = ", ".join(path for path in files if path)
+            remedy = "give certificates and an unencrypted key in PEM"
+            return Unavailable(f"certificates can't be used ({named}): {_why(error)}", remedy)
+        return self._context[1]
+
+
+def _context(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=access.ca_file or None)
+    if access.cert_file:
+        # With a password OpenSSL does not ask on the terminal.
+        context.load_cert_chain(access.cert_file, access.key_file or None, password="")
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _is_https(url: str) -> bool:
     try:
-        parts = urlsplit(url)
+        return urlsplit(url).scheme == "https"
     except ValueError:
-        return url
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return False
 
 
-def _opened(
-    request: urllib.request.Request, timeout: float, director: urllib.request.OpenerDirector
-) -> http.client.HTTPResponse | urllib.error.HTTPError:
-    """The answer, whatever its status."""
-    try:
-        found: http.client.HTTPResponse = director.open(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        return error
-    return found
+def _state(path: str) -> tuple[int, int, int]:
+    """Another one when the file is another one."""
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _no_answer(place: str, timeout: float) -> Unavailable:
-    return Unavailable(f"{place} does not answer within {timeout:g} s", cause=Cause.LATE)
-
-
-def _unreachable(place: str, error: urllib.error.URLError) -> Unavailable:
-    if isinstance(error.reason, ssl.SSLCertVerificationError):
-        why = error.reason.verify_message
-        return Unavailable(
-            f"{place} shows a certificate that can't be trusted: {why}",
-            "name its caFile",
-            cause=Cause.UNREACHABLE,
-        )
-    why = getattr(error.reason, "strerror", None) or str(error.reason)
-    return Unavailable(f"{place} can't be reached: {why}", cause=Cause.UNREACHABLE)
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

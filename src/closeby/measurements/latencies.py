@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from closeby.measurements.access import ANONYMOUS, Access, Client
+from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
+from closeby.measurements.addresses import address_of
 from closeby.measurements.bandwidth import Cause, Unavailable
-from closeby.measurements.fetching import TIMEOUT, address_of, refusal
+from closeby.measurements.fetching import Client, refusal
 from closeby.measurements.links import Links, Packer
 from closeby.measurements.prometheus import query_address, usable_number
 from closeby.measurements.series import SeriesStream

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from closeby.measurements.access import ANONYMOUS, Access, Client
+from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
+from closeby.measurements.addresses import address_of, is_url
 from closeby.measurements.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
-from closeby.measurements.fetching import TIMEOUT, address_of, is_url, read_file, refusal
+from closeby.measurements.fetching import Client, read_file, refusal
 
 #: Seconds that the load-watcher looks back, where a document does not say it.
 WINDOW = 900.0

@@ -6,11 +6,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from closeby.measurements.access import Access
+from closeby.measurements.access import TIMEOUT, Access
+from closeby.measurements.addresses import address_of, is_url
 from closeby.measurements.bandwidth import BandwidthProvider, Unavailable
-from closeby.measurements.fetching import TIMEOUT, address_of, is_url
-from closeby.measurements.load_watcher import LoadWatcher
-from closeby.measurements.prometheus import STALE_AFTER, WINDOW, Prometheus, Queries, is_label
+from closeby.measurements.promql import STALE_AFTER, WINDOW, Queries, is_label
 from closeby.scheduling.services import Reading, Source
 
 #: Seconds between two readings, and the age beyond which measurements count for nothing.
@@ -95,9 +94,14 @@ class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def provider(self) -> BandwidthProvider | None:
         """Where measurements come from, None when nothing is measured."""
+        # An HTTP client takes long to import, so only a source that is read has one.
         if self.watcher:
+            from closeby.measurements.load_watcher import LoadWatcher
+
             return LoadWatcher(self.watcher, self.timeout, self.access)
         if self.prometheus:
+            from closeby.measurements.prometheus import Prometheus
+
             return Prometheus(
                 self.prometheus,
                 self.queries.adapted(self.label, self.devices),
