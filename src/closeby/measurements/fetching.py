@@ -109,7 +109,8 @@ def stream(url: str, sink: Sink, asking: Asking = DEFAULT_ASKING) -> Head | Unav
         why = os.strerror(cause.errno or 0) if plain else cause.strerror or str(cause)
         return Unavailable(f"{place} can't be reached: {why}", cause=Cause.UNREACHABLE)
     except ValueError as error:
-        return Unavailable(f"{place} is not a usable address: {error}")
+        # aiohttp says only which address it was.
+        return Unavailable(f"{place} is not a usable address: {error.__cause__ or error}")
     except (aiohttp.ClientError, OSError) as error:
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
 
