@@ -11,7 +11,7 @@ import uvloop
 
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.transport import Request, Retry, Transport
-from closeby.kube.writing.binding import CONCURRENCY
+from closeby.kube.gangs.binder import CONCURRENCY
 
 
 async def bind_all(kubeconfig: str, namespace: str, pods: int, nodes: int) -> None:

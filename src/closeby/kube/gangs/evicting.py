@@ -6,6 +6,7 @@ Nothing else of closeby ever takes a pod off its node.
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -15,9 +16,9 @@ from msgspec import Struct
 from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.binder import Binder
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.gangs.progress import GangProgress
-from closeby.kube.gangs.reporter import GangReporter
+from closeby.kube.gangs.start_events import Reconciled
 from closeby.kube.gangs.status import GangStanding
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.events import Events
@@ -59,16 +60,18 @@ class Evictor:
         writer: Writer,
         events: Events,
         say: Say,
-        progress: GangProgress,
-        reporter: GangReporter,
+        binder: Binder,
         objects: GangObjects,
+        informed: Callable[[], bool],
     ) -> None:
+        """``informed``: whether what is known of the cluster may be relied upon."""
         self._transport = transport
         self._writer = writer
         self._events = events
         self._say = say
-        self._progress = progress
-        self._reporter = reporter
+        self._binder = binder
+        self._starts = binder.starts
+        self._informed = informed
         self._objects = objects
         #: uids of members that are not asked again: the server has agreed, or nobody would make them anew.
         self._settled: set[str] = set()
@@ -81,9 +84,8 @@ class Evictor:
     async def run(self) -> None:
         """Looks and evicts, until it is cancelled."""
         while True:
-            for key in self._progress.settled():
-                self._reporter.review(key)
-            unfinished = tuple(self._progress.unfinished())
+            self._binder.handle(Reconciled())
+            unfinished = tuple(self._starts.unfinished())
             held = {pod.uid for standing in unfinished for pod, _ in standing.held}
             self._settled &= held
             keys = {standing.group.key for standing in unfinished}
@@ -108,10 +110,10 @@ class Evictor:
 
     def _overdue(self, key: str) -> GangStanding | None:
         """The gang as it stands now, if its start is to be ended; to be asked again after each ``await``."""
-        standing, made = self._progress.standing(key), self._reporter.made(key)
+        standing, made = self._starts.standing(key), self._starts.plan_made(key)
         if standing is None or not standing.unfinished or standing.reduced or not made:
             return None
-        if standing.group.on_partial is not OnPartial.EVICT or not self._progress.informed():
+        if standing.group.on_partial is not OnPartial.EVICT or not self._informed():
             return None
         try:
             began = datetime.fromisoformat(made).timestamp()

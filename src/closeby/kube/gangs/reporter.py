@@ -6,6 +6,7 @@ stood for a moment, so that a gang on its way to its nodes is never called unsch
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -13,8 +14,9 @@ from msgspec import Struct
 
 from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.gangs.objects import GangObject, GangObjects
-from closeby.kube.gangs.progress import GangProgress
 from closeby.kube.gangs.records import GangRecords, Record
+from closeby.kube.gangs.start_events import StatusWritten
+from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import (
     PRIORITY_LIMITED,
     SCHEDULED,
@@ -57,7 +59,6 @@ class _Told(Struct, frozen=True):
     said: tuple[Said, ...]
     #: Members that are bound, the path of their domain, and the ranks.
     figures: tuple[int, str, tuple[str, ...]]
-    planned: bool
     at: float
     decision: DecisionStatus | None
     reservation: ReservationStatus | None
@@ -72,22 +73,23 @@ class GangReporter:
         events: Events,
         say: Say,
         objects: GangObjects,
-        progress: GangProgress,
+        starts: Starts,
         manners: Manners,
+        informed: Callable[[], bool],
     ) -> None:
-        """``progress`` says how gangs stand."""
+        """``starts`` knows how gangs stand; ``informed``: whether that may be relied upon."""
         self._events = events
         self._say = say
         self._objects = objects
-        self._progress = progress
-        self._standing_of = progress.standing
+        self._starts = starts
+        self._standing_of = starts.standing
+        self._informed = informed
         self._manners = manners
         #: By gang: when it is to be looked at (monotonic seconds).
         self._due: dict[str, float] = {}
         self._told: dict[str, _Told] = {}
-        #: By gang: since when each condition is as it is, and when the plan was made.
+        #: By gang: since when each condition is as it is.
         self._since: dict[str, dict[str, tuple[bool, str]]] = {}
-        self._made: dict[str, str] = {}
         self._records = GangRecords(writer, objects, self._condition, say)
         #: Whether gangs may lie elsewhere than was told, and those of which that is still to be looked at.
         self._moved = False
@@ -106,13 +108,8 @@ class GangReporter:
         """Members of the gang wait: told if that still holds in a moment."""
         self.review(key, self._manners.stands)
 
-    def anew(self, key: str) -> None:
-        """A new start of the gang begins now, whatever plan stands in its status."""
-        self._made[key] = utc(time.time())
-
     def lost(self, key: str) -> None:
         """A member of the gang is gone: what was told of the gang may be true no more."""
-        self._progress.lost(key)
         standing = self._standing_of(key)
         objects = () if standing is None else self._objects_of(standing.group)
         told = any(not one.conditions.keys().isdisjoint(_ABOUT_PLACEMENT) for one in objects)
@@ -135,7 +132,7 @@ class GangReporter:
             ended = (
                 found.has_conditions and (told is not None and told.status == "True") is not standing.enough
             )
-            if ended or (found.domain and found.domain != path_of(self._progress.place(key))):
+            if ended or (found.domain and found.domain != path_of(self._starts.place(key))):
                 self.review(key, self._manners.stands)
 
     def moved(self) -> None:
@@ -144,14 +141,9 @@ class GangReporter:
 
     def forget(self, key: str) -> None:
         """The gang is gone."""
-        for kept in (self._due, self._told, self._since, self._made):
+        for kept in (self._due, self._told, self._since):
             kept.pop(key, None)
         self._records.forget(key)
-
-    def made(self, key: str) -> str:
-        """When the plan of the gang's start was made (RFC 3339); empty when there is none."""
-        standing = self._standing_of(key)
-        return self._made.get(key) or ("" if standing is None else self._made_before(standing.group))
 
     async def write_plan(self, key: str) -> Written:
         """Writes down where the gang's members go; what follows may rely on it once this is done.
@@ -184,7 +176,7 @@ class GangReporter:
             slots = asyncio.Semaphore(self._manners.concurrency)
             while True:
                 await asyncio.sleep(self._manners.every)
-                if not self._progress.informed():
+                if not self._informed():
                     continue
                 self._look_where_they_lie()
                 now = time.monotonic()
@@ -199,7 +191,7 @@ class GangReporter:
             self._unseen = [key for key, told in self._told.items() if told.figures[1]]
         now, self._unseen = self._unseen[:_PLACES], self._unseen[_PLACES:]
         for key in now:
-            if key in self._told and self._told[key].figures[1] != path_of(self._progress.place(key)):
+            if key in self._told and self._told[key].figures[1] != path_of(self._starts.place(key)):
                 self.review(key)
 
     async def finish(self) -> None:
@@ -240,14 +232,11 @@ class GangReporter:
     async def _write(self, key: str) -> Written:
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            standing = self._progress.told(key)
+            standing = self._starts.standing(key, with_place=True)
             found = None if standing is None else self._objects.of(standing.group)
             if standing is None or found is None:
                 self.forget(key)
                 return Written(Verdict.GONE)
-            if standing.starting and not self._made.get(key):
-                # A start that is planned anew began when it was planned first, if its object still says so.
-                self._made[key] = self._made_before(standing.group) or utc(time.time())
             written = await self._write_on(key, standing, found)
         if written.verdict is Verdict.FATAL:
             self._say("PodGroup not written", warning=True, gang=key, error=written.error)
@@ -259,8 +248,8 @@ class GangReporter:
             return DONE  # Nothing was decided about it.
         said = self._said(key, standing, found)
         figures = standing.bound, path_of(standing.place), tuple(rank_list(standing.ranks))
-        wire = plan(standing, self._made.get(key, ""))
-        planned = wire is not None or bool(standing.group.plan) or (told is not None and told.planned)
+        wire = plan(standing, self._starts.plan_made(key))
+        planned = wire is not None or self._starts.plan_may_stand(key)
         record = Record(
             said=said,
             scheduled=figures[0],
@@ -291,13 +280,11 @@ class GangReporter:
                 generation=found.generation,
                 said=said,
                 figures=figures,
-                planned=wire is not None,
                 at=now,
                 decision=record.last_decision,
                 reservation=record.reservation,
             )
-            if wire is None:
-                self._made.pop(key, None)
+            self._starts.handle(StatusWritten(key, planned=wire is not None))
             await self._events_of(told, said, found)
         return written
 
@@ -308,11 +295,6 @@ class GangReporter:
             return ()
         mirror = self._objects.mirror_of(found)
         return (found,) if mirror is None else (found, mirror)
-
-    def _made_before(self, group: PodGroup) -> str:
-        """When the plan that stands in the cluster was made (RFC 3339); empty when there is none."""
-        record = self._objects.record_of(group)
-        return "" if record is None else record.plan_made
 
     def _decision(
         self, standing: GangStanding, found: GangObject, told: _Told | None

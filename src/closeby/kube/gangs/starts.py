@@ -1,110 +1,257 @@
-"""Starts of gangs: the plan is written down, then the bindings are sent, then it is seen what became of them.
+"""The starts of gangs, and all bindings in flight: a state machine without input or output.
 
-A binding can't be undone. Should closeby end at any moment after the plan stands, whoever comes next finds in
-it where every member was to go, and carries the start on.
+A binding can't be undone, so the plan of a gang's start is written before its first binding: should the
+process end at any moment after that, the next leader finds in it where each member was to go.
+
+An event goes in (``start_events``), and actions come out: what to write, what to bind, what to give back to
+the engine. The plan of a start and its bindings have no other owner.
 """
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
 
-from closeby.kube.client.backoff import Backoff, RequestPace
-from closeby.kube.client.stopping import Stopping
-from closeby.kube.gangs.progress import GangProgress
-from closeby.kube.gangs.reporter import GangReporter
-from closeby.kube.writing.binding import Binder
-from closeby.kube.writing.under_way import UnderWay
-from closeby.kube.writing.writer import Verdict
-from closeby.scheduling.outcomes import Binding
+from closeby.kube.gangs.flights import Flights
+from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.gangs.start_events import (
+    Bound,
+    Decided,
+    GivenBack,
+    GroupGone,
+    MemberGone,
+    QueuePlan,
+    Reconciled,
+    Restarted,
+    Review,
+    StartAction,
+    StartEvent,
+    StatusWritten,
+)
+from closeby.kube.gangs.status import GangStanding
+from closeby.objects.pods import Pod
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import BindFailed, BindingsWithdrawn
+from closeby.scheduling.intake.scheduling_state import gang_key
+from closeby.scheduling.outcomes import Binding, Place
 
-#: Between attempts to write a plan (seconds).
-_PACE: Final = RequestPace(0.2, 10.0)
+
+class _Plan:
+    """The plan of one gang's start."""
+
+    __slots__ = ("begun", "made", "reduced", "written")
+
+    def __init__(self) -> None:
+        #: Whether the start needs the plan and has not ended.
+        self.begun = False
+        #: Whether the gang was complete before, and lost members since.
+        self.reduced = False
+        #: When it was made (RFC 3339).
+        self.made = ""
+        #: Whether it stands in the status that was written last.
+        self.written = False
 
 
 class Starts:
-    """Sends the bindings of gangs."""
+    """All starts and bindings of one engine. Reads the engine and the gangs' objects, and changes neither."""
 
     def __init__(
-        self,
-        progress: GangProgress,
-        binder: Binder,
-        reporter: GangReporter,
-        tasks: asyncio.TaskGroup,
-        under_way: UnderWay,
+        self, engine: Engine, objects: GangObjects, needs_steps: Callable[[Binding], bool] | None = None
     ) -> None:
-        """Bindings are under way before a start is begun."""
-        self._progress = progress
-        self._binder = binder
-        self._reporter = reporter
-        self._tasks = tasks
-        self._under_way = under_way
-        self._planning: set[asyncio.Task[None]] = set()
-        self._stopping = Stopping()
+        """``needs_steps``: whether something must be done before this binding, as for the pod's volumes."""
+        self._engine = engine
+        self._state = engine.state
+        self._objects = objects
+        self._flights = Flights(engine.recheck, needs_steps)
+        self._plans: dict[str, _Plan] = {}
 
-    def resume(self) -> None:
-        """Takes up what was begun earlier: it has come to its end, or the next decision carries it on."""
-        for key in self._progress.resume():
-            self._reporter.review(key, within=1.0)
-        for key in self._progress.gangs():
-            self._reporter.resume(key)
+    def handle(self, event: StartEvent) -> list[StartAction]:
+        """Takes in what happened; returns what is to be done, in this order."""
+        match event:
+            case Decided(bindings, now):
+                return self._decided(bindings, now)
+            case Bound(binding):
+                gang = None if binding.pod.group is None else gang_key(binding.pod)
+                return [*self._flights.handle(event), *self._settled(gang)]
+            case GivenBack(failures):
+                return [action for one in failures for action in self._given_back(one)]
+            case Restarted(now):
+                return self._restarted(now)
+            case Reconciled():
+                return [Review(key) for key in tuple(self._plans) if self._ended(key)]
+            case MemberGone(key, now):
+                self._member_gone(key, now)
+            case GroupGone(key, now):
+                self._group_gone(key, now)
+            case StatusWritten(key, planned):
+                self._status_written(key, planned)
+            case _:
+                return self._flights.handle(event)
+        return []
 
-    def begin(self, key: str, binds: Sequence[Binding]) -> None:
-        """Binds members of a gang, after its plan is written down where it needs one."""
-        needs_plan = self._progress.needs_plan(key, binds)
-        self._progress.sent(key, binds)
-        if not needs_plan:
-            self._send(binds)
-            return
-        if self._progress.begin(key):
-            self._reporter.anew(key)
-        task = self._tasks.create_task(self._plan(key, tuple(binds)))
-        self._planning.add(task)
-        task.add_done_callback(self._planning.discard)
+    # What others ask
 
-    def ended(self, uid: str) -> None:
-        """A binding came to its end, one way or the other; pods of no gang are passed over."""
-        key = self._progress.ended(uid)
-        if key is not None:
-            self._progress.settle(key)
-            self._reporter.review(key)
+    @property
+    def in_flight(self) -> int:
+        """Bindings that have not ended."""
+        return len(self._flights)
 
-    def withdrawn(self, key: str, uids: Iterable[str]) -> None:
-        """Members of a gang wait again, as their bindings were given up before they took effect."""
-        for uid in uids:
-            self._progress.ended(uid)
-        self._progress.settle(key)
-        self._reporter.refused(key)
+    def standing(self, key: str, *, with_place: bool = False) -> GangStanding | None:
+        """How a gang stands, if asked for with its members' place; None when there is none of that name."""
+        state = self._state
+        group = state.groups.get(key)
+        if group is None:
+            return None
+        plan, kept = self._plans.get(key), self._engine.reservation
+        return GangStanding(
+            group=group,
+            held=tuple(self._held(state.placed(key))),
+            on_the_way=self._flights.of_gang(key),
+            waiting=state.waiting(key),
+            done=len(state.done(key)),
+            outcome=self._engine.outcome(key),
+            reservation=kept if kept is not None and kept.key == key else None,
+            ranks=state.ranks(key),
+            begun=plan is not None and plan.begun,
+            reduced=plan is not None and plan.reduced,
+            place=self.place(key) if with_place else None,
+        )
 
-    async def finish(self) -> None:
-        """Gives up starts that wait for their plan; nothing of those is bound."""
-        self._stopping.set()
-        while self._planning:
-            await asyncio.wait(self._planning)
+    def place(self, key: str) -> Place | None:
+        """Where the gang's members lie now; None when that is not known."""
+        return self._engine.recheck.place(key)
 
-    def _send(self, binds: Sequence[Binding]) -> None:
-        for bind in binds:
-            self._binder.start(bind)
+    def unfinished(self) -> Iterator[GangStanding]:
+        """Gangs with some members of a start bound, but too few."""
+        for key in [key for key, plan in self._plans.items() if plan.begun and not plan.reduced]:
+            standing = self.standing(key)
+            if standing is not None and standing.unfinished:
+                yield standing
 
-    async def _plan(self, key: str, binds: tuple[Binding, ...]) -> None:
-        """Writes the plan until it stands, or until what was decided does not hold any more."""
-        attempts = Backoff(_PACE)
-        while True:
-            await self._stopping.unless(self._binder.until_informed)
-            if self._stopping.is_set or not self._under_way.hold(binds):
-                return
-            written = await self._reporter.write_plan(key)
-            if written.ok:
-                # Whether it still holds is asked again before each binding is sent.
-                self._send(binds)
-                return
-            wait = attempts.next(None if written.error is None else written.error.retry_after)
-            refused = written.verdict in (Verdict.GONE, Verdict.FATAL)
-            if refused:
-                # Nothing is bound yet: the room is better given to others until this can be written.
-                wait = _PACE.longest
-            if not await self._stopping.rest(wait):
-                return
-            if refused:
-                why = f"the plan of its gang could not be written: {written.error or 'the PodGroup is gone'}"
-                self._under_way.give_up(binds, why)
-                return
+    def plan_made(self, key: str) -> str:
+        """When the plan of the gang's start was made (RFC 3339); empty when there is none."""
+        plan = self._plans.get(key)
+        return plan.made if plan is not None and plan.made else self._found(key)
+
+    def plan_may_stand(self, key: str) -> bool:
+        """Whether a plan may stand in the gang's status, by what was written or read last."""
+        plan, group = self._plans.get(key), self._state.groups.get(key)
+        return (plan is not None and plan.written) or (group is not None and bool(group.plan))
+
+    # Decisions and their ends
+
+    def _decided(self, bindings: Sequence[Binding], now: str) -> list[StartAction]:
+        if not bindings or bindings[0].pod.group is None:
+            self._flights.begin(bindings)
+            return self._flights.prepare(bindings)
+        key = gang_key(bindings[0].pod)
+        needs_plan = self._needs_plan(key, bindings)
+        self._flights.begin(bindings)
+        if needs_plan:
+            plan = self._begin(key, now)
+            if plan.reduced:  # This start makes up for members that were lost.
+                plan.reduced, plan.made = False, now
+            return [QueuePlan(key, tuple(bindings))]
+        group = self._state.groups.get(key)
+        if group is not None and any(binding.pod.uid in group.plan for binding in bindings):
+            self._begin(key, now)
+        return self._flights.prepare(bindings)
+
+    def _needs_plan(self, key: str, bindings: Sequence[Binding]) -> bool:
+        """Whether these bindings could leave the gang with some members bound but too few.
+
+        What stands in the cluster already need not be written again.
+        """
+        group = self._state.groups.get(key)
+        if group is None:
+            return False
+        plan = self._plans.get(key)
+        if plan is not None and plan.begun:
+            return any(group.plan.get(binding.pod.uid) != binding.node for binding in bindings)
+        before = len(self._state.placed(key)) - len(bindings) - len(self._flights.of_gang(key))
+        return len(bindings) > 1 and before < group.min_member and group.can_be_partial
+
+    def _given_back(self, failure: BindFailed | BindingsWithdrawn) -> list[StartAction]:
+        if isinstance(failure, BindFailed):
+            return self._settled(self._flights.given_back(failure.uid))
+        for uid in failure.uids:
+            self._flights.given_back(uid)
+        if failure.gang is None:
+            return []
+        self._ended(failure.gang)
+        return [Review(failure.gang, waits=True)]
+
+    def _settled(self, key: str | None) -> list[StartAction]:
+        """The gang's status is to be written once none of its bindings is in flight."""
+        if key is None or self._flights.of_gang(key):
+            return []
+        self._ended(key)
+        return [Review(key)]
+
+    # Plans
+
+    def _begin(self, key: str, now: str) -> _Plan:
+        """The gang's start needs a plan. One that is planned again began when it was planned first."""
+        plan = self._plans.setdefault(key, _Plan())
+        plan.begun = True
+        plan.made = plan.made or self._found(key) or now
+        return plan
+
+    def _found(self, key: str) -> str:
+        """When the plan that stands in the cluster was made (RFC 3339); empty when there is none."""
+        group = self._state.groups.get(key)
+        record = None if group is None else self._objects.record_of(group)
+        return "" if record is None else record.plan_made
+
+    def _ended(self, key: str) -> bool:
+        """Ends a start that needs its plan no more; returns whether it did so now.
+
+        While the PodGroup is gone that is not known: it may be made again, and then the plan must be written
+        on the new one.
+        """
+        plan, standing = self._plans.get(key), self.standing(key)
+        if plan is None or not plan.begun:
+            return False
+        if standing is None:
+            over = not self._flights.of_gang(key) and not self._state.placed(key)
+        else:
+            over = not standing.starting
+        if over:
+            plan.begun = plan.reduced = False
+            self._tidy(key, plan)
+        return over
+
+    def _status_written(self, key: str, planned: bool) -> None:
+        plan = self._plans.setdefault(key, _Plan())
+        plan.written = planned
+        self._tidy(key, plan)
+
+    def _group_gone(self, key: str, now: str) -> None:
+        plan = self._plans.get(key)
+        if plan is not None:
+            plan.written, plan.made = False, now
+            self._tidy(key, plan)
+
+    def _tidy(self, key: str, plan: _Plan) -> None:
+        if not plan.begun and not plan.written:
+            self._plans.pop(key, None)
+
+    def _member_gone(self, key: str, now: str) -> None:
+        """Fewer members than the gang needs never stand there without a plan."""
+        standing = self.standing(key)
+        if standing is not None and standing.bound and not standing.enough and not standing.begun:
+            self._begin(key, now).reduced = True
+
+    def _restarted(self, now: str) -> list[StartAction]:
+        """Each start that was begun earlier has come to its end, or the next decision carries it on."""
+        planned = [group for group in self._state.groups.values() if group.plan]
+        for group in planned:
+            # The plan of a start names members that are not bound yet.
+            bound = {pod.uid for pod in self._state.placed(group.key)}
+            self._begin(group.key, now).reduced = group.plan.keys() <= bound
+        return [Review(group.key, waits=True) for group in planned]
+
+    def _held(self, pods: Sequence[Pod]) -> Iterator[tuple[Pod, str]]:
+        cluster = self._engine.cluster
+        for pod in pods:
+            slot = cluster.placement(pod.uid)
+            node = pod.node_name if slot is None else cluster.names[slot]
+            if node:
+                yield pod, node

@@ -20,8 +20,8 @@ from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
+from closeby.kube.scheduler.binding_controller import BindingController, BindingDependencies
 from closeby.kube.scheduler.excluded import excluding
-from closeby.kube.scheduler.hands import Hands, Means, Senses
 from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
 from closeby.kube.scheduler.lines import DecisionLines
 from closeby.kube.scheduler.losses import Losses
@@ -47,12 +47,9 @@ from closeby.scheduling.events import (
     Event,
     FlushUnschedulable,
     NetworkScopeChanged,
-    PodDeleted,
-    PodUpserted,
     Tick,
 )
 from closeby.scheduling.extension import Handle
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
 from closeby.scheduling.profile import Profile
 
@@ -160,20 +157,25 @@ class LiveScheduler:
         self._tasks = asyncio.TaskGroup()
         limit = LIMIT if settings.lease is None else min(LIMIT, settings.lease.deadline)
         self._heartbeat = Heartbeat(limit, self._stood_still)
-        #: Under way: reading the cluster again.
+        #: Reading the cluster again.
         self._reading: set[asyncio.Task[None]] = set()
         #: What went wrong where the engine was to hear of something.
         self._broken: Exception | None = None
-        means = Means(
+        given = BindingDependencies(
             transport=transport,
             writer=writer,
             events=events,
             manners=settings.manners,
             say=say,
             tasks=self._tasks,
+            objects=self._objects,
+            lead=self._lead,
+            meters=self._meters,
+            heartbeat=self._heartbeat,
+            news=news,
+            catch_up=self._catch_up,
         )
-        senses = Senses(heartbeat=self._heartbeat, news=news, hear=self._hear)
-        self._hands = Hands(self.engine, means, self._objects, self._lead, self._meters, senses)
+        self._bindings = BindingController(self.engine, given)
         self._unknown_costs = UnknownCosts(self.engine, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
@@ -220,7 +222,7 @@ class LiveScheduler:
             ]
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
-                work.append(tasks.create_task(self._hands.run()))
+                work.append(tasks.create_task(self._bindings.run()))
                 if self._losses is not None:
                     work.append(tasks.create_task(self._losses.run()))
             stopped = tasks.create_task(stop.wait())
@@ -232,7 +234,7 @@ class LiveScheduler:
             await asyncio.wait(work)
             if campaign.done():
                 lost = campaign.result()
-            await self._hands.finish()
+            await self._bindings.finish()
             for other in (*beside, *self._reading, stopped, campaign):
                 other.cancel()
         self._say("stopped")
@@ -287,7 +289,7 @@ class LiveScheduler:
         if self._may_decide:
             if not self._resumed:
                 self._resumed = True
-                self._hands.resume()
+                self._bindings.resume()
             self._more = self._decide_for_a_while()
             if not self.ready.is_set() and (not self._more or self._searches):
                 self.ready.set()
@@ -314,9 +316,9 @@ class LiveScheduler:
                 return True
         return True
 
-    def _hear(self) -> bool:
+    def _catch_up(self) -> bool:
         """Takes in what was heard, should there be anything, before something is sent."""
-        if self._broken is None and (self._following.pending or self._hands.pending):
+        if self._broken is None and (self._following.pending or self._bindings.pending):
             with Contained() as hearing:
                 self._take_in()
             self._broken = hearing.error
@@ -337,18 +339,18 @@ class LiveScheduler:
             anew = self._objects.take(changes)
             self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
             fed = self._feed.take(changes)
-            failures = self._hands.take_failures()
-            losing_members = self._losing_members(fed.events)
+            failures = self._bindings.take_failures()
+            losing_members = self._bindings.losing_members(fed.events)
             events: tuple[Event, ...] = (*fed.events, *failures, *self._refreshing.take())
             if time.monotonic() > self._look_at_all:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
                 events = (*events, FlushUnschedulable())
             self.engine.handle(*events)
         self._meters.took_in(fed.events)
-        self._hands.took_in(fed.events, failures)
+        self._bindings.took_in(fed.events, failures)
         self._unknown_costs.took_in(fed.events)
         if self._resumed and not self._settings.dry_run:
-            self._hands.look_again(losing_members, anew)
+            self._bindings.look_again(losing_members, anew)
         for problem in fed.problems:
             self._say(
                 "problem",
@@ -359,18 +361,6 @@ class LiveScheduler:
                 problem=problem.sentence(),
             )
 
-    def _losing_members(self, events: Iterable[Event]) -> set[str]:
-        """Gangs that are about to lose a member: it is gone, or going."""
-        pods = self.engine.state.pods
-        gone: set[str] = set()
-        for event in events:
-            match event:
-                case PodDeleted(uid) if uid in pods and pods[uid].group is not None:
-                    gone.add(gang_key(pods[uid]))
-                case PodUpserted(pod) if pod.group is not None and (pod.terminating or pod.phase == "Failed"):
-                    gone.add(gang_key(pod))
-        return gone
-
     # Decisions
 
     def _carry_out(self, outputs: Iterable[Output]) -> None:
@@ -379,7 +369,7 @@ class LiveScheduler:
                 case Decision():
                     self._lines.decided(output)
                     if not self._settings.dry_run:
-                        self._hands.carry_out(output)
+                        self._bindings.carry_out(output)
                 case Reserved() | Released():
                     self._reserved(output)
 
@@ -397,4 +387,4 @@ class LiveScheduler:
         if made:
             self._meters.reserved()
         if not self._settings.dry_run:
-            self._hands.reserved(change)
+            self._bindings.reserved(change)

@@ -56,6 +56,7 @@ class SchedulerMeters(Meters):
         self._suspended: dict[str, float] = {}
         self.engine: Engine | None = None
         self.use: Use | None = None
+        self.in_flight: Callable[[], int] = lambda: 0
         self.measured: Mapping[Measured, Known] = {}
         self.registry.register(_Standing(self))
         self._add_pods(profile)
@@ -262,6 +263,10 @@ class SchedulerMeters(Meters):
         self.use = Use(engine)
         self.gangs.shows(engine)
 
+    def binds(self, in_flight: Callable[[], int]) -> None:
+        """``in_flight`` counts the bindings that have not ended."""
+        self.in_flight = in_flight
+
     def measures(self, measured: Mapping[Measured, Known]) -> None:
         """Of these plugins' measurements the age is told."""
         self.measured = measured
@@ -280,7 +285,7 @@ class _Standing(Collector):
         waits, engine = self._meters.waits.values(), self._meters.engine
         yield pods_by_queue(waits, frozenset(() if engine is None else engine.backing_off))
         yield from pods_by_reason(waits, self._meters.profile, engine)
-        yield from sizes(waits, engine)
+        yield from sizes(self._meters.in_flight(), engine)
         yield from ages(self._meters.measured)
         if self._meters.use is not None:
             yield from self._meters.use.gauges()

@@ -92,10 +92,9 @@ def pods_by_reason(waits: Collection[Wait], profile: str, engine: Engine | None)
     )
 
 
-def sizes(waits: Collection[Wait], engine: Engine | None) -> Iterator[Metric]:
-    """``scheduler_cache_size``, and the bindings on the way."""
-    flight = sum(wait.binding_since is not None for wait in waits)
-    yield GaugeMetricFamily("closeby_bindings_in_flight", "Bindings that are on the way.", flight)
+def sizes(in_flight: int, engine: Engine | None) -> Iterator[Metric]:
+    """``scheduler_cache_size``, and the bindings in flight."""
+    yield GaugeMetricFamily("closeby_bindings_in_flight", "Bindings that are on the way.", in_flight)
     if engine is None:
         return
     kept = engine.reservation
@@ -111,7 +110,7 @@ def sizes(waits: Collection[Wait], engine: Engine | None) -> Iterator[Metric]:
         {
             ("nodes",): sum(node is not None for node in engine.cluster.nodes),
             ("pods",): sum(1 for _ in engine.cluster.placed_pods()),
-            ("assumed_pods",): flight,
+            ("assumed_pods",): in_flight,
         },
     )
 

@@ -1,10 +1,30 @@
 """Bindings under way, with the engine that decided them: what is sent, looked at and withdrawn."""
 
+from collections.abc import Sequence
+from enum import Enum
+
 from msgspec.structs import replace
 
-from closeby.kube.writing.under_way import Ask, UnderWay
+from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.gangs.start_events import (
+    BindingTurn,
+    BindRefused,
+    Bound,
+    Decided,
+    GiveBack,
+    Missed,
+    NoEffect,
+    PlanRefused,
+    PlanTurn,
+    ReadPod,
+    SendBinding,
+    StartEvent,
+    WritePlan,
+)
+from closeby.kube.gangs.starts import Starts
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
+    BindFailed,
     BindingsWithdrawn,
     Event,
     GroupChanged,
@@ -21,6 +41,13 @@ MOVED = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-9"}, {GPU: 2}))
 BACK = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 2}))
 
 
+class Ask(Enum):
+    SEND = SendBinding
+    LOOK = ReadPod
+    WRITE = WritePlan
+    LET_GO = None
+
+
 class Scene:
     """Bindings of a gang of four in rack-1, or of plain pods, and what was withdrawn of them."""
 
@@ -28,15 +55,48 @@ class Scene:
         self.drawn: World = world("zone-a rack-1 : a1=2 a2=2")
         group = GroupChanged(gang(min_member=minimum, required="rack"))
         self.withdrawn: list[BindingsWithdrawn] = []
-        self.under_way = UnderWay(self.drawn.engine.recheck, self.withdrawn.append)
+        self.refused: list[BindFailed] = []
+        self.starts = Starts(self.drawn.engine, GangObjects())
         self.binds = self.decide(group, *map(PodUpserted, members or pods("train", 4)))
-        self.under_way.begin(self.binds)
+        self.begin(self.binds)
 
     def decide(self, *events: Event) -> list[Binding]:
         return bindings_of(self.drawn.engine.handle(*events, Tick()))
 
+    def begin(self, binds: Sequence[Binding]) -> None:
+        self.handle(Decided(tuple(binds), "2026-01-01T00:00:00Z"))
+
+    def handle(self, event: StartEvent) -> Ask:
+        """What is to be done about the binding of which the event tells."""
+        answer = Ask.LET_GO
+        for action in self.starts.handle(event):
+            match action:
+                case SendBinding() | ReadPod() | WritePlan():
+                    answer = Ask(type(action))
+                case GiveBack(BindingsWithdrawn() as failure):
+                    self.withdrawn.append(failure)
+                case GiveBack(BindFailed() as failure):
+                    self.refused.append(failure)
+        return answer
+
     def asks(self, *binds: Binding) -> list[Ask]:
-        return [self.under_way.asks(bind) for bind in binds or self.binds]
+        return [self.handle(BindingTurn(bind)) for bind in binds or self.binds]
+
+    def holds(self, binds: Sequence[Binding]) -> bool:
+        """Whether the plan of these is still to be written."""
+        return self.handle(PlanTurn(tuple(binds))) is Ask.WRITE
+
+    def missed(self, bind: Binding, *, in_doubt: bool) -> None:
+        self.handle(Missed(bind, in_doubt))
+
+    def bound(self, *binds: Binding) -> None:
+        for bind in binds:
+            before = self.starts.in_flight
+            self.handle(Bound(bind))
+            assert self.starts.in_flight < before
+
+    def not_bound(self, bind: Binding) -> None:
+        self.handle(BindRefused(bind, BindFailed(bind.pod.uid, "refused")))
 
     def uids(self) -> list[set[str]]:
         return [set(one.uids) for one in self.withdrawn]
@@ -54,7 +114,7 @@ class TestAPlainPod:
     def test_what_holds_is_sent(self) -> None:
         it = Scene(*pods(None, 2))
         assert it.asks() == [Ask.SEND, Ask.SEND]
-        assert [it.under_way.over(bind, bound=True) for bind in it.binds] == [True, True]
+        it.bound(*it.binds)
         assert it.withdrawn == []
 
     def test_what_does_not_hold_is_withdrawn_alone(self) -> None:
@@ -73,15 +133,17 @@ class TestAPlainPod:
         it.decide(NodeDeleted("a2"))
         assert it.asks(first, first) == [Ask.LET_GO, Ask.LET_GO]
         assert len(it.withdrawn) == 1
-        assert not it.under_way.over(first, bound=True)
+        it.not_bound(first)
+        assert it.refused == []
 
     def test_only_the_newest_binding_of_a_pod_counts(self) -> None:
         it = Scene(*pods(None, 1))
         [old] = it.binds
         new = replace(old, order=old.order + 1)
-        it.under_way.begin([new])
+        it.begin([new])
         assert it.asks(old) == [Ask.LET_GO]
-        assert not it.under_way.over(old, bound=True)
+        it.not_bound(old)
+        assert it.refused == []
         assert it.asks(new) == [Ask.SEND]
 
 
@@ -97,7 +159,7 @@ class TestAGang:
         it = Scene()
         first, *others = it.binds
         assert it.asks(first) == [Ask.SEND]
-        assert it.under_way.over(first, bound=True)
+        it.bound(first)
         it.decide(bound(first), MOVED)
         assert it.asks(*others) == [Ask.LET_GO] * 3
         assert it.uids() == [uids(*others)]
@@ -109,7 +171,7 @@ class TestAGang:
         it.decide(MOVED)
         assert it.asks(*others) == [Ask.LET_GO] * 3
         assert it.withdrawn == []
-        assert it.under_way.over(first, bound=True)
+        it.bound(first)
         assert it.uids() == [uids(*others)]
 
     def test_what_had_no_effect_is_withdrawn_with_the_others(self) -> None:
@@ -117,27 +179,27 @@ class TestAGang:
         it.asks(it.binds[0])
         it.decide(MOVED)
         it.asks()
-        it.under_way.missed(it.binds[0], in_doubt=False)
+        it.missed(it.binds[0], in_doubt=False)
         assert it.uids() == [uids(*it.binds)]
 
     def test_what_may_have_had_an_effect_is_looked_at_first(self) -> None:
         it = Scene()
         first = it.binds[0]
         it.asks(first)
-        it.under_way.missed(first, in_doubt=True)
+        it.missed(first, in_doubt=True)
         it.decide(MOVED)
         assert it.asks(*it.binds[1:], first) == [*[Ask.LET_GO] * 3, Ask.LOOK]
         assert it.withdrawn == []
-        it.under_way.settled(first)
+        it.handle(NoEffect(first))
         assert it.uids() == [uids(*it.binds)]
 
     def test_a_later_attempt_without_effect_does_not_end_the_doubt_about_an_earlier_one(self) -> None:
         it = Scene()
         first = it.binds[0]
         it.asks(first)
-        it.under_way.missed(first, in_doubt=True)
+        it.missed(first, in_doubt=True)
         assert it.asks(first) == [Ask.SEND]
-        it.under_way.missed(first, in_doubt=False)
+        it.missed(first, in_doubt=False)
         it.decide(MOVED)
         assert it.asks(first) == [Ask.LOOK]
         assert it.withdrawn == []
@@ -146,10 +208,10 @@ class TestAGang:
         it = Scene()
         first = it.binds[0]
         it.asks(first)
-        it.under_way.missed(first, in_doubt=True)
-        it.under_way.settled(first)
+        it.missed(first, in_doubt=True)
+        it.handle(NoEffect(first))
         assert it.asks(first) == [Ask.SEND]
-        it.under_way.missed(first, in_doubt=False)
+        it.missed(first, in_doubt=False)
         it.decide(MOVED)
         assert it.asks(first) == [Ask.LET_GO]
         assert it.uids() == [uids(*it.binds)]
@@ -158,29 +220,29 @@ class TestAGang:
         it = Scene()
         first, *others = it.binds
         assert it.asks(first) == [Ask.SEND]
-        assert it.under_way.hold(others)
+        assert it.holds(others)
         it.decide(MOVED)
-        assert not it.under_way.hold(others)
+        assert not it.holds(others)
         assert it.withdrawn == []
-        it.under_way.missed(first, in_doubt=False)
+        it.missed(first, in_doubt=False)
         assert it.uids() == [uids(*it.binds)]
-        assert not it.under_way.hold(others)
+        assert not it.holds(others)
 
     def test_what_is_to_be_withdrawn_stays_so_though_it_would_hold_again(self) -> None:
         it = Scene()
         first, *others = it.binds
         it.asks(first)
         it.decide(MOVED)
-        assert not it.under_way.hold(others)
+        assert not it.holds(others)
         it.decide(BACK)
-        assert not it.under_way.hold(others)
+        assert not it.holds(others)
         assert it.asks(*others) == [Ask.LET_GO] * 3
 
     def test_once_a_member_is_bound_the_minimum_stops_no_other(self) -> None:
         it = Scene()
         first, *others = it.binds
         it.asks(first)
-        assert it.under_way.over(first, bound=True)
+        it.bound(first)
         raised = GroupChanged(gang(min_member=5, required="rack"))
         it.decide(raised)
         assert it.asks(*others) == [Ask.SEND] * 3
@@ -189,8 +251,8 @@ class TestAGang:
         it = Scene()
         first, second, *others = it.binds
         it.asks(first, second)
-        assert it.under_way.over(first, bound=True)
-        assert it.under_way.over(second, bound=False)
+        it.bound(first)
+        it.not_bound(second)
         it.decide(GroupChanged(gang(min_member=5, required="rack")))
         assert it.asks(*others) == [Ask.SEND] * 2
 
@@ -199,10 +261,10 @@ class TestAGang:
         it = Scene(*pods("train", 2), minimum=2)
         assert {bind.node for bind in it.binds} == {"a1"}
         it.decide(NodeUpserted(node("b1", {"zone": "zone-a", "rack": "rack-2"}, {GPU: 9})))
-        assert it.under_way.hold(it.binds)  # From here on it is known which nodes are its own.
+        assert it.holds(it.binds)  # From here on it is known which nodes are its own.
         more = it.decide(*map(PodUpserted, late))
         [last] = more
-        it.under_way.begin(more)
+        it.begin(more)
         assert last.node == "a2"
         it.decide(MOVED)
         assert it.asks(*it.binds, last) == [Ask.LET_GO] * 3
@@ -214,12 +276,12 @@ class TestAGang:
         it.asks()
         again = it.decide(it.withdrawn[0], BACK)
         assert uids(*again) == uids(*it.binds)
-        it.under_way.begin(again)
+        it.begin(again)
         assert it.asks(*again) == [Ask.SEND] * 4
 
     def test_what_is_given_up_is_withdrawn_for_that_reason(self) -> None:
         it = Scene()
-        it.under_way.give_up(it.binds, "no plan")
+        it.handle(PlanRefused(tuple(it.binds), "no plan"))
         assert [one.why for one in it.withdrawn] == ["no plan"]
         assert it.uids() == [uids(*it.binds)]
 
@@ -228,7 +290,7 @@ class TestAGang:
         first, *others = it.binds
         it.asks(first)
         it.decide(MOVED)
-        assert not it.under_way.hold(others)
-        it.under_way.give_up(others, "no plan")
-        it.under_way.missed(first, in_doubt=False)
+        assert not it.holds(others)
+        it.handle(PlanRefused(tuple(others), "no plan"))
+        it.missed(first, in_doubt=False)
         assert len(it.withdrawn) == 1 and it.withdrawn[0].why != "no plan"

@@ -1,0 +1,230 @@
+"""Carries out decisions: bindings and starts of gangs, what users are told, evictions of unfinished gangs."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from closeby.applications.registry import app_group_key
+from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.binder import Binder, PreBindStep
+from closeby.kube.gangs.evicting import Evictor
+from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.gangs.reporter import GangReporter
+from closeby.kube.gangs.start_events import Decided, GivenBack, GroupGone, MemberGone, Restarted
+from closeby.kube.scheduler.heartbeat import Heartbeat
+from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.writing.events import Events
+from closeby.kube.writing.leading import Lead
+from closeby.kube.writing.notices import Manners, Notices
+from closeby.kube.writing.without_group import WithoutGroup
+from closeby.kube.writing.writer import Writer, Written
+from closeby.objects.saying import Say
+from closeby.objects.times import utc
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    BindFailed,
+    BindingsWithdrawn,
+    Event,
+    GroupDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+    TopologyChanged,
+    TopologyDeleted,
+)
+from closeby.scheduling.intake.scheduling_state import gang_key
+from closeby.scheduling.outcomes import Binding, Decision, Released, Reserved
+
+
+class BindingDependencies(Struct, frozen=True, kw_only=True):
+    """What a binding controller works with."""
+
+    transport: Transport
+    writer: Writer
+    events: Events
+    manners: Manners
+    say: Say
+    objects: GangObjects
+    lead: Lead
+    meters: SchedulerMeters
+    heartbeat: Heartbeat
+    #: What is in progress runs there; entered before anything is carried out.
+    tasks: asyncio.TaskGroup
+    #: Called when there is something for the engine to take in.
+    news: Callable[[], None]
+    #: Makes the engine take in all there is; returns False when it can't be relied upon any more.
+    catch_up: Callable[[], bool]
+    #: Run before each binding that needs them, in this order.
+    steps: Sequence[PreBindStep] = ()
+
+
+class BindingController:
+    """Binds for one scheduler. What failed is kept until the engine takes it in."""
+
+    def __init__(self, engine: Engine, given: BindingDependencies) -> None:
+        """Does nothing yet; ``run`` writes and evicts."""
+        self._engine = engine
+        self._lead = given.lead
+        self._meters = given.meters
+        self._heartbeat = given.heartbeat
+        self._news = given.news
+        self.catch_up = given.catch_up
+        self._failures: list[BindFailed | BindingsWithdrawn] = []
+        self._tasks = tasks = given.tasks
+        self._say = say = given.say
+        writer, events, manners, objects = given.writer, given.events, given.manners, given.objects
+        self._notices = Notices(writer, events, say, tasks, manners, self.informed)
+        self._without_group = WithoutGroup(writer, events, say, tasks)
+        self._binder = Binder(engine, objects, writer, say, tasks, self, given.steps)
+        starts = self._binder.starts
+        self._meters.binds(lambda: starts.in_flight)
+        self._reporter = GangReporter(writer, events, say, objects, starts, manners, self.informed)
+        self._evictor = Evictor(given.transport, writer, events, say, self._binder, objects, self.informed)
+
+    async def run(self) -> None:
+        """Writes what is due and evicts members of unfinished gangs, until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self._notices.run(), self._reporter.run(), self._evictor.run()):
+                tasks.create_task(work)
+
+    async def finish(self) -> None:
+        """Waits for what was sent; what is not known to be ours to write is not written."""
+        await self._binder.finish()
+        await self._notices.finish()
+        await self._without_group.finish()
+        if self._lead.certain:
+            await self._reporter.finish()
+
+    # Decisions
+
+    def resume(self) -> None:
+        """Takes up starts that another replica, or an earlier process, has begun."""
+        self._binder.handle(Restarted(_now()))
+        for key in tuple(self._engine.state.groups):
+            self._reporter.resume(key)
+
+    def carry_out(self, decision: Decision) -> None:
+        """Starts the bindings of one decision, and notes what to report about it."""
+        outcome = decision.outcome
+        for binding in decision.bindings:
+            self._notices.settled(binding.pod.uid)
+        bindings = tuple(binding for binding in decision.bindings if binding.binder is None)
+        for binding in bindings:
+            self._meters.binding(binding.pod.uid)
+            if app_group_key(binding.pod) is not None:
+                known = self._engine.applications.of(binding.pod) is not None
+                self._without_group.decided(binding.pod, known=known)
+        leftover = outcome.leftover
+        for one in leftover:
+            self._notices.refused(one)
+        if bindings:
+            self._binder.handle(Decided(bindings, _now()))
+        if outcome.is_gang and (leftover or outcome.conditions):
+            self._reporter.refused(outcome.key)
+
+    def reserved(self, change: Reserved | Released) -> None:
+        """Reports nodes that are reserved for a gang, or are so no more."""
+        self._tasks.create_task(self._reporter.reserved(change))
+
+    # What happened
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are failures to take."""
+        return bool(self._failures)
+
+    def take_failures(self) -> tuple[BindFailed | BindingsWithdrawn, ...]:
+        """Bindings that did not happen, since the last call."""
+        taken, self._failures = tuple(self._failures), []
+        return taken
+
+    def losing_members(self, events: Iterable[Event]) -> set[str]:
+        """Gangs that lose a member by events which the engine has not taken in: it is gone, or going."""
+        pods = self._engine.state.pods
+        gone: set[str] = set()
+        for event in events:
+            match event:
+                case PodDeleted(uid) if uid in pods and pods[uid].group is not None:
+                    gone.add(gang_key(pods[uid]))
+                case PodUpserted(pod) if pod.group is not None and (pod.terminating or pod.phase == "Failed"):
+                    gone.add(gang_key(pod))
+        return gone
+
+    def took_in(self, events: Iterable[Event], failures: tuple[BindFailed | BindingsWithdrawn, ...]) -> None:
+        """The engine has taken in these."""
+        self._binder.handle(GivenBack(failures))
+        for event in events:
+            match event:
+                case NodeUpserted() | NodeDeleted() | TopologyChanged() | TopologyDeleted():
+                    self._reporter.moved()
+                case PodDeleted(uid):
+                    self._notices.settled(uid)
+                    self._without_group.forget(uid)
+                    self._binder.forget(uid)
+                case PodUpserted(pod) if pod.finished or pod.node_name is not None:
+                    self._notices.settled(pod.uid)
+                case GroupDeleted(key):
+                    self._binder.handle(GroupGone(key, _now()))
+                    self._reporter.forget(key)
+
+    def look_again(self, losing_members: Iterable[str], anew: Iterable[str]) -> None:
+        """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
+        for key in losing_members:
+            self._binder.handle(MemberGone(key, _now()))
+            self._reporter.lost(key)
+        for key in anew:
+            self._reporter.heard(key)
+
+    # What the binder needs
+
+    def informed(self) -> bool:
+        """Whether the cluster need not be read again first."""
+        return self._heartbeat.look()
+
+    async def until_informed(self) -> None:
+        """Returns when it was read again."""
+        await self._heartbeat.until_informed()
+
+    def may_bind(self) -> bool:
+        """Whether no other replica can lead."""
+        return self._lead.certain
+
+    async def quiet(self, uid: str) -> None:
+        """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
+        await self._notices.quiet(uid)
+        await self._without_group.quiet(uid)
+
+    async def write_plan(self, key: str) -> Written:
+        """Writes where the gang's members go."""
+        return await self._reporter.write_plan(key)
+
+    def bound(self, binding: Binding) -> None:
+        """The pod is bound."""
+        self._without_group.forget(binding.pod.uid)
+        self._meters.bound(binding.pod.uid)
+        self._notices.bound(binding)
+
+    def give_back(self, failure: BindFailed | BindingsWithdrawn) -> None:
+        """The engine is to take it in first."""
+        if isinstance(failure, BindFailed):
+            self._meters.not_bound(failure.uid, final=failure.final)
+        else:
+            self._say("bindings withdrawn", gang=failure.gang, pods=len(failure.uids), why=failure.why)
+            for uid in failure.uids:
+                self._meters.not_bound(uid, final=False)
+        self._failures.append(failure)
+        self._news()
+
+    def review(self, key: str, *, waits: bool) -> None:
+        """The status of the gang may not be true any more."""
+        if waits:
+            self._reporter.refused(key)
+        else:
+            self._reporter.review(key)
+
+
+def _now() -> str:
+    return utc(time.time())
