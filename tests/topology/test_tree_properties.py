@@ -88,6 +88,21 @@ def test_every_slot_knows_its_domains_and_a_free_one_has_none(
 
 
 @given(slots_and_nodes())
+def test_the_slots_of_several_domains_are_those_of_each(
+    drawn: tuple[Slots, dict[str, Labels]],
+) -> None:
+    slots, _ = drawn
+    tree = slots.tree(*KEYS)
+
+    for level in range(tree.node_level + 1):
+        every_second = np.arange(0, tree.count(level), 2)
+        found, starts = tree.slots_of(level, every_second)
+        for index, inside in zip(every_second.tolist(), np.split(found, starts[1:]), strict=False):
+            assert inside.tolist() == tree.slots_in(Domain(level, index)).tolist()
+        assert len(starts) == len(every_second)
+
+
+@given(slots_and_nodes())
 def test_positions_and_slots_are_inverse(drawn: tuple[Slots, dict[str, Labels]]) -> None:
     slots, present = drawn
     tree = slots.tree(*KEYS)

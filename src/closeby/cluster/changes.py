@@ -16,36 +16,32 @@ class ChangeLog:
         self._limit = limit
         self._entries: Ints = np.zeros(1024, dtype=np.intp)
         self._first = 0
-        self._end = 0
-
-    @property
-    def cursor(self) -> int:
-        """Position after the newest entry."""
-        return self._end
+        #: Position after the newest entry.
+        self.cursor = 0
 
     def add(self, slots: Ints) -> None:
         """Note that these slots changed."""
-        used = self._end - self._first
+        used = self.cursor - self._first
         if used + len(slots) > len(self._entries):
             self._make_room(used, len(slots))
-            used = self._end - self._first
+            used = self.cursor - self._first
         self._entries[used : used + len(slots)] = slots
-        self._end += len(slots)
+        self.cursor += len(slots)
 
     def add_one(self, slot: int) -> None:
         """Note that one slot changed."""
-        used = self._end - self._first
+        used = self.cursor - self._first
         if used == len(self._entries):
             self._make_room(used, 1)
-            used = self._end - self._first
+            used = self.cursor - self._first
         self._entries[used] = slot
-        self._end += 1
+        self.cursor += 1
 
     def since(self, cursor: int) -> Ints | None:
         """Slots touched since ``cursor`` (repeats possible); None when that was too long ago to tell."""
         if cursor < self._first:
             return None
-        return self._entries[cursor - self._first : self._end - self._first]
+        return self._entries[cursor - self._first : self.cursor - self._first]
 
     def _make_room(self, used: int, extra: int) -> None:
         keep = used if used + extra <= self._limit else used // 2
@@ -55,4 +51,4 @@ class ChangeLog:
         entries = np.zeros(size, dtype=np.intp)
         entries[:keep] = self._entries[used - keep : used]
         self._entries = entries
-        self._first = self._end - keep
+        self._first = self.cursor - keep

@@ -47,6 +47,8 @@ class Cluster:
         self.nodes: list[Node | None] = []
         #: slot -> name; None for a free slot.
         self.names: list[str | None] = []
+        #: Number of slots, used or not.
+        self.capacity = 0
         self.labels = LabelTable()
         #: resource -> row of the two arrays below.
         self.row_of: dict[str, int] = {}
@@ -68,11 +70,6 @@ class Cluster:
         self._add_rows(("pods",))
 
     # Reading
-
-    @property
-    def capacity(self) -> int:
-        """Number of slots, used or not."""
-        return len(self.nodes)
 
     @property
     def node_count(self) -> int:
@@ -126,7 +123,7 @@ class Cluster:
         known = self._demands.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]
-        self._add_rows(resource for resource, _ in spec.requests)
+        self._add_rows([resource for resource, _ in spec.requests])
         demand = demand_of(spec, self.row_of)
         if len(self._demands) >= REMEMBERED_DEMANDS:
             self._demands.clear()
@@ -285,6 +282,7 @@ class Cluster:
         slot = len(self.nodes)
         self.nodes.append(None)
         self.names.append(None)
+        self.capacity += 1
         if slot >= self.alive.shape[0]:
             room = max(64, 2 * slot)
             self.alive = _widen(self.alive, room)

@@ -103,6 +103,7 @@ class CheckRiskNodeBandwidth(Capacity, Measured):
     """
 
     name = "CheckRiskNodeBandwidth"
+    shares_by_spec = True
     reason = Reason.BANDWIDTH_RISK
     Arguments = BandwidthArguments
 
@@ -134,10 +135,6 @@ class CheckRiskNodeBandwidth(Capacity, Measured):
 
     def class_key(self, pod: Pod) -> Hashable:
         return _request(pod.spec)
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def concerns(self, pod: Pod) -> bool:
         judges_all = self._links.known or self._arguments.threshold < 0.5

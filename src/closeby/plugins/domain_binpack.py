@@ -55,6 +55,7 @@ class DomainBinpack(Score):
     """
 
     name: ClassVar[str] = "domain-binpack"
+    shares_by_spec = True
     Arguments = BinpackArguments
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
     # A GPU more in use, of eight, counts for 4.2 points of NodeResourcesFit with three resources: so much
@@ -75,10 +76,6 @@ class DomainBinpack(Score):
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.requests
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     @property
     def scores_any(self) -> bool:

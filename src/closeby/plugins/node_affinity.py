@@ -29,15 +29,12 @@ class NodeAffinity(Filter, NormalizeScore):
     """
 
     name = "NodeAffinity"
+    shares_by_spec = True
     reason = Reason.NODE_AFFINITY_MISMATCH
     default_weight = 2.0
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.node_selector, pod.spec.required_affinity, pod.spec.preferred_affinity
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def concerns(self, pod: Pod) -> bool:
         return bool(pod.spec.node_selector) or pod.spec.required_affinity is not None

@@ -14,14 +14,11 @@ class NodeName(Filter):
     """``spec.nodeName`` as a filter (upstream's plugin of that name)."""
 
     name = "NodeName"
+    shares_by_spec = True
     reason = Reason.NODE_AFFINITY_MISMATCH
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.node_name
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def concerns(self, pod: Pod) -> bool:
         return pod.node_name is not None

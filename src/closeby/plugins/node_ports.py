@@ -15,14 +15,11 @@ class NodePorts(Capacity):
     """Upstream's plugin of that name. Of pods that claim the same port at most one fits on a node."""
 
     name = "NodePorts"
+    shares_by_spec = True
     reason = Reason.HOST_PORT_CONFLICT
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.host_ports
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def concerns(self, pod: Pod) -> bool:
         return bool(pod.spec.host_ports)

@@ -52,6 +52,7 @@ class NodeResourcesFit(Capacity, Score):
     """
 
     name = "NodeResourcesFit"
+    shares_by_spec = True
     reason = Reason.INSUFFICIENT_RESOURCES
     Arguments = FitArguments
     score_scope = Scope.PER_NODE
@@ -67,10 +68,6 @@ class NodeResourcesFit(Capacity, Score):
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.requests
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
         cluster = self.handle.cluster

@@ -25,6 +25,7 @@ class NodeUnschedulable(Filter):
     """Upstream's plugin of that name; besides, a node whose Ready condition is not True is not used."""
 
     name = "NodeUnschedulable"
+    shares_by_spec = True
     reason = Reason.NODE_UNSCHEDULABLE
 
     def __init__(self, arguments: Struct, handle: Handle) -> None:
@@ -33,10 +34,6 @@ class NodeUnschedulable(Filter):
 
     def class_key(self, pod: Pod) -> Hashable:
         return tolerated(pod.spec.tolerations, CORDON)
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         anyway = tolerated(pod.spec.tolerations, CORDON)

@@ -24,6 +24,7 @@ class TaintToleration(Filter, PreScore, NormalizeScore):
     """
 
     name = "TaintToleration"
+    shares_by_spec = True
     reason = Reason.TAINT_NOT_TOLERATED
     default_weight = 3.0
 
@@ -34,10 +35,6 @@ class TaintToleration(Filter, PreScore, NormalizeScore):
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.tolerations
-
-    @property
-    def shares_by_spec(self) -> bool:
-        return True
 
     def concerns(self, pod: Pod) -> bool:
         return not _tolerates_all(pod, (NO_SCHEDULE, NO_EXECUTE))
@@ -76,11 +73,11 @@ class TaintToleration(Filter, PreScore, NormalizeScore):
 
 
 def _repelling(node: Node) -> Taints:
-    return tuple(taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return tuple([taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE)])
 
 
 def _discouraging(node: Node) -> Taints:
-    return tuple(taint for taint in node.taints if taint.effect == PREFER_NO_SCHEDULE)
+    return tuple([taint for taint in node.taints if taint.effect == PREFER_NO_SCHEDULE])
 
 
 def _tolerates_all(pod: Pod, effects: tuple[str, ...]) -> bool:

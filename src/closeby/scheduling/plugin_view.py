@@ -172,7 +172,11 @@ class NodeColumn(Generic[Value]):
             if node is None:
                 self._codes[slot] = NO_NODE
             else:
-                self._codes[slot] = code_of.setdefault(derive(node), len(code_of) + 1)
+                value = derive(node)
+                code = code_of.get(value)
+                if code is None:
+                    code = code_of[value] = len(code_of) + 1
+                self._codes[slot] = code
 
 
 class CycleState:

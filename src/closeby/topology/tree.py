@@ -108,6 +108,15 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         first, end = self.span(domain)
         return self.slot_at[first:end]
 
+    def slots_of(self, level: int, domains: Ints) -> tuple[Ints, Ints]:
+        """The slots in several domains of a level, and where those of each domain begin among them."""
+        if level == self.node_level:
+            return self.slot_at[domains], np.arange(len(domains))
+        first, end = self.bounds[level][domains], self.bounds[level][domains + 1]
+        starts = np.cumsum(end - first) - (end - first)
+        positions = np.repeat(first - starts, end - first) + np.arange(int((end - first).sum()))
+        return self.slot_at[positions], starts
+
     def owners(self, positions: Ints, level: int) -> Ints:
         """Which domain of a level holds each node, given by its position: the domains' indices."""
         if level == ROOT_LEVEL:

@@ -35,7 +35,7 @@ class Roster(Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> int:
         """All members."""
-        return sum(len(pods) for pods in self.waiting.values()) + self.total_running + self.total_done
+        return sum(map(len, self.waiting.values())) + self.total_running + self.total_done
 
     @property
     def total_done(self) -> int:
@@ -45,7 +45,7 @@ class Roster(Struct, frozen=True, kw_only=True):
     @property
     def total_running(self) -> int:
         """Members that already run."""
-        return sum(len(slots) for slots in self.running.values())
+        return sum(map(len, self.running.values()))
 
     @property
     def anchors(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -172,7 +173,7 @@ class Priorities:
                 chosen = planned
         # The owner of the group may raise its minimum and add pods while the start is carried on. These were
         # never decided, so the plan gives them no precedence: the gang has its ordinary place then.
-        begun = bool(chosen) and all(pod.uid in gang.planned for pod in chosen)
+        begun = bool(chosen and gang.planned) and all(pod.uid in gang.planned for pod in chosen)
         return Turn(priority, chosen, behind=len(chosen) < len(waiting), begun=begun)
 
     def limits(self, gang: PriorityInput) -> tuple[Condition, ...]:
@@ -228,10 +229,13 @@ class Priorities:
         return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in gated)
 
 
+_spec_of = attrgetter("spec")
+
+
 def _alike(pods: Sequence[Pod]) -> bool:
-    """Whether all pods share one spec, as most gangs do, so that all have one priority."""
-    spec = pods[0].spec if pods else None
-    return all(pod.spec is spec for pod in pods)
+    """Whether all pods have one spec, as in most gangs, so that all have one priority."""
+    specs = list(map(_spec_of, pods))
+    return not specs or specs.count(specs[0]) == len(specs)
 
 
 def sufficient(group: PodGroup, members: Sequence[tuple[str | None, int]]) -> int:

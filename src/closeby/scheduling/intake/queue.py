@@ -7,7 +7,7 @@ changes (members come or go), the caller deletes the item and adds it again.
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent, Entry, EquivalenceClass, SortKey
@@ -99,6 +99,16 @@ _SEEN: Final = ClusterEvent.CAPACITY | ClusterEvent.MEASUREMENT
 _SEEN_BY_POD: Final = _SEEN | ClusterEvent.NETWORK
 
 
+class _Queued(NamedTuple):
+    """What is fixed of an item as long as it is in the queue."""
+
+    #: Items with a written plan come first, then the QueueSort decides.
+    place: SortKey
+    priority: int
+    #: Whether a plan was written for its start.
+    begun: bool
+
+
 class SchedulingQueue:
     """Active items, unschedulable items that wait for an event, and items whose event came during backoff."""
 
@@ -106,11 +116,8 @@ class SchedulingQueue:
         """``lacks`` tells whether an attempt at an item must fail now, since what it needs is not free."""
         self._order = order
         self._lacks = lacks
-        #: item key -> its fixed sort key. Items with a written plan come first, then the QueueSort decides.
-        self._places: dict[str, SortKey] = {}
-        self._priorities: dict[str, int] = {}
-        #: item key -> whether a plan was written for its start when it got its sort key.
-        self._begun: dict[str, bool] = {}
+        #: The items of the queue, by key.
+        self._items: dict[str, _Queued] = {}
         #: The active items in order; may also hold some that are no longer active.
         self._active = ActiveQueue()
         #: Active items whose decision is suspended.
@@ -147,37 +154,36 @@ class SchedulingQueue:
 
     def knows(self, key: str) -> bool:
         """Whether the item is in the queue."""
-        return key in self._places
+        return key in self._items
 
     def place(self, key: str) -> SortKey:
         """The sort key of an item in the queue."""
-        return self._places[key]
+        return self._items[key].place
 
     def priority(self, key: str) -> int:
         """The priority of an item in the queue, when it was added."""
-        return self._priorities[key]
+        return self._items[key].priority
 
     def is_in_place(self, item: QueuedItem) -> bool:
         """Whether the sort key of an item in the queue is still right for its priority."""
-        key = item.key
-        return self._priorities[key] == item.priority and self._begun[key] == item.begun
+        queued = self._items[item.key]
+        return queued.priority == item.priority and queued.begun == item.begun
 
     def add(self, item: QueuedItem, now: float | None = None) -> None:
         """Make an item active, unless it backs off after a long search.
 
         Its sort key is computed when it is new.
         """
-        if item.key not in self._places:
-            self._places[item.key] = (not item.begun, *self._order.sort_key(item))
-            self._priorities[item.key] = item.priority
-            self._begun[item.key] = item.begun
+        if item.key not in self._items:
+            place = (not item.begun, *self._order.sort_key(item))
+            self._items[item.key] = _Queued(place, item.priority, item.begun)
         self._renew(item.key, now)
 
     def activate(self, key: str) -> None:
         """Move an item of the queue to the active ones."""
         eclass = self._waiting.pop(key, None)
         if eclass is not None:
-            eclass.remove(self._places[key], key)
+            eclass.remove(self._items[key].place, key)
             self._forget_if_empty(eclass)
         self._end_trial(key)
         self._add_active(key)
@@ -212,7 +218,7 @@ class SchedulingQueue:
         while (entry := self._active.pop()) is not None:
             place, key = entry
             # An item that was deleted and added again has a new sort key; the old entry is void.
-            if key not in self._active_keys or self._places[key] != place:
+            if key not in self._active_keys or self._items[key].place != place:
                 continue
             self._active_keys.remove(key)
             eclass = self._trying.get(key)
@@ -270,11 +276,9 @@ class SchedulingQueue:
         """Delete an item: it was placed, or is gone."""
         eclass = self._waiting.pop(key, None)
         if eclass is not None:
-            eclass.remove(self._places[key], key)
+            eclass.remove(self._items[key].place, key)
             self._forget_if_empty(eclass)
-        self._places.pop(key, None)
-        self._priorities.pop(key, None)
-        self._begun.pop(key, None)
+        self._items.pop(key, None)
         self._active_keys.discard(key)
         self._suspended.discard(key)
         self._end_trial(key)
@@ -282,7 +286,7 @@ class SchedulingQueue:
     def validate(self, settled: bool) -> None:
         """Assert every invariant; ``settled``: no event that may help an item came since the last tick."""
         for key, eclass in self._waiting.items():
-            assert key in self._places and key not in self._active_keys, f"{key} is unschedulable and active"
+            assert key in self._items and key not in self._active_keys, f"{key} is unschedulable and active"
             assert self._classes.get(eclass.key) is eclass, f"the class of {key} is unknown"
         for eclass in self._classes.values():
             eclass.validate()
@@ -298,7 +302,7 @@ class SchedulingQueue:
         assert self._trying.keys() <= self._active_keys, "an item is tried, but not active"
         assert self._suspended <= self._active_keys, "a decision is suspended, but its item is not active"
         entries = set(self._active)
-        assert all((self._places[key], key) in entries for key in self._active_keys), (
+        assert all((self._items[key].place, key) in entries for key in self._active_keys), (
             "an active item is missing from the heaps"
         )
 
@@ -340,7 +344,7 @@ class SchedulingQueue:
         if need is None or need.key is None or not self._lacks(need, key):
             return key
         # Of one priority, since a reservation keeps out all items behind a place in the order.
-        return need.key, hints, self._priorities[key]
+        return need.key, hints, self._items[key].priority
 
     def _in_vain(self, eclass: EquivalenceClass) -> bool:
         first = eclass.trying or eclass.first()
@@ -349,7 +353,7 @@ class SchedulingQueue:
     def _add_active(self, key: str) -> None:
         if key not in self._active_keys:
             self._active_keys.add(key)
-            self._active.push(self._places[key], key)
+            self._active.push(self._items[key].place, key)
 
     def _retry(self, eclass: EquivalenceClass) -> None:
         """Activate the first item of a class, or all of them where the event may help any of them."""
@@ -364,7 +368,7 @@ class SchedulingQueue:
     def _try_first(self, eclass: EquivalenceClass) -> None:
         key = eclass.first()
         if key is not None:
-            eclass.remove(self._places[key], key)
+            eclass.remove(self._items[key].place, key)
             del self._waiting[key]
             eclass.trying = key
             self._trying[key] = eclass
@@ -372,7 +376,7 @@ class SchedulingQueue:
 
     def _rejoin(self, eclass: EquivalenceClass, key: str) -> None:
         self._waiting[key] = eclass
-        eclass.add(self._places[key], key)
+        eclass.add(self._items[key].place, key)
 
     def _end_trial(self, key: str) -> None:
         """The item tried for its class was decided, or is gone. While there is room, try the next."""

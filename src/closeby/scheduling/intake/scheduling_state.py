@@ -191,7 +191,9 @@ class SchedulingState:
         Those that are being deleted hold it too, but the gang can't count on them, nor need it lie near them.
         """
         members = self.members.get(key)
-        return () if members is None else tuple(pod for pod in members.placed.values() if not pod.terminating)
+        if members is None or not members.placed:
+            return ()
+        return tuple([pod for pod in members.placed.values() if not pod.terminating])
 
     def waits(self, key: str) -> bool:
         """Whether anything of a work item looks for a node."""

@@ -118,6 +118,10 @@ class ClassTable:
         self._cacheable = tuple(entry for entry in self._scorers if cacheable(entry[0]))
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
         self.fleeting = tuple(entry for entry in self._scorers if not cacheable(entry[0]))
+        #: Scorers whose scores depend on what was just placed.
+        self.per_placement = tuple(
+            plugin for plugin, weight in self._scorers if weight and plugin.score_scope is Scope.PER_PLACEMENT
+        )
         self._reserved = ReservedMask() if reserved is None else reserved
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
@@ -145,7 +149,7 @@ class ClassTable:
         if known is not None and known[0] is pod.spec:
             key = known[1]
         else:
-            key = tuple(plugin.class_key(pod) for plugin in self._keyed_by_spec)
+            key = tuple([plugin.class_key(pod) for plugin in self._keyed_by_spec])
             if len(self._by_spec) > REMEMBERED_SPECS:
                 self._by_spec.clear()
             self._by_spec[id(pod.spec)] = (pod.spec, key)
@@ -153,7 +157,7 @@ class ClassTable:
             key = (key, pod.node_name)
         if not self._keyed_by_pod:
             return key
-        return key, tuple(plugin.class_key(pod) for plugin in self._keyed_by_pod)
+        return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
@@ -198,15 +202,12 @@ class ClassTable:
     def refresh(self, pod_class: PodClass) -> None:
         """Bring a class up to date with the cluster."""
         cluster = self._cluster
-        if (
-            pod_class.usage_cursor == cluster.usage_changes.cursor
-            and pod_class.node_cursor == cluster.node_changes.cursor
-        ):
+        used, noted = cluster.usage_changes, cluster.node_changes
+        if pod_class.usage_cursor == used.cursor and pod_class.node_cursor == noted.cursor:
             return
-        nodes = cluster.node_changes.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
-        usage = cluster.usage_changes.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
-        pod_class.node_cursor = cluster.node_changes.cursor
-        pod_class.usage_cursor = cluster.usage_changes.cursor
+        nodes = noted.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
+        usage = used.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
+        pod_class.node_cursor, pod_class.usage_cursor = noted.cursor, used.cursor
         grown = len(pod_class.fits) != cluster.capacity
         whole = cluster.capacity // WHOLE_FRACTION
         if nodes is None or usage is None or grown or len(nodes) + len(usage) > max(whole, 64):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Candidate, Scope
+from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.judging.scoring import Weighted, active_scorers, greatest_sum, total_scores
@@ -279,12 +279,10 @@ class Filler:
             return True
         # The pods themselves are asked: their class may have been made for a pod of no gang or of another.
         return any(
-            weight
-            and plugin.score_scope is Scope.PER_PLACEMENT
-            and not plugin.honoured_by_descent
+            not plugin.honoured_by_descent
             and plugin.scores_any
             and any(plugin.scores(pod) for pod in share.pods)
-            for plugin, weight in self._scorers
+            for plugin in self._table.per_placement
         )
 
     def _mean_scores(self, pod_class: PodClass, tree: Tree) -> MeanScores | None:
@@ -292,13 +290,13 @@ class Filler:
             return None
 
         def means(level: int, domains: Ints) -> NDArray[np.float64]:
-            slots = [tree.slots_in(Domain(level, index)) for index in domains.tolist()]
-            usable = [members[pod_class.fits[members] > 0] for members in slots]
-            sizes = np.asarray([len(members) for members in usable])
-            scores = self._table.scores(pod_class, np.concatenate(usable))
-            starts = np.concatenate(([0], np.cumsum(sizes[:-1])))
+            slots, starts = tree.slots_of(level, domains)
+            usable = pod_class.fits[slots] > 0
             # Every domain compared has room, hence at least one usable node.
-            mean: NDArray[np.float64] = np.round(np.add.reduceat(scores, starts) / sizes, 9)
+            sizes = np.add.reduceat(usable, starts, dtype=np.intp)
+            scores = self._table.scores(pod_class, slots[usable])
+            sums = np.add.reduceat(scores, np.cumsum(sizes) - sizes)
+            mean: NDArray[np.float64] = np.round(sums / sizes, 9)
             return mean
 
         return means

@@ -143,8 +143,10 @@ class Tools:
 
     def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
         """The first PreFilter plugin's refusal."""
-        answers = (plugin.pre_filter(state, pods) for plugin in self.profile.pre_filters)
-        return next((answer for answer in answers if answer is not None), None)
+        for plugin in self.profile.pre_filters:
+            if (refusal := plugin.pre_filter(state, pods)) is not None:
+                return refusal
+        return None
 
     def allows(self, state: CycleState, pod: Pod, slot: int) -> bool:
         """Whether all filters let a pod go to a slot now."""
@@ -159,8 +161,10 @@ class Tools:
         """What talk among the pods costs, by the first plugin that knows; None where they must stay."""
         if any(plugin.forbids_moves(state) for plugin in self.profile.traffic_costs):
             return None
-        answers = (plugin.traffic(state, pods) for plugin in self.profile.traffic_costs)
-        return next((answer for answer in answers if answer is not None), None)
+        for plugin in self.profile.traffic_costs:
+            if (traffic := plugin.traffic(state, pods)) is not None:
+                return traffic
+        return None
 
     def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
         """Tell the PostFilter plugins that the pods found no place."""
@@ -169,8 +173,10 @@ class Tools:
 
     def permit(self, state: CycleState, placed: tuple[Placed, ...]) -> Condition | None:
         """The first Permit plugin's refusal."""
-        answers = (plugin.permit(state, placed) for plugin in self.profile.permits)
-        return next((answer for answer in answers if answer is not None), None)
+        for plugin in self.profile.permits:
+            if (refusal := plugin.permit(state, placed)) is not None:
+                return refusal
+        return None
 
 
 class WaitingGang(Struct, frozen=True, kw_only=True, eq=False):
