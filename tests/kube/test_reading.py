@@ -16,6 +16,7 @@ from closeby.kube.state.following import FOLLOWED
 from closeby.kube.state.reading import WholeCluster, read_cluster
 from closeby.kube.watch.resources import NODES, PODS, Discovery
 from closeby.objects.problems import Problem
+from closeby.report.documents.decided import BY_THIS_COMMAND
 from tests.cli.calling import closeby
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
@@ -101,6 +102,11 @@ def test_a_cluster_and_its_objects_in_a_file_say_the_same(
         for subject in ("podgroup/fits", "podgroup/wide", "pod/wide-1", "pod/solo"):
             arguments = ("explain", subject, "--namespace", namespace)
             live = await it.live(*arguments)
+            # Only in a cluster it is said that no scheduler has decided about it.
+            assert live.pop("decided")["source"] == "command" and live.pop("notAsked")
+            assert {one["source"] for one in live.pop("decisions")} == {"command"}
+            assert live.pop("now")["reason"] == live["reason"]
+            live["sentences"].remove(BY_THIS_COMMAND)
             assert live == await it.of_files(*arguments)
             expected = "GangDoesNotFit" if "wide" in subject else None
             assert live["reason"] == expected
@@ -160,12 +166,12 @@ def test_what_the_scheduler_wrote_is_shown_and_agrees(
             await it.world.create(it.world.pod("huge", 9))
             said = await it.world.refusal("huge")
         found = await it.live("explain", "pod/huge", "-n", namespace)
-        assert found["reason"] == "InsufficientResources"
+        assert (found["reason"], found["now"]["reason"]) == ("Unschedulable", "InsufficientResources")
         (recorded,) = found["recorded"]
         assert (recorded["object"], recorded["type"]) == (f"Pod/{namespace}/huge", "PodScheduled")
         assert (recorded["reason"], recorded["message"]) == ("Unschedulable", said)
-        assert said == f"{found['reason']}: {found['pods'][0]['message']}"
-        assert recorded["since"].endswith("Z")
+        assert said == found["pods"][0]["message"]
+        assert recorded["since"].endswith("Z") and found["decided"]["time"] == recorded["since"]
         placed = await it.live("explain", "train", "-n", namespace)
         assert "reason" not in placed["lastDecision"]
         assert placed["lastDecision"]["time"] in placed["sentences"][1]

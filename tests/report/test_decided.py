@@ -7,7 +7,7 @@ from closeby.reading.configuration import Configuration
 from closeby.report.documents.decided import Live, reserved_sentences
 from closeby.report.documents.explanations import Explanation, explain
 from closeby.report.documents.subjects import GANG, POD, Subject
-from closeby.scheduling.outcomes import Reservation
+from closeby.scheduling.outcomes import ItemKind, Reservation
 from closeby.simulator.runs import Asked, simulate
 from tests.crowded import world
 from tests.worlds import gang, pods, spec
@@ -42,7 +42,8 @@ def explained(
     standing = simulate(given, configuration, Asked(schedule=False))
     run = simulate(given, configuration, Asked(explain=["default/big"], wall=WALL))
     status = SchedulerStatus(last_decision=decision, reservation=reservation)
-    subject = Subject(POD, "default/big-0", "default/big") if member else Subject(GANG, *["default/big"] * 2)
+    kind, name = (POD, "default/big-0") if member else (GANG, "default/big")
+    subject = Subject(kind, name, "default/big", ItemKind.GANG)
     return explain(run, subject, Live(standing=standing, status=status))
 
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, output_option, reads_cluster_or_manifests
+from closeby.cli.options import (
+    SchedulerOptions,
+    Sources,
+    asks_scheduler,
+    output_option,
+    reads_cluster_or_manifests,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,13 +28,21 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Namespace of NAME.  [default: all; if several match in a cluster, the context's namespace]",
 )
-def command(*, subject: str, sources: Sources, output: str, namespace: str | None) -> None:
+@asks_scheduler
+def command(
+    *,
+    subject: str,
+    sources: Sources,
+    output: str,
+    namespace: str | None,
+    scheduler: SchedulerOptions,
+) -> None:
     """Explain why a pod, gang or application waits and what would have to change, or why it was placed where
     it is, and what an application's traffic costs.
 
     Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. Reads the live cluster, or
-    manifests with -f. For a gang in a cluster, it shows what the scheduler decided last; it tries what would
-    have to change on a copy, and writes nothing.
+    manifests with -f. In a cluster, it shows what the scheduler decided last and says where it knows that
+    from; it tries what would have to change on a copy, and writes nothing.
 
     \b
     Examples:
@@ -42,10 +56,12 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
     from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.documents.decided import Live
     from closeby.report.documents.explanations import explain
-    from closeby.report.documents.subjects import Unclear, find_subject
+    from closeby.report.documents.subjects import Unclear, find_subject, schedules
     from closeby.simulator.runs import Asked, simulate
     from closeby.whatif.gathering import counterfactuals
 
+    if sources.paths and scheduler != SchedulerOptions():
+        raise click.UsageError("-f reads files, and --scheduler is about a cluster: give one of them")
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace
     with usable_configuration():
@@ -72,7 +88,10 @@ def command(*, subject: str, sources: Sources, output: str, namespace: str | Non
             ),
         )
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
-    live = None if cluster is None else Live(standing=before, status=cluster.recorded(found))
+    live = None
+    if cluster is not None:
+        ours = inputs.scheduler_name if schedules(before, found, inputs.scheduler_name) else None
+        live = Live(standing=before, status=cluster.decided(found, ours, scheduler))
     explanation = explain(run, found, live, different)
 
     def views() -> "Iterable[RenderableType]":

@@ -284,6 +284,55 @@ def keeps_going(command: Command) -> Command:
     )(command)
 
 
+class SchedulerOptions(NamedTuple):
+    """Where a command asks the running scheduler what it decided."""
+
+    #: A URL, a namespace, or ``off``; None leaves it to the command.
+    where: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
+    insecure: bool = False
+
+
+def asks_scheduler(command: Command) -> Command:
+    """``--scheduler`` with its token and TLS; the command gets them as ``scheduler``."""
+
+    @click.option(
+        "--scheduler",
+        "where",
+        metavar="URL|NAMESPACE|off",
+        help="Where to ask the running scheduler what it decided: its metrics' URL, or the namespace of its "
+        "pods, which are asked through the API server (with the right to get pods/proxy). Live cluster only."
+        "  [default: closeby-system]",
+    )
+    @click.option(
+        "--scheduler-token-file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="Bearer token for a scheduler with --metrics-secure, of a user who may get /metrics.",
+    )
+    @click.option(
+        "--scheduler-ca-file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="Certificate authority of the scheduler's URL (PEM).  [default: the system's]",
+    )
+    @click.option("--scheduler-insecure", is_flag=True, help="Accept any certificate at the scheduler's URL.")
+    @wraps(command)
+    def with_scheduler(
+        *,
+        where: str | None,
+        scheduler_token_file: str | None,
+        scheduler_ca_file: str | None,
+        scheduler_insecure: bool,
+        **options: object,
+    ) -> None:
+        asked = SchedulerOptions(where, scheduler_token_file, scheduler_ca_file, scheduler_insecure)
+        command(scheduler=asked, **options)
+
+    return with_scheduler
+
+
 def output_option(command: Command) -> Command:
     """``-o table|json|yaml``."""
     return click.option(

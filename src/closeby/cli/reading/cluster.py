@@ -8,24 +8,29 @@ from typing import Any, TextIO, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.applications.networks import live_scope
-from closeby.cli.options import Sources
+from closeby.cli.options import SchedulerOptions, Sources
 from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
 from closeby.kube.client.connection import Connection, connect, own_namespace
 from closeby.kube.client.errors import ApiError
+from closeby.kube.client.paths import is_name
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.records import MIRRORS
+from closeby.kube.metrics.asking import DEFAULT_NAMESPACE, SchedulerAddress, ask_for_story
 from closeby.kube.scheduler.live import DEFAULT_NAME
 from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
-from closeby.kube.state.recorded import read_recorded
+from closeby.kube.state.recorded import read_pods_of, read_recorded
 from closeby.kube.watch.collector import settle
 from closeby.kube.watch.resources import PODS
+from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.problems import Problem
-from closeby.objects.recorded import SchedulerStatus
+from closeby.objects.recorded import SchedulerStatus, Story
 from closeby.objects.words import harmless
 from closeby.reading.manifests import Manifests
-from closeby.report.documents.subjects import POD, Subject
+from closeby.report.documents.subjects import APP_GROUP, POD, Subject
+from closeby.scheduling.outcomes import ItemKind
 
 T = TypeVar("T")
 
@@ -45,32 +50,71 @@ class ReadCluster(Struct, frozen=True):
         """The namespace of the context."""
         return self.connection.namespace
 
-    def recorded(self, subject: Subject) -> SchedulerStatus:
-        """What schedulers wrote about a pod, and about the gang that it belongs to."""
+    def decided(self, subject: Subject, scheduler: str | None, options: SchedulerOptions) -> SchedulerStatus:
+        """What schedulers wrote about a pod, gang or application, and what the one at work tells.
+
+        ``scheduler`` is its name; it is asked only where that is known.
+
+        Raises:
+            Unusable: the options contradict each other.
+        """
+        address = _address_of(options)
         asked = [(PODS, subject.key)] if subject.kind == POD else []
-        gang = self.whole.gang_kinds.get(subject.item)
+        gang = self.whole.gang_kinds.get(subject.item) if subject.item_kind is ItemKind.GANG else None
         if gang is not None:
             asked.append((gang, subject.item))
             if gang.group != MIRRORS.group:  # What others' kinds have no place for stands in the mirror.
                 asked.append((MIRRORS, subject.item))
 
-        async def read(transport: Transport) -> list[SchedulerStatus | ApiError]:
-            return [await read_recorded(transport, kind, key) for kind, key in asked]
+        async def read(
+            transport: Transport,
+        ) -> tuple[list[SchedulerStatus | ApiError], Story | Problem | None]:
+            found = [await read_recorded(transport, kind, key) for kind, key in asked]
+            if subject.kind == APP_GROUP:
+                namespace, name = subject.key.split("/", 1)
+                found.append(await read_pods_of(transport, namespace, APP_GROUP_LABEL, name))
+            if address is None or scheduler is None:
+                return found, None
+            return found, await ask_for_story(transport, address, scheduler, subject.item_kind, subject.item)
 
+        answers, story = _with_transport(self.connection, read)
         found = SchedulerStatus()
-        for (kind, _), one in zip(
-            asked, _with_transport(self.connection, read) if asked else (), strict=True
-        ):
+        for place, one in enumerate(answers):
             if isinstance(one, ApiError):
                 click.echo(f"skipped: what the scheduler wrote can't be read: {harmless(str(one))}", err=True)
                 continue
-            mirror = kind is MIRRORS and gang is not None and gang.group != MIRRORS.group
+            mirror = place < len(asked) and asked[place][0] is MIRRORS and asked[place][0] is not gang
             found = SchedulerStatus(
                 conditions=found.conditions if mirror else (*found.conditions, *one.conditions),
                 last_decision=one.last_decision or found.last_decision,
                 reservation=one.reservation or found.reservation,
+                pods={**found.pods, **one.pods},
             )
-        return found
+        return replace(
+            found,
+            story=story if isinstance(story, Story) else None,
+            unasked=story if isinstance(story, Problem) else None,
+        )
+
+
+def _address_of(options: SchedulerOptions) -> SchedulerAddress | None:
+    """Where the scheduler is asked; None where it is not to be."""
+    url = options.where if options.where is not None and "://" in options.where else None
+    if url is None and (options.ca_file is not None or options.insecure):
+        raise Unusable(
+            "--scheduler-ca-file and --scheduler-insecure are for a URL; give --scheduler https://…"
+        )
+    if options.where == "off":
+        return None
+    if url is None and options.where is not None and not is_name(options.where):
+        raise Unusable(f"--scheduler: {options.where!r} is neither a URL nor a namespace")
+    return SchedulerAddress(
+        url=url,
+        namespace=DEFAULT_NAMESPACE if url is not None or options.where is None else options.where,
+        token_file=options.token_file,
+        ca_file=options.ca_file,
+        insecure=options.insecure,
+    )
 
 
 def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:

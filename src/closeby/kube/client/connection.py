@@ -99,6 +99,38 @@ def connect(
     )
 
 
+def connection_to(
+    url: str, *, token_file: str | None = None, ca_file: str | None = None, insecure: bool = False
+) -> Connection | Problem:
+    """A server at ``url`` that is no API server, such as a scheduler's metrics; nothing is sent yet.
+
+    ``ca_file`` (PEM): who may have signed its certificate, instead of the system's authorities.
+    ``insecure``: any certificate will do.
+    """
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        return Problem(f"{url!r} is not an address of a server", "give https://HOST:PORT")
+    tls = None
+    if parts.scheme == "https":
+        try:
+            tls = _server_context(Path(ca_file).read_bytes() if ca_file else None)
+        except (OSError, ValueError) as error:
+            return Problem(f"the certificate authority {ca_file} can't be used: {error}", "give a PEM file")
+        if insecure:
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
+    return Connection(
+        url=url.rstrip("/"),
+        credentials=Fixed() if token_file is None else TokenFile(Path(token_file)),
+        tls=tls,
+        source="as given",
+    )
+
+
 def _hint(environment: Mapping[str, str]) -> str:
     named = environment.get(VARIABLE)
     if named:

@@ -1,36 +1,172 @@
-"""What the scheduler of a cluster decided about a gang, as its status tells, beside what is decided now.
+"""What the scheduler of a cluster decided, beside what this command decides now.
 
-A command that looks at a cluster shows the scheduler's own decision. What the command decides itself says
-what a new decision would be: it may differ, because the cluster has changed or the scheduler knows more.
+A command that looks at a cluster shows the scheduler's own decisions: from its story if it could be asked,
+else from the PodGroup's status and the pods' conditions. Nothing is read out of sentences. What the command
+decides itself says what a new decision would be: it may differ, because the cluster has changed or the
+scheduler knows more.
 """
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.objects.recorded import DecisionStatus, ReservationStatus, SchedulerStatus
+from closeby.objects.recorded import (
+    DecisionStatus,
+    PodDecision,
+    ReservationStatus,
+    SchedulerStatus,
+    Story,
+)
 from closeby.objects.words import plural
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, group_entries, pod_entry
 from closeby.scheduling.outcomes import Outcome, Reservation
 from closeby.simulator.runs import Run
 
+BY_THIS_COMMAND = (
+    "No decision of a scheduler is known: this was decided now, by this command, with the cluster as it is."
+)
+
+
+class Source(StrEnum):
+    """Where an explanation of a live cluster has a fact from."""
+
+    #: The story of the scheduler at work.
+    SCHEDULER = "scheduler"
+    #: ``status.lastDecision`` of the PodGroup.
+    STATUS = "status"
+    #: The pod: its node, and its condition ``PodScheduled``.
+    POD = "pod"
+    #: Decided now, by this command, with the cluster as it is.
+    COMMAND = "command"
+
+
+class DecidedEntry(Struct, frozen=True, kw_only=True):
+    """Where the reason of an explanation is from, and since when it holds; null where that is not known."""
+
+    source: Source
+    scheduler: str | None = None
+    #: RFC 3339.
+    time: str | None = None
+
+
+class PodDecidedEntry(Struct, frozen=True, kw_only=True):
+    """The last decision about one pod of a cluster; null where that is not known."""
+
+    namespace: str
+    name: str
+    node: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    #: RFC 3339: when it was decided, or since when the pod's condition says so.
+    time: str | None = None
+    source: Source
+
+
+class NowEntry(Struct, frozen=True, kw_only=True):
+    """What this command would decide now: how many pods would have a node, or else why they wait."""
+
+    scheduled: int
+    reason: str | None
+    message: str | None
+
 
 class Live(Struct, frozen=True, kw_only=True, eq=False):
-    """What a cluster says about one gang or pod."""
+    """What a cluster says about one gang, application or pod."""
 
     #: The cluster as it stands, without a decision of this command.
     standing: Run
     status: SchedulerStatus
 
-    def decision(self, members: Sequence[Pod]) -> DecisionStatus | None:
-        """The scheduler's decision about a gang; None where there is none, or members came after it."""
+    @property
+    def story(self) -> Story | None:
+        """The scheduler's story of the item; None where it has none."""
+        return self.status.story
+
+    @property
+    def scheduler(self) -> str | None:
+        """The name of the scheduler whose story is known."""
+        return None if self.story is None else self.story.scheduler
+
+    def in_story(self, pod: Pod) -> PodDecision | None:
+        """What the scheduler's story says of this very pod."""
+        known = () if self.story is None else self.story.pods
+        return next((one for one in known if one.uid == pod.uid), None)
+
+    def decision(self, members: Sequence[Pod]) -> tuple[DecisionStatus, Source] | None:
+        """The scheduler's newest decision about a gang; None without one, or where members came after it."""
+        waiting = [pod for pod in members if pod.node_name is None]
+        story = self.story
+        if story is not None and story.last_decision is not None and self._about(story, members, waiting):
+            return story.last_decision, Source.SCHEDULER
         decision = self.status.last_decision
-        waits = any(pod.node_name is None for pod in members)
-        if decision is None or (decision.reason is not None) is not waits:
+        if decision is None or (decision.reason is not None) is not bool(waiting):
             return None
-        return decision
+        return decision, Source.STATUS
+
+    def _about(self, story: Story, members: Sequence[Pod], waiting: Sequence[Pod]) -> bool:
+        """Whether a story is about these members, and knows all of them that wait."""
+        known = {one.uid for one in story.pods}
+        return any(pod.uid in known for pod in members) and all(pod.uid in known for pod in waiting)
+
+    def of_pod(self, pod: Pod) -> PodDecidedEntry | None:
+        """The last decision about a pod, from its story or from the pod; None where none is known."""
+        condition = self.status.pods.get(pod.name)
+        if pod.node_name is not None:
+            since = None if condition is None or not condition.bound else condition.since or None
+            return _entry_of(pod, Source.POD, node=pod.node_name, time=since)
+        known = self.in_story(pod)
+        if known is not None:
+            whole = None if self.story is None else self.story.last_decision
+            message = known.message or ("" if whole is None or known.node is not None else whole.message)
+            return _entry_of(
+                pod,
+                Source.SCHEDULER,
+                node=known.node,
+                reason=known.reason,
+                message=message or None,
+                time=known.time or None,
+            )
+        if condition is not None and not condition.bound:
+            return _entry_of(
+                pod,
+                Source.POD,
+                reason=condition.reason or None,
+                message=condition.message or None,
+                time=condition.since or None,
+            )
+        return None
+
+
+def _entry_of(
+    pod: Pod,
+    source: Source,
+    *,
+    node: str | None = None,
+    reason: str | None = None,
+    message: str | None = None,
+    time: str | None = None,
+) -> PodDecidedEntry:
+    return PodDecidedEntry(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=node,
+        reason=reason,
+        message=message,
+        time=time,
+        source=source,
+    )
+
+
+def shown_as_decided(entry: PodEntry, decided: PodDecidedEntry) -> PodEntry:
+    """A pod of the cluster as it stands, with what was decided about it."""
+    if entry.phase == "Running":
+        return entry
+    if decided.node is not None:
+        return replace(entry, phase="Scheduled", node=decided.node, reason=None, message=None)
+    return replace(entry, reason=decided.reason, message=decided.message)
 
 
 class GangView(Struct, frozen=True, kw_only=True, eq=False):
@@ -46,6 +182,9 @@ class GangView(Struct, frozen=True, kw_only=True, eq=False):
     decision: DecisionStatus | None = None
     #: What would be decided now.
     now: GroupEntry
+    #: In a cluster: where the gang's reason is from, and the last decision about each pod.
+    decided: DecidedEntry | None = None
+    decisions: tuple[PodDecidedEntry, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -59,30 +198,92 @@ def view_gang(run: Run, key: str, members: Sequence[Pod], live: Live | None) -> 
     now = _entry(run, key)
     if outcome is not None and now.reason is not None:
         now = replace(now, message=outcome.message)
-    decision = None if live is None else live.decision(members)
-    if live is None or decision is None:
+    found = None if live is None else live.decision(members)
+    if live is None or found is None:
         pods = tuple(_own_words(pod_entry(run, pod), outcome) for pod in members)
-        return GangView(run=run, entry=now, pods=pods, outcome=outcome, now=now)
+        view = GangView(run=run, entry=now, pods=pods, outcome=outcome, now=now)
+        return view if live is None else _decided_now(view, members, live)
+    decision, source = found
     entry = _entry(live.standing, key)
     if entry.scheduled < (entry.min_member or 1):
         entry = replace(entry, reason=decision.reason, message=decision.message or None)
     entry = replace(entry, conditions=now.conditions)
+    decisions = tuple(_member(run, pod, outcome, decision, source, live) for pod in members)
     return GangView(
         run=live.standing,
         entry=entry,
-        pods=tuple(_as_decided(run, live.standing, pod, outcome, decision) for pod in members),
+        pods=tuple(
+            shown_as_decided(pod_entry(live.standing, pod), one)
+            for pod, one in zip(members, decisions, strict=True)
+        ),
         outcome=None,
         decision=decision,
         now=now,
+        decided=DecidedEntry(
+            source=source,
+            scheduler=live.scheduler if source is Source.SCHEDULER else None,
+            time=decision.time or None,
+        ),
+        decisions=decisions,
     )
+
+
+def _decided_now(view: GangView, members: Sequence[Pod], live: Live) -> GangView:
+    """Where only this command has decided; members that are bound are as the cluster says."""
+    decisions = tuple(
+        live.of_pod(pod) or by_this_command(entry) for pod, entry in zip(members, view.pods, strict=True)
+    )
+    bound = bool(members) and all(pod.node_name is not None for pod in members)
+    source = Source.POD if bound else Source.COMMAND
+    return replace(view, decided=DecidedEntry(source=source), decisions=decisions)
+
+
+def _member(
+    run: Run, pod: Pod, outcome: Outcome | None, decision: DecisionStatus, source: Source, live: Live
+) -> PodDecidedEntry:
+    """The decision about a member: its own, else its gang's, unless no scheduler has to decide about it."""
+    own = live.of_pod(pod)
+    if own is not None and (pod.node_name is not None or own.source is Source.SCHEDULER):
+        return own
+    now = pod_entry(run, pod)
+    alone = outcome is not None and any(one.pod.uid == pod.uid for one in outcome.left)
+    if alone or (now.reason is None and now.node is None):
+        return by_this_command(now)
+    return _entry_of(
+        pod, source, reason=decision.reason, message=decision.message or None, time=decision.time or None
+    )
+
+
+def by_this_command(entry: PodEntry) -> PodDecidedEntry:
+    """A pod about which no decision of a scheduler is known."""
+    return PodDecidedEntry(
+        namespace=entry.namespace,
+        name=entry.name,
+        node=entry.node,
+        reason=entry.reason,
+        message=entry.message,
+        source=Source.COMMAND if entry.node or entry.reason else Source.POD,
+    )
+
+
+def who_decided(decided: DecidedEntry) -> str:
+    """Such as ``Scheduler closeby decided so at 2026-11-21T20:10:00Z.``"""
+    at = f" at {decided.time}" if decided.time else ""
+    if decided.source is Source.SCHEDULER:
+        return f"Scheduler {decided.scheduler} decided so{at}."
+    if decided.source is Source.STATUS:
+        return f"The scheduler decided so{at}, as the PodGroup's status says."
+    if decided.source is Source.POD:
+        return "So says the pod's condition PodScheduled" + (f", since {decided.time}." if at else ".")
+    return BY_THIS_COMMAND
 
 
 def decided_sentences(view: GangView) -> Iterator[str]:
     """When the scheduler decided, and what would be decided now where that differs."""
-    decision, now = view.decision, view.now
-    if decision is None:
+    now, decided = view.now, view.decided
+    if view.decision is None or decided is None:
         return
-    yield f"The scheduler decided so at {decision.time}."
+    yield who_decided(decided)
     if view.agrees:
         return
     if now.reason is not None:
@@ -109,6 +310,31 @@ def reserved_sentences(kept: ReservationStatus | None, own: Reservation | None) 
     yield f"The scheduler says that {kept.sentence()}{choice}."
 
 
+def pod_sentences_of(decided: PodDecidedEntry, live: Live, pod: Pod, now: PodEntry) -> Iterator[str]:
+    """What was decided about a single pod of a cluster, by whom, and what would be decided now."""
+    key = pod.key
+    at = f" at {decided.time}" if decided.time else ""
+    if pod.node_name is not None:
+        yield f"{key} is on {pod.node_name}" + (f" since {decided.time}." if decided.time else ".")
+        known = live.in_story(pod)
+        if known is not None and known.node == pod.node_name:
+            yield f"Scheduler {live.scheduler} chose that node" + (
+                f" at {known.time}." if known.time else "."
+            )
+        return
+    if decided.node is not None:
+        yield f"{key} waits for its binding: scheduler {live.scheduler} chose {decided.node}{at}."
+        return
+    reason = f" ({decided.reason})" if decided.reason else ""
+    yield f"{key} waits{reason}: {decided.message}."
+    if decided.source is Source.SCHEDULER or decided.reason:
+        yield who_decided(DecidedEntry(source=decided.source, scheduler=live.scheduler, time=decided.time))
+    if now.node is not None:
+        yield f"A new decision would place it on {now.node}."
+    elif now.reason is not None and now.reason != decided.reason:
+        yield f"A new decision would have the reason {now.reason}."
+
+
 def _entry(run: Run, key: str) -> GroupEntry:
     return next(one for one in group_entries(run) if f"{one.namespace}/{one.name}" == key)
 
@@ -118,14 +344,3 @@ def _own_words(entry: PodEntry, outcome: Outcome | None) -> PodEntry:
     if outcome is None or entry.message is None or entry.message != outcome.full_message:
         return entry
     return replace(entry, message=outcome.message)
-
-
-def _as_decided(
-    run: Run, standing: Run, pod: Pod, outcome: Outcome | None, decision: DecisionStatus
-) -> PodEntry:
-    """A member with the scheduler's reason, unless it waits for a reason of its own or for nobody."""
-    now = pod_entry(run, pod)
-    alone = outcome is not None and any(one.pod.uid == pod.uid for one in outcome.left)
-    if pod.node_name is not None or alone or (now.reason is None and now.node is None):
-        return now
-    return replace(pod_entry(standing, pod), reason=decision.reason, message=decision.message)

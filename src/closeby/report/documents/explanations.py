@@ -1,6 +1,6 @@
 """Why a gang or pod waits, or why it lies where it lies (kind Explanation)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -8,16 +8,32 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.objects.recorded import DecisionStatus, Recorded, ReservationStatus, SchedulerStatus
-from closeby.objects.words import path_text
+from closeby.objects.problems import Problem
+from closeby.objects.recorded import (
+    DecisionStatus,
+    Recorded,
+    ReservationStatus,
+    SchedulerStatus,
+    StoryLine,
+)
+from closeby.objects.words import path_text, plural
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.decided import (
+    BY_THIS_COMMAND,
+    DecidedEntry,
     GangView,
     Live,
+    NowEntry,
+    PodDecidedEntry,
+    Source,
+    by_this_command,
     decided_sentences,
+    pod_sentences_of,
     reserved_sentences,
+    shown_as_decided,
     view_gang,
+    who_decided,
 )
 from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
 from closeby.report.documents.parts import parts_of
@@ -31,10 +47,17 @@ from closeby.report.documents.scheduling import (
 )
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
-from closeby.scheduling.outcomes import APPLICATION, DomainFit, Outcome, PodExplanation
+from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation, item_key
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 from closeby.whatif.records import Counterfactual
+
+
+class NotAsked(Struct, frozen=True, kw_only=True):
+    """Why a scheduler could not be asked, and what to do about it."""
+
+    message: str
+    remedy: str
 
 
 class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -67,6 +90,20 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     last_decision: DecisionStatus | UnsetType = UNSET
     #: Of a gang in a cluster: the nodes that its scheduler keeps free for it; only there when it does.
     reservation: ReservationStatus | UnsetType = UNSET
+    #: In a cluster: where the reason is from, the last decision about each pod, and what would be decided
+    #: now.
+    decided: DecidedEntry | UnsetType = UNSET
+    decisions: tuple[PodDecidedEntry, ...] | UnsetType = UNSET
+    now: NowEntry | UnsetType = UNSET
+    #: What the scheduler at work tells of it, the oldest first; only there when it was asked.
+    story: tuple[StoryLine, ...] | UnsetType = UNSET
+    #: Why the scheduler at work could not be asked; only there when it could not.
+    not_asked: NotAsked | UnsetType = UNSET
+
+    @property
+    def rests_on_this_command(self) -> bool:
+        """Whether a table of domains or nodes is of another decision than the one that is shown."""
+        return isinstance(self.decided, DecidedEntry) and self.decided.source is not Source.COMMAND
 
 
 def explain(
@@ -77,58 +114,111 @@ def explain(
 ) -> Explanation:
     """Explain one gang, application or pod of a run that recorded its explanation.
 
-    ``live`` is what its cluster says: a gang is shown as its scheduler decided, where that is known, and the
-    run says what would be different. ``counterfactuals`` are by the key of the work item.
+    ``live`` is what its cluster says: it is shown as its scheduler decided, where that is known, and the run
+    says what would be different. ``counterfactuals`` are by the key of the work item.
     """
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
     explanation = explained(run, subject.key, live)
-    different = counterfactuals.get(_item_key(run, subject), ())
-    if different:
-        explanation = msgspec.structs.replace(explanation, counterfactuals=different)
     # What plugins decide by besides: a decision is no better than that.
     measured = [one for plugin in run.engine.profile.measured for one in plugin.conditions()]
-    if measured:
-        conditions = (*explanation.conditions, *condition_entries(measured))
-        explanation = msgspec.structs.replace(explanation, conditions=conditions)
     kept = run.engine.reservation
-    own = kept if kept is not None and explanation.reason is not None and kept.key == subject.item else None
-    status = SchedulerStatus() if live is None else live.status
     waits = explanation.reason is not None
-    reserved = reserved_sentences(status.reservation if waits else None, own)
+    own = kept if kept is not None and waits and kept.key == subject.item else None
+    status = SchedulerStatus() if live is None else live.status
+    reserves = _reservation(status)
     return msgspec.structs.replace(
         explanation,
-        sentences=(*explanation.sentences, *reserved),
+        sentences=(*explanation.sentences, *reserved_sentences(reserves if waits else None, own)),
+        conditions=(*explanation.conditions, *condition_entries(measured)),
+        counterfactuals=counterfactuals.get(item_key(subject.item_kind, subject.item), ()),
         recorded=status.conditions or UNSET,
         last_decision=status.last_decision or UNSET,
-        reservation=status.reservation or UNSET,
+        reservation=reserves or UNSET,
+        story=UNSET if status.story is None else status.story.entries,
+        not_asked=UNSET if status.unasked is None else _not_asked(status.unasked),
     )
 
 
-def _item_key(run: Run, subject: Subject) -> str:
-    """The key of the work item with which it is decided."""
-    if subject.kind == APP_GROUP:
-        return f"{APPLICATION}{subject.item}"
-    if subject.kind == GANG:
-        return subject.item
-    pod = next(one for one in run.pods if one.key == subject.key)
-    return run.engine.state.item_key(pod)
+def _reservation(status: SchedulerStatus) -> ReservationStatus | None:
+    return status.reservation if status.story is None else status.story.reservation or status.reservation
+
+
+def _not_asked(problem: Problem) -> NotAsked:
+    return NotAsked(message=problem.message, remedy=problem.remedy)
 
 
 def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
-    entry = next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
-    pods = []
+    members = []
     for pod in run.pods:
         application = run.engine.applications.of(pod)
         if application is not None and application.key == key:
-            pods.append(pod_entry(run, pod))
-    reasons = [pod.reason for pod in pods if pod.reason is not None]
-    return Explanation(
+            members.append(pod)
+    now = tuple(pod_entry(run, pod) for pod in members)
+    decisions = _decisions(run, members, live)
+    decided = None if live is None else _of_application(decisions, live)
+    standing = run
+    pods = now
+    if live is not None and decided is not None and decided.source is not Source.COMMAND:
+        standing = live.standing
+        pods = tuple(
+            shown_as_decided(pod_entry(standing, pod), one)
+            for pod, one in zip(members, decisions, strict=True)
+        )
+    entry = next(one for one in app_group_entries(standing) if f"{one.namespace}/{one.name}" == key)
+    sentences = list(app_group_sentences(entry, pods))
+    if decided is not None and decided.source is not Source.POD:
+        sentences.append(who_decided(decided))
+    holding = sum(one.node is not None for one in now)
+    if standing is not run and holding > sum(one.node is not None for one in pods):
+        sentences.append(f"A new decision would place {plural(holding, 'pod')} of it.")
+    reason = next((pod.reason for pod in pods if pod.reason is not None), None)
+    explanation = Explanation(
         subject=f"{APP_GROUP}/{key}",
-        sentences=tuple(app_group_sentences(entry, pods)),
-        reason=reasons[0] if reasons else None,
+        sentences=tuple(sentences),
+        reason=reason,
         app_group=entry,
-        pods=tuple(pods),
+        pods=pods,
         conditions=entry.conditions,
+    )
+    return _in_cluster(explanation, decided, decisions, _now(now))
+
+
+def _of_application(decisions: Sequence[PodDecidedEntry], live: Live) -> DecidedEntry:
+    """Where it is known from how an application stands: the least certain source of its pods counts."""
+    sources = {one.source for one in decisions}
+    if Source.COMMAND in sources:
+        return DecidedEntry(source=Source.COMMAND)
+    newest = None if live.story is None else live.story.last_decision
+    if newest is not None and not any(one.reason and one.source is Source.POD for one in decisions):
+        return DecidedEntry(source=Source.SCHEDULER, scheduler=live.scheduler, time=newest.time or None)
+    return DecidedEntry(source=Source.POD)
+
+
+def _decisions(run: Run, members: Iterable[Pod], live: Live | None) -> tuple[PodDecidedEntry, ...]:
+    """The last decision about each pod of a cluster."""
+    if live is None:
+        return ()
+    return tuple(live.of_pod(pod) or by_this_command(pod_entry(run, pod)) for pod in members)
+
+
+def _in_cluster(
+    explanation: Explanation,
+    decided: DecidedEntry | None,
+    decisions: tuple[PodDecidedEntry, ...],
+    now: NowEntry,
+) -> Explanation:
+    """With the fields that only an explanation of a live cluster has; ``decided`` is None in files."""
+    if decided is None:
+        return explanation
+    return msgspec.structs.replace(explanation, decided=decided, decisions=decisions, now=now)
+
+
+def _now(entries: Sequence[PodEntry]) -> NowEntry:
+    first = next((one for one in entries if one.reason is not None), None)
+    return NowEntry(
+        scheduled=sum(one.node is not None for one in entries),
+        reason=None if first is None else first.reason,
+        message=None if first is None else first.message,
     )
 
 
@@ -142,9 +232,9 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
     sentences = gang_sentences(
         entry, group, view.outcome, domains if view.agrees else (), pods, decided_sentences(view)
     )
-    return Explanation(
+    explanation = Explanation(
         subject=f"{GANG}/{key}",
-        sentences=(*sentences, *_outlook(run, view, group, pods)),
+        sentences=(*sentences, *_by_whom(view), *_outlook(run, view, group, pods)),
         reason=entry.reason,
         gang=entry,
         pods=view.pods,
@@ -153,59 +243,96 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
         domains=domains,
         conditions=entry.conditions,
     )
+    now = NowEntry(scheduled=view.now.scheduled, reason=view.now.reason, message=view.now.message)
+    return _in_cluster(explanation, view.decided, view.decisions, now)
 
 
 def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     pod = next(one for one in run.pods if one.key == key)
-    entry = pod_entry(run, pod)
-    gang = None
-    outcome = run.pod_outcomes.get(key)
-    domains: tuple[DomainLine, ...] = ()
-    sentences: list[str] = []
     if pod.group is not None:
-        whole = _explain_gang(run, f"{pod.namespace}/{pod.group}", live)
-        gang, domains = whole.gang, whole.domains
-        entry = next(one for one in whole.pods if one.name == pod.name)
-        outcome = run.gang_outcomes.get(f"{pod.namespace}/{pod.group}")
-        rank = "" if entry.rank is None else f", as rank {entry.rank}"
-        said = entry.message or ""
-        shared = any(said and said in one for one in whole.sentences)
-        state = f"lies on {entry.node}{rank}" if entry.node else "waits" if shared else f"waits: {said}"
-        sentences = [f"{key} is a member of gang {pod.namespace}/{pod.group} and {state}."]
-        sentences += [one for one in whole.sentences if shared or one.rstrip(".") not in said]
+        return _explain_member(run, pod, live)
+    now = entry = pod_entry(run, pod)
     application = run.engine.applications.of(pod)
-    if pod.group is None and application is not None:
-        outcome = run.app_outcomes.get(application.key)
-    shown = next((one for one in outcome.explanations if one.pod == key), None) if outcome else None
+    outcome = run.pod_outcomes.get(key) if application is None else run.app_outcomes.get(application.key)
+    shown = None if outcome is None else _of_pod(outcome, key)
     nodes = _nodes(shown)
-    if pod.group is None:
-        sentences = list(pod_sentences(entry, nodes))
-        if entry.application is not None and outcome is not None:
-            sentences = sentences[:1] if outcome.improvement is not None else sentences
-            sentences.append(
-                f"It was placed together with AppGroup {entry.application}, in the order of its graph"
-                + (
-                    ", and then where the network cost of all its pods is lowest."
-                    if outcome.improvement is not None
-                    else "."
-                )
-            )
-    return Explanation(
+    known = None if live is None else live.of_pod(pod)
+    decided = None
+    if live is None or known is None:
+        sentences = list(_own_sentences(entry, nodes, outcome))
+        if live is not None:
+            known = by_this_command(entry)
+            decided = DecidedEntry(source=known.source)
+            if known.source is Source.COMMAND:
+                sentences.append(BY_THIS_COMMAND)
+    else:
+        entry = shown_as_decided(pod_entry(live.standing, pod), known)
+        sentences = list(pod_sentences_of(known, live, pod, now))
+        scheduler = live.scheduler if known.source is Source.SCHEDULER else None
+        decided = DecidedEntry(source=known.source, scheduler=scheduler, time=known.time)
+    explanation = Explanation(
         subject=f"{POD}/{key}",
         sentences=tuple(sentences),
         reason=entry.reason,
-        gang=gang,
         pods=(entry,),
-        domains=domains,
         nodes=nodes,
-        rejected={}
-        if shown is None
-        else {
-            node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
-            for node, one in shown.rejected.items()
-        },
-        conditions=() if gang is None else gang.conditions,
+        rejected=_rejected(shown),
     )
+    return _in_cluster(explanation, decided, () if known is None else (known,), _now((now,)))
+
+
+def _own_sentences(entry: PodEntry, nodes: Sequence[NodeLine], outcome: Outcome | None) -> Iterator[str]:
+    """What this run decided about a pod without a gang."""
+    improved = outcome is not None and outcome.improvement is not None
+    sentences = tuple(pod_sentences(entry, nodes))
+    yield from sentences[:1] if improved else sentences
+    if entry.application is not None and outcome is not None:
+        then = ", and then where the network cost of all its pods is lowest" if improved else ""
+        yield (f"It was placed together with AppGroup {entry.application}, in the order of its graph{then}.")
+
+
+def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
+    """A member of a gang is decided with its gang."""
+    gang = f"{pod.namespace}/{pod.group}"
+    whole = _explain_gang(run, gang, live)
+    entry = next(one for one in whole.pods if one.name == pod.name)
+    outcome = run.gang_outcomes.get(gang)
+    shown = None if outcome is None else _of_pod(outcome, pod.key)
+    decisions = whole.decisions if isinstance(whole.decisions, tuple) else ()
+    own = tuple(one for one in decisions if one.name == pod.name)
+    rank = "" if entry.rank is None else f", as rank {entry.rank}"
+    since = f", since {own[0].time}" if pod.node_name is not None and own and own[0].time else ""
+    said = entry.message or ""
+    shared = any(said and said in one for one in whole.sentences)
+    state = f"lies on {entry.node}{rank}{since}" if entry.node else "waits" if shared else f"waits: {said}"
+    explanation = Explanation(
+        subject=f"{POD}/{pod.key}",
+        sentences=(
+            f"{pod.key} is a member of gang {gang} and {state}.",
+            *(one for one in whole.sentences if shared or one.rstrip(".") not in said),
+        ),
+        reason=entry.reason,
+        gang=whole.gang,
+        pods=(entry,),
+        domains=whole.domains,
+        nodes=_nodes(shown),
+        rejected=_rejected(shown),
+        conditions=() if whole.gang is None else whole.gang.conditions,
+    )
+    decided = whole.decided if isinstance(whole.decided, DecidedEntry) else None
+    return _in_cluster(explanation, decided, own, _now((pod_entry(run, pod),)))
+
+
+def _of_pod(outcome: Outcome, key: str) -> PodExplanation | None:
+    return next((one for one in outcome.explanations if one.pod == key), None)
+
+
+def _rejected(shown: PodExplanation | None) -> dict[str, RejectionEntry]:
+    """Why nodes were refused."""
+    return {
+        node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
+        for node, one in ({} if shown is None else shown.rejected).items()
+    }
 
 
 def _domains(
@@ -266,6 +393,12 @@ def _nodes(shown: PodExplanation | None) -> tuple[NodeLine, ...]:
         for node, scores in shown.scores.items()
     ]
     return tuple(sorted(lines, key=lambda line: (-line.total, natural_key(line.node))))
+
+
+def _by_whom(view: GangView) -> Iterable[str]:
+    """That it was this command which decided about a gang of a cluster."""
+    if view.decided is not None and view.decided.source is Source.COMMAND and view.outcome is not None:
+        yield BY_THIS_COMMAND
 
 
 def _outlook(run: Run, view: GangView, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:

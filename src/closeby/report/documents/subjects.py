@@ -7,6 +7,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
+from closeby.scheduling.outcomes import ItemKind
 from closeby.simulator.runs import Run
 
 POD, GANG, APP_GROUP = "pod", "podgroup", "appgroup"
@@ -34,6 +35,7 @@ class Subject(Struct, frozen=True):
     #: ``namespace/name``.
     key: str
     item: str
+    item_kind: ItemKind
 
     @property
     def namespace(self) -> str:
@@ -78,22 +80,29 @@ def find_subject(
     )
 
 
+def schedules(run: Run, subject: Subject, scheduler: str | None) -> bool:
+    """Whether pods of the work item with which a subject is decided name this scheduler."""
+    return any(
+        pod.spec.scheduler_name == scheduler and _item(run, pod)[0] == subject.item for pod in run.pods
+    )
+
+
 def _subjects(run: Run) -> list[Subject]:
     """Gangs, also those that only pods name, then applications, then pods; each in the order of the run."""
     gangs = dict.fromkeys(group.key for group in run.groups)
     gangs.update(dict.fromkeys(f"{pod.namespace}/{pod.group}" for pod in run.pods if pod.group is not None))
     return [
-        *(Subject(GANG, key, key) for key in gangs),
-        *(Subject(APP_GROUP, one.key, one.key) for one in run.engine.applications),
-        *(Subject(POD, pod.key, _item(run, pod)) for pod in run.pods),
+        *(Subject(GANG, key, key, ItemKind.GANG) for key in gangs),
+        *(Subject(APP_GROUP, one.key, one.key, ItemKind.APPLICATION) for one in run.engine.applications),
+        *(Subject(POD, pod.key, *_item(run, pod)) for pod in run.pods),
     ]
 
 
-def _item(run: Run, pod: Pod) -> str:
+def _item(run: Run, pod: Pod) -> tuple[str, ItemKind]:
     if pod.group is not None:
-        return f"{pod.namespace}/{pod.group}"
+        return f"{pod.namespace}/{pod.group}", ItemKind.GANG
     application = run.engine.applications.of(pod)
-    return pod.key if application is None else application.key
+    return (pod.key, ItemKind.POD) if application is None else (application.key, ItemKind.APPLICATION)
 
 
 def _named(subject: Subject, name: str) -> bool:

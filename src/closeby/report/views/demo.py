@@ -15,6 +15,7 @@ from closeby.report.documents.subjects import GANG, Subject
 from closeby.report.views.explanation import domains_table
 from closeby.report.views.layout import Indented, plain_table
 from closeby.report.views.rack_map import WIDTH, legend, letters, rack_map
+from closeby.scheduling.outcomes import ItemKind
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 
@@ -116,7 +117,7 @@ def _where(entry: GroupEntry) -> Text:
 
 
 def _explanation(run: Run, key: str, title: str) -> Iterator[RenderableType]:
-    explanation = explain(run, Subject(GANG, key, key))
+    explanation = explain(run, Subject(GANG, key, key, ItemKind.GANG))
     yield Text()
     yield Text.assemble((title, "bold cyan"), ("  as `closeby explain` shows it", "dim"))
     for sentence in explanation.sentences:

@@ -1,6 +1,6 @@
 """An explanation as sentences and one table: by domain for gangs, by node for single pods."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -9,8 +9,10 @@ from rich.text import Text
 from closeby.objects.natural import natural_key
 from closeby.objects.recorded import Recorded
 from closeby.objects.words import counts_text, names_text, path_text, plural, runs_of
-from closeby.report.documents.explanations import Explanation
+from closeby.report.documents.decided import PodDecidedEntry, Source
+from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine, NodeLine
+from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.buckets import buckets_table
 from closeby.report.views.layout import Indented, condition_line, plain_table
@@ -18,6 +20,15 @@ from closeby.whatif.view import different_lines
 
 #: Lines of a table before it says how many more there are.
 LINES = 12
+#: Stands above tables of a decision that is not the scheduler's.
+NOW = "Decided now, by this command, with the cluster as it is:"
+#: Where an entry of the table of pods is from.
+FROM = {
+    Source.SCHEDULER: "scheduler",
+    Source.STATUS: "PodGroup",
+    Source.POD: "pod",
+    Source.COMMAND: "this command, now",
+}
 
 
 def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
@@ -37,21 +48,41 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
         )
     if explanation.app_group is not None and explanation.app_group.edges:
         yield from _block(edges_table(explanation.app_group))
+    tables = list(_tables_of_the_decision(explanation))
+    if tables and explanation.rests_on_this_command:
+        yield Text("")
+        yield Indented(Text(NOW, style="dim"), (0, 0, 0, 2))
+    yield from tables
+    said = explanation.gang.message if explanation.gang is not None else None
+    if len(explanation.pods) > 1 and any(pod.node or pod.message != said for pod in explanation.pods):
+        yield from _block(_pods_table(explanation))
+    for condition in explanation.conditions:
+        yield Indented(condition_line(condition), (0, 0, 0, 2))
+    yield from _facts_of_the_cluster(explanation)
+
+
+def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType]:
     if explanation.domains:
         yield from _block(domains_table(explanation.domains))
     if explanation.nodes:
         yield from _block(_nodes_table(explanation.nodes, {pod.node for pod in explanation.pods}))
     if explanation.rejected:
         yield from _block(_rejected_table(explanation))
-    said = explanation.gang.message if explanation.gang is not None else None
-    if len(explanation.pods) > 1 and any(pod.node or pod.message != said for pod in explanation.pods):
-        yield from _block(_pods_table(explanation))
-    for condition in explanation.conditions:
-        yield Indented(condition_line(condition), (0, 0, 0, 2))
+
+
+def _facts_of_the_cluster(explanation: Explanation) -> Iterator[RenderableType]:
+    """What stands in conditions, and why the scheduler could not be asked where it would have known more."""
     if isinstance(explanation.recorded, tuple):
         yield Text("")
         for one in explanation.recorded:
             yield Indented(_recorded_line(one), (0, 0, 0, 2))
+    waits = any(pod.node is None for pod in explanation.pods)
+    if isinstance(explanation.not_asked, NotAsked) and waits:
+        problem = explanation.not_asked
+        remedy = f"; {problem.remedy}" if problem.remedy else ""
+        yield Text("")
+        line = Text(f"The running scheduler was not asked: {problem.message}{remedy}.", style="yellow")
+        yield Indented(line, (0, 0, 0, 2))
 
 
 def domains_table(domains: Sequence[DomainLine]) -> Table:
@@ -129,17 +160,32 @@ def _rejected_table(explanation: Explanation) -> Table:
 
 
 def _pods_table(explanation: Explanation) -> Table:
+    """In a cluster with the source and the time of each decision; pods with the same share a line."""
     some_wait = any(pod.message for pod in explanation.pods)
-    table = plain_table("pods", "node", *(["waits because"] if some_wait else []))
+    decided: dict[str, PodDecidedEntry] = {}
+    if isinstance(explanation.decisions, tuple):
+        decided = {one.name: one for one in explanation.decisions}
+    more = [*(["known from", "since"] if decided else []), *(["waits because"] if some_wait else [])]
+    table = plain_table("pods", "node", *more)
     by_node = explanation.app_group is not None
     ordered = sorted(
         explanation.pods,
         key=lambda pod: (natural_key(pod.node or "") if by_node else (), pod.rank or 0, pod.order or 0),
     )
-    rows = runs_of(((pod.node or "–") + "\0" + (pod.message or ""), pod.name) for pod in ordered)
+    rows = runs_of(("\0".join(_pod_cells(pod, decided)), pod.name) for pod in ordered)
     for key, names in rows[:LINES]:
-        node, message = key.split("\0", 1)
-        cells = [names_text(names), f"{node} ×{len(names)}" if len(names) > 1 else node, message]
+        node, *cells = key.split("\0")
+        cells = [names_text(names), f"{node} ×{len(names)}" if len(names) > 1 else node, *cells]
         table.add_row(*cells[: len(table.columns)])
     _more(table, len(rows) - LINES, "line")
     return table
+
+
+def _pod_cells(pod: PodEntry, decided: Mapping[str, PodDecidedEntry]) -> Iterator[str]:
+    """Node, in a cluster source and time, and why it waits."""
+    yield pod.node or "–"
+    if decided:
+        one = decided.get(pod.name)
+        yield "" if one is None else FROM[one.source]
+        yield "" if one is None else one.time or ""
+    yield pod.message or ""
