@@ -12,7 +12,7 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.lease import LeaseSettings
-from closeby.kube.writing.notices import Manners
+from closeby.kube.writing.statuses import ReportingSettings
 from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
@@ -23,7 +23,7 @@ from tests.kube.live import direct, through_proxy, unique
 
 RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
 DEFAULT = Configuration()
-SOON = Manners(stands=0.2, rephrased_after=1.0, every=0.05)
+SOON = ReportingSettings(stands=0.2, rephrased_after=1.0)
 
 
 class World:
@@ -60,7 +60,7 @@ class World:
         settings = SchedulerSettings(
             scheduler_name=self.name,
             dry_run=dry_run,
-            manners=SOON,
+            reporting=SOON,
             discover_every=discover_every,
             lease=lease,
             own_namespace=own_namespace,

@@ -68,7 +68,7 @@ def test_an_unexpected_error_is_logged_and_ends_nothing(control_plane: ControlPl
             await it.gang("odd", 3, gpus=9)
 
             async def stumbled() -> bool:
-                return bool(it.said("reporting failed") and it.said("PodGroup not written"))
+                return bool(it.said("reconcile failed") and it.said("PodGroup not written"))
 
             await until(stumbled)
             await it.create(it.pod("wide", gpus=9), it.pod("fits"))
@@ -76,9 +76,9 @@ def test_an_unexpected_error_is_logged_and_ends_nothing(control_plane: ControlPl
             await it.bound(3)
             assert "InsufficientResources" in await it.refusal("wide")
             await until_said(it, "fine", "Placed")
-            assert {one["pod"] for one in it.said("reporting failed")} == {f"{namespace}/odd"}
+            assert {str(one["object"]) for one in it.said("reconcile failed")} == {f"Pod/{namespace}/odd"}
             assert {one["gang"] for one in it.said("PodGroup not written")} == {f"{namespace}/odd"}
-            for one in (*it.said("reporting failed"), *it.said("PodGroup not written")):
+            for one in (*it.said("reconcile failed"), *it.said("PodGroup not written")):
                 assert "nobody thought of this" in str(one["error"])
                 assert "in send" in str(one["traceback"])
 

@@ -261,6 +261,34 @@ def test_attempts_that_take_too_long_are_stuck() -> None:
     assert work.stuck(7.0) == {}
 
 
+def test_no_more_keys_are_taken_in_a_second_than_the_rate_allows() -> None:
+    clock = Clock()
+    work: WorkQueue[str] = WorkQueue(clock, tenant, places=Places(all=8, rate=4.0))
+    for key in ("a:1", "a:2", "a:3", "b:1"):
+        work.add(key)
+    assert taken(work) == ["a:1"]
+    assert work.wait() == 0.25
+    clock.now += 0.25
+    # Namespaces take turns.
+    assert taken(work) == ["b:1"]
+    work.spared()
+    assert (work.wait(), taken(work)) == (0.0, ["a:2"])
+    assert work.wait() == 0.25
+    clock.now += 9.0
+    assert taken(work) == ["a:3"]
+    assert work.wait() is None
+
+
+def test_what_is_forgotten_takes_no_memory_however_late_it_was_due() -> None:
+    work, _ = made()
+    work.add("a", after=3.0)
+    for number in range(10_000):
+        work.add(f"{number}", after=600.0)
+        work.forget(f"{number}")
+    assert len(work._later) < 200
+    assert work.wait() == 3.0
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_lost_or_done_twice_at_once_and_no_namespace_has_more_than_its_share(seed: int) -> None:
     chance = random.Random(seed)

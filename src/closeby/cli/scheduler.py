@@ -80,7 +80,7 @@ def command(
     from closeby.kube.metrics.stories import story_json
     from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, SchedulerSettings
     from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
-    from closeby.kube.writing.notices import Manners
+    from closeby.kube.writing.statuses import ReportingSettings
 
     configuration = read_configuration_file(config_path)
     connection = reach(kubeconfig, context)
@@ -91,7 +91,7 @@ def command(
         pod_grouper=pod_grouper,
         excluded_namespaces=excluded_namespaces,
         dry_run=dry_run,
-        manners=Manners(events=events),
+        reporting=ReportingSettings(events=events),
         lease=lease_of(election, connection, instance, dry_run=dry_run),
         own_namespace=own_namespace(),
     )

@@ -31,7 +31,8 @@ from closeby.kube.gangs.status import (
     valid,
 )
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.notices import UNSCHEDULABLE, Manners
+from closeby.kube.writing.pod_statuses import UNSCHEDULABLE
+from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import DONE, Note, StatusCondition, Verdict, Writer, Written
 from closeby.objects.groups import PodGroup
 from closeby.objects.recorded import DecisionStatus, ReservationStatus
@@ -74,7 +75,7 @@ class GangReporter:
         say: Say,
         objects: GangObjects,
         starts: Starts,
-        manners: Manners,
+        settings: ReportingSettings,
         informed: Callable[[], bool],
     ) -> None:
         """``starts`` knows how gangs stand; ``informed``: whether that may be relied upon."""
@@ -84,7 +85,7 @@ class GangReporter:
         self._starts = starts
         self._standing_of = starts.standing
         self._informed = informed
-        self._manners = manners
+        self._settings = settings
         #: By gang: when it is to be looked at (monotonic seconds).
         self._due: dict[str, float] = {}
         self._told: dict[str, _Told] = {}
@@ -106,7 +107,7 @@ class GangReporter:
 
     def refused(self, key: str) -> None:
         """Members of the gang wait: told if that still holds in a moment."""
-        self.review(key, self._manners.stands)
+        self.review(key, self._settings.stands)
 
     def lost(self, key: str) -> None:
         """A member of the gang is gone: what was told of the gang may be true no more."""
@@ -114,13 +115,13 @@ class GangReporter:
         objects = () if standing is None else self._objects_of(standing.group)
         told = any(not one.conditions.keys().isdisjoint(_ABOUT_PLACEMENT) for one in objects)
         if told or key in self._told:
-            self.review(key, self._manners.stands)
+            self.review(key, self._settings.stands)
 
     def heard(self, key: str) -> None:
         """The gang's object is a new one, or says something new: what was told of the gang is told anew."""
         standing = self._standing_of(key)
         if standing is not None and standing.present:
-            self.review(key, self._manners.stands)
+            self.review(key, self._settings.stands)
 
     def resume(self, key: str) -> None:
         """Since somebody before us told of the gang it may have got its last pod, or have lost one."""
@@ -133,7 +134,7 @@ class GangReporter:
                 found.has_conditions and (told is not None and told.status == "True") is not standing.enough
             )
             if ended or (found.domain and found.domain != path_of(self._starts.place(key))):
-                self.review(key, self._manners.stands)
+                self.review(key, self._settings.stands)
 
     def moved(self) -> None:
         """Nodes, their labels or topologies are others: gangs may lie elsewhere than was told."""
@@ -160,7 +161,7 @@ class GangReporter:
         if standing is None or found is None:
             return
         if standing.waiting:
-            self.review(kept.key, self._manners.stands)
+            self.review(kept.key, self._settings.stands)
         if isinstance(change, Reserved):
             note = Note(reason="NodesReserved", action="Reserving", text=kept.sentence())
         else:
@@ -173,9 +174,9 @@ class GangReporter:
     async def run(self) -> None:
         """Tells what is due, until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            slots = asyncio.Semaphore(self._manners.concurrency)
+            slots = asyncio.Semaphore(4)
             while True:
-                await asyncio.sleep(self._manners.every)
+                await asyncio.sleep(0.25)
                 if not self._informed():
                     continue
                 self._look_where_they_lie()
@@ -265,8 +266,8 @@ class GangReporter:
             same = told.said == said and told.figures == figures and told.generation == found.generation
             if same and known == (record.last_decision, record.reservation):
                 return DONE
-            if _rephrased(told.said, said) and now < told.at + self._manners.rephrased_after:
-                self.review(key, told.at + self._manners.rephrased_after - now)
+            if _rephrased(told.said, said) and now < told.at + self._settings.rephrased_after:
+                self.review(key, told.at + self._settings.rephrased_after - now)
                 return DONE
         written = await self._records.write(key, found, record, must_last=planned)
         still = self._objects.of(standing.group)

@@ -17,8 +17,8 @@ from closeby.kube.scheduler.heartbeat import Heartbeat
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
-from closeby.kube.writing.notices import Manners, Notices
-from closeby.kube.writing.without_group import WithoutGroup
+from closeby.kube.writing.pod_statuses import PodStatuses
+from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer, Written
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
@@ -45,7 +45,7 @@ class BindingDependencies(Struct, frozen=True, kw_only=True):
     transport: Transport
     writer: Writer
     events: Events
-    manners: Manners
+    reporting: ReportingSettings
     say: Say
     objects: GangObjects
     lead: Lead
@@ -74,29 +74,34 @@ class BindingController:
         self.catch_up = given.catch_up
         self._failures: list[BindFailed | BindingsWithdrawn] = []
         self._tasks = tasks = given.tasks
+        #: Set when nothing new is to be written, and what writes until then.
+        self._stopping = asyncio.Event()
+        self._writing: list[asyncio.Task[None]] = []
         self._say = say = given.say
-        writer, events, manners, objects = given.writer, given.events, given.manners, given.objects
-        self._notices = Notices(writer, events, say, tasks, manners, self.informed)
-        self._without_group = WithoutGroup(writer, events, say, tasks)
+        writer, events, objects = given.writer, given.events, given.objects
+        self._events = events
+        self._pod_statuses = PodStatuses(writer, events, say, given.reporting, self.informed)
         self._binder = Binder(engine, objects, writer, say, tasks, self, given.steps)
         starts = self._binder.starts
         self._meters.binds(lambda: starts.in_flight)
-        self._reporter = GangReporter(writer, events, say, objects, starts, manners, self.informed)
+        self._reporter = GangReporter(writer, events, say, objects, starts, given.reporting, self.informed)
         self._evictor = Evictor(given.transport, writer, events, say, self._binder, objects, self.informed)
 
     async def run(self) -> None:
         """Writes what is due and evicts members of unfinished gangs, until it is cancelled."""
+        self._writing = [self._tasks.create_task(self._pod_statuses.run(self._stopping))]
         async with asyncio.TaskGroup() as tasks:
-            for work in (self._notices.run(), self._reporter.run(), self._evictor.run()):
+            for work in (self._reporter.run(), self._evictor.run()):
                 tasks.create_task(work)
 
     async def finish(self) -> None:
         """Waits for what was sent; what is not known to be ours to write is not written."""
+        self._stopping.set()
         await self._binder.finish()
-        await self._notices.finish()
-        await self._without_group.finish()
         if self._lead.certain:
             await self._reporter.finish()
+        await asyncio.gather(*self._writing)
+        await self._events.finish()
 
     # Decisions
 
@@ -110,16 +115,16 @@ class BindingController:
         """Starts the bindings of one decision, and notes what to report about it."""
         outcome = decision.outcome
         for binding in decision.bindings:
-            self._notices.settled(binding.pod.uid)
+            pod, grouped = binding.pod, None
+            if binding.binder is None and app_group_key(pod) is not None:
+                grouped = self._engine.applications.of(pod) is not None
+            self._pod_statuses.decided(pod, with_group=grouped)
         bindings = tuple(binding for binding in decision.bindings if binding.binder is None)
         for binding in bindings:
             self._meters.binding(binding.pod.uid)
-            if app_group_key(binding.pod) is not None:
-                known = self._engine.applications.of(binding.pod) is not None
-                self._without_group.decided(binding.pod, known=known)
         leftover = outcome.leftover
         for one in leftover:
-            self._notices.refused(one)
+            self._pod_statuses.refused(one)
         if bindings:
             self._binder.handle(Decided(bindings, _now()))
         if outcome.is_gang and (leftover or outcome.conditions):
@@ -161,11 +166,10 @@ class BindingController:
                 case NodeUpserted() | NodeDeleted() | TopologyChanged() | TopologyDeleted():
                     self._reporter.moved()
                 case PodDeleted(uid):
-                    self._notices.settled(uid)
-                    self._without_group.forget(uid)
+                    self._pod_statuses.settled(uid)
                     self._binder.forget(uid)
                 case PodUpserted(pod) if pod.finished or pod.node_name is not None:
-                    self._notices.settled(pod.uid)
+                    self._pod_statuses.settled(pod.uid)
                 case GroupDeleted(key):
                     self._binder.handle(GroupGone(key, _now()))
                     self._reporter.forget(key)
@@ -194,8 +198,7 @@ class BindingController:
 
     async def quiet(self, uid: str) -> None:
         """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
-        await self._notices.quiet(uid)
-        await self._without_group.quiet(uid)
+        await self._pod_statuses.before_binding(uid)
 
     async def write_plan(self, key: str) -> Written:
         """Writes where the gang's members go."""
@@ -203,9 +206,8 @@ class BindingController:
 
     def bound(self, binding: Binding) -> None:
         """The pod is bound."""
-        self._without_group.forget(binding.pod.uid)
         self._meters.bound(binding.pod.uid)
-        self._notices.bound(binding)
+        self._pod_statuses.bound(binding)
 
     def give_back(self, failure: BindFailed | BindingsWithdrawn) -> None:
         """The engine is to take it in first."""

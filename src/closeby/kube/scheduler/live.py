@@ -24,7 +24,7 @@ from closeby.kube.scheduler.binding_controller import BindingController, Binding
 from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
 from closeby.kube.scheduler.lines import DecisionLines
-from closeby.kube.scheduler.losses import Losses
+from closeby.kube.scheduler.measurement_events import MeasurementEvents
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.scheduler.unknown_costs import UnknownCosts
@@ -35,7 +35,7 @@ from closeby.kube.watch.collector import collector_paused, settle
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
-from closeby.kube.writing.notices import Manners
+from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained
@@ -82,7 +82,7 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     excluded_namespaces: tuple[str, ...] = ()
     #: Decide and tell, write nothing.
     dry_run: bool = False
-    manners: Manners = Manners()
+    reporting: ReportingSettings = ReportingSettings()
     #: Between two rounds of decisions. After a round that took longer than ``pause`` it lasts as long as that
     #: round did, up to ``longest_pause``; shorter where the round left something to decide.
     pause: float = 0.05
@@ -145,13 +145,13 @@ class LiveScheduler:
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)
         writer = Writer(transport, CONTROLLER, settings.instance)
-        events = Events(writer, say, wanted=settings.manners.events)
-        self._losses: Losses | None = None
+        events = Events(writer, say, wanted=settings.reporting.events)
+        self._measurement_events: MeasurementEvents | None = None
         if settings.lease is not None:
             self._meters.leads(settings.lease.name, lambda: self._lead.certain)
-            self._losses = Losses(transport, events, self._lead, settings.lease)
+            self._measurement_events = MeasurementEvents(transport, events, self._lead, settings.lease, say)
         news = self._following.news.set
-        self._refreshing = Refreshing(self.engine.profile.measured, say, news, self._losses)
+        self._refreshing = Refreshing(self.engine.profile.measured, say, news, self._measurement_events)
         self._meters.measures(self._refreshing.known)
         #: What is under way in ``run``.
         self._tasks = asyncio.TaskGroup()
@@ -165,7 +165,7 @@ class LiveScheduler:
             transport=transport,
             writer=writer,
             events=events,
-            manners=settings.manners,
+            reporting=settings.reporting,
             say=say,
             tasks=self._tasks,
             objects=self._objects,
@@ -223,8 +223,8 @@ class LiveScheduler:
             work = [tasks.create_task(self._decide())]
             if not self._settings.dry_run:
                 work.append(tasks.create_task(self._bindings.run()))
-                if self._losses is not None:
-                    work.append(tasks.create_task(self._losses.run()))
+                if self._measurement_events is not None:
+                    work.append(tasks.create_task(self._measurement_events.run(stop)))
             stopped = tasks.create_task(stop.wait())
             await asyncio.wait([stopped, campaign], return_when=asyncio.FIRST_COMPLETED)
             self._say("stopping")

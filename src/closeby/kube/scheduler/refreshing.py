@@ -11,7 +11,7 @@ from typing import Final
 
 from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.threads import in_thread
-from closeby.kube.scheduler.losses import Losses
+from closeby.kube.scheduler.measurement_events import MeasurementEvents
 from closeby.measurements.ageing import Known, State
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
@@ -38,11 +38,11 @@ class Refreshing:
         plugins: Iterable[Measured],
         say: Say,
         news: Callable[[], None],
-        losses: Losses | None = None,
+        events: MeasurementEvents | None = None,
     ) -> None:
-        """``news`` is called when there is something to take; ``losses`` writes Events."""
+        """``news`` is called when there is something to take; ``events`` reports losses."""
         self._say = say
-        self._losses = losses
+        self._events = events
         self._news = news
         #: What is known, by plugin.
         self.known = {plugin: Known(source) for plugin in plugins if (source := plugin.source) is not None}
@@ -125,7 +125,7 @@ class Refreshing:
             error=now.trouble or None,
             instead=known.source.fallback if known.state is State.GONE else None,
         )
-        if self._losses is not None and known.state is State.GONE:
-            self._losses.lost(plugin.name, f"{now.trouble}; {known.source.fallback}")
-        elif self._losses is not None and known.state is State.GOOD:
-            self._losses.back(plugin.name, known.source.name)
+        if self._events is not None and known.state is State.GONE:
+            self._events.lost(plugin.name, f"{now.trouble}; {known.source.fallback}")
+        elif self._events is not None and known.state is State.GOOD:
+            self._events.back(plugin.name, known.source.name)

@@ -32,6 +32,22 @@ INSISTENCE: Final = RequestPace(first=1.0, longest=600.0)
 _PAUSE_PER_BYTE: Final = 1e-5
 #: Seconds until the next attempt while what is known of the cluster is too old.
 _UNINFORMED: Final = 0.25
+_TRIED_AGAIN: Final = (Verdict.CONFLICT, Verdict.RETRYABLE)
+
+
+class ReportingSettings(Struct, frozen=True, kw_only=True):
+    """How the scheduler reports to users (times in seconds)."""
+
+    #: Whether Events are written.
+    events: bool = True
+    #: A refusal must have stood so long.
+    stands: float = 1.0
+    #: The same reason in other words is not written again before so long.
+    rephrased_after: float = 60.0
+    #: Pods whose refusal is written in a second, so that bindings are not held up.
+    rate: float = 25.0
+    #: Between two writes of the very same content, such as one that the server refused.
+    insistence: RequestPace = RequestPace(first=60.0, longest=600.0)
 
 
 class Desired(Struct, frozen=True, kw_only=True):
@@ -122,22 +138,24 @@ class StatusWriter(Generic[Key]):
             self.work.spared()
             return
         written = await self.write(key, desired)
-        match written.verdict:
-            case Verdict.CONFLICT | Verdict.RETRYABLE:
-                self.work.failed(key, written.error.retry_after if written.error else None)
-            case _:
-                self.work.done(key)
+        if written.verdict in _TRIED_AGAIN:
+            self.work.failed(key, written.error.retry_after if written.error else None)
+        else:
+            self.work.done(key)
         if written.verdict is Verdict.FATAL and key in self._last:
             self.work.add(key, after=self._last[key].same_at - self._clock())
 
-    async def write(self, key: Key, desired: Desired) -> Written:
-        """Writes it at once, and publishes Events unless it is to be tried again."""
+    async def write(self, key: Key, desired: Desired, *, again: bool = True) -> Written:
+        """Writes it at once, and publishes Events unless it is to be tried ``again``."""
         last, uid = self._last.get(key), desired.about.uid
         same = last is not None and (last.uid, last.content) == (uid, desired.content)
         backoff = last.backoff if last is not None and same else Backoff(self._insistence, self._chance)
         self._in_flight.add(key)
         written = await desired.write()
-        if written.verdict not in (Verdict.OK, Verdict.FATAL):
+        if written.verdict is Verdict.GONE or (again and written.verdict in _TRIED_AGAIN):
+            if last is not None and key in self._in_flight:
+                # It may have been carried out all the same: then what was written before does not stand.
+                self._last[key] = last._replace(ok=False, same_at=last.other_at)
             self._in_flight.discard(key)
             return written
         if key in self._in_flight:
@@ -240,15 +258,18 @@ class StatusReconciler(StatusWriter[Key]):
             else:
                 await self.keep(key, desired)
 
-    async def write_now(self, key: Key) -> Written:
-        """Writes what is desired now, whether it stands there or not; a fault of ours counts as a refusal."""
+    async def write_now(self, key: Key, *, again: bool = True) -> Written:
+        """Writes what is desired now, whether it stands there or not; a fault of ours counts as a refusal.
+
+        ``again``: where it fails it will be tried again, and is to be reported only then.
+        """
         with Contained() as writing:
             async with self._lock(key):
                 desired = self._subject.desired(key)
                 if desired is None:
                     self.forget(key)
                     return Written(Verdict.GONE)
-                return await self.write(key, desired)
+                return await self.write(key, desired, again=again)
         assert writing.error is not None
         about = self._subject.regarding(key) or key
         self._say("status not written", warning=True, object=about, **fields_of(writing.error))
