@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration

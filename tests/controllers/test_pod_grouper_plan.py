@@ -20,9 +20,9 @@ from closeby.controllers.grouping.plan import Plan, plan_of
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import PODS, Resource
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.keys import MANAGED_BY
 from closeby.reading.dialects.kueue import Queues

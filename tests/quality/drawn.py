@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.objects.topologies import TopologyLevel
-from closeby.quality.columns import RunColumns
 from closeby.quality.gangs import Members
 from closeby.quality.model import Model, Tier
+from closeby.quality.moments import RunColumns
 from closeby.quality.placements import Placements, placements
 from closeby.topology.tree import Tree, build_tree
 from tests.topology.drawing import Slots

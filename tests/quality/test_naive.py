@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.quality.collectives import ring_seconds
-from closeby.quality.columns import RunColumns
 from closeby.quality.contention import Crew, contended_seconds
-from closeby.quality.moments import during_of
+from closeby.quality.moments import RunColumns, during_of
 from closeby.quality.placements import Floats, placements
 from closeby.quality.rings import rings
 from closeby.quality.summary import Measures, job_measures, summarise

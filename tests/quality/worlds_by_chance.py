@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from closeby.quality.columns import RunColumns
+from closeby.quality.moments import RunColumns
 from tests.quality.drawn import Drawn
 
 NAN = float("nan")

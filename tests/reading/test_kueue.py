@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.pods import Toleration
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.dialects import kai, kueue
 from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read_good

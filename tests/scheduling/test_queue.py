@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.scheduling.events import (
     GroupChanged,
     GroupDeleted,

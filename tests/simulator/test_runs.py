@@ -11,8 +11,7 @@ from closeby.errors import ConfigurationError
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Reason
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests

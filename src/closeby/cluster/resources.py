@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.accelerators import is_gpu
+from closeby.objects.nodes import is_gpu
 
 #: Resources of which every cluster has some, in the order in which they are shown.
 COMMON: Final = ("cpu", "memory")

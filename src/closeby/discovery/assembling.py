@@ -7,8 +7,14 @@ from typing import Final
 import msgspec
 
 from closeby.discovery.findings import FoundNode, Link, ScanFindings
-from closeby.discovery.label_values import label_value
-from closeby.discovery.labelling import DEFAULT_KEYS, TOPOLOGY_NAME, Place, find, topology_manifest
+from closeby.discovery.labelling import (
+    DEFAULT_KEYS,
+    TOPOLOGY_NAME,
+    Place,
+    find,
+    label_value,
+    topology_manifest,
+)
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.node_groups import and_more, listed

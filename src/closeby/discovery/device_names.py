@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.discovery.fabric import Device, DeviceKind, Fabric
-from closeby.discovery.label_values import is_label_value, label_value
+from closeby.discovery.labelling import is_label_value, label_value
 from closeby.discovery.unreadable import shown
 from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key

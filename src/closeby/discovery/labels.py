@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from closeby.discovery.assembling import warning, with_accelerator
 from closeby.discovery.findings import FoundNode, LinkQuality, ScanFindings
-from closeby.discovery.label_values import label_value
-from closeby.discovery.labelling import level_names
+from closeby.discovery.labelling import label_value, level_names
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition

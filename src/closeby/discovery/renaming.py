@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.discovery.findings import FoundNode
-from closeby.discovery.label_values import label_value
+from closeby.discovery.labelling import label_value
 from closeby.discovery.relabelling import NodeNow, Wrote, written
 
 

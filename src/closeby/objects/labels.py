@@ -1,5 +1,6 @@
-"""The labels and annotations that more than one room knows, one constant each."""
+"""What Kubernetes takes as a label, and the labels and annotations that several rooms know."""
 
+import re
 from typing import Final
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -10,3 +11,20 @@ REGION: Final = "topology.kubernetes.io/region"
 RANK: Final = "closeby.dev/rank"
 #: Annotation of a gang's member: the path of the tightest domain that holds the gang.
 TOPOLOGY_DOMAIN: Final = "closeby.dev/topology-domain"
+
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_VALUE: Final = re.compile(rf"({_NAME})?", re.ASCII)
+_KEY: Final = re.compile(rf"(({_DNS_LABEL}(\.{_DNS_LABEL})*)/)?{_NAME}", re.ASCII)
+_LONGEST_PREFIX: Final = 253
+
+
+def is_label_key(text: str) -> bool:
+    """Whether ``text`` is a qualified name: an optional DNS prefix and a name of at most 63 characters."""
+    return len(text.partition("/")[0]) <= _LONGEST_PREFIX and _KEY.fullmatch(text) is not None
+
+
+def is_label(key: str, value: str) -> bool:
+    """Whether Kubernetes takes this as a label."""
+    return is_label_key(key) and _VALUE.fullmatch(value) is not None

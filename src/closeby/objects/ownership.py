@@ -1,4 +1,4 @@
-"""Which pods belong to which workload object, through the objects that controllers put between them."""
+"""Which pods belong to which workload object, and which of them end, as far as their owners tell."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -23,6 +23,12 @@ _NAMED_BY_LABEL: Final = (
     ("Job", "training.kubeflow.org/job-name", "MPIJob"),
 )
 _TEMPLATE_HASH: Final = "pod-template-hash"
+
+
+#: Owners that replace a pod on the same node at once; ``Node`` owns static pods.
+_PINNED: Final = frozenset({"DaemonSet", "Node"})
+#: Owners whose pods run until they are removed.
+_LONG_RUNNING: Final = _PINNED | {"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"}
 
 
 class Family(Struct, frozen=True):
@@ -110,3 +116,20 @@ def _top(workload: Workload, known: Mapping[tuple[str, str], Workload]) -> Workl
 def _order(workload: Workload) -> tuple[bool, str, str, str, str]:
     unnumbered = not any(one.indexed for one in workload.pod_sets)
     return unnumbered, workload.namespace, workload.kind, workload.name, workload.api_version
+
+
+def is_pinned(pod: Pod) -> bool:
+    """Whether another such pod takes its place on its node at once."""
+    return _kind(pod) in _PINNED
+
+
+def is_long_running(pod: Pod) -> bool:
+    """Whether it runs for ever, so that nothing waits for its end; a gang's pods are no exception.
+
+    What is being deleted goes, unless it comes back.
+    """
+    return _kind(pod) in (_PINNED if pod.terminating else _LONG_RUNNING)
+
+
+def _kind(pod: Pod) -> str:
+    return pod.owner.partition("/")[0]

@@ -128,3 +128,11 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     def finished(self) -> bool:
         """Finished pods hold nothing on their node."""
         return self.phase in ("Succeeded", "Failed")
+
+
+class PriorityClass(Struct, frozen=True, kw_only=True):
+    """``global_default`` applies to pods that name no class."""
+
+    name: str
+    value: int
+    global_default: bool = False

@@ -1,7 +1,11 @@
-"""Moments as people and Kubernetes write them: RFC 3339, in UTC."""
+"""Moments and spans of time as people and Kubernetes write them."""
 
+import re
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
+
+_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 
 
 def utc(seconds: float, precision: Literal["seconds", "milliseconds", "microseconds"] = "seconds") -> str:
@@ -13,3 +17,16 @@ def utc(seconds: float, precision: Literal["seconds", "milliseconds", "microseco
 def time_of_day(seconds: float) -> str:
     """Such as ``20:10:00Z``."""
     return utc(seconds).partition("T")[2]
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds; None when this is not a span of time, or a negative one."""
+    if text == "0":
+        return 0.0
+    total, end = 0.0, 0
+    for part in _PART.finditer(text):
+        if part.start() != end:
+            return None
+        total += float(part[1]) * _UNITS[part[2]]
+        end = part.end()
+    return total if text and end == len(text) else None

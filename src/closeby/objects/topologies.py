@@ -1,7 +1,8 @@
-"""A topology as declared: an ordered list of node labels."""
+"""Topologies as declared, and Kueue's flavors and queues that lead to them."""
 
 from msgspec import Struct
 
+from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Condition
 
 
@@ -20,3 +21,27 @@ class Topology(Struct, frozen=True, kw_only=True):
     source: str = ""
     #: A blocking condition disables this topology alone.
     conditions: tuple[Condition, ...] = ()
+
+
+class ResourceFlavor(Struct, frozen=True, kw_only=True):
+    """``node_labels`` (sorted) select the flavor's nodes; ``topology_name`` names their Topology."""
+
+    name: str
+    node_labels: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_name: str | None = None
+
+
+class ClusterQueue(Struct, frozen=True, kw_only=True):
+    """``flavors`` in their declared order, without repeats."""
+
+    name: str
+    flavors: tuple[str, ...] = ()
+
+
+class LocalQueue(Struct, frozen=True, kw_only=True):
+    """A namespace's way into a cluster queue."""
+
+    namespace: str
+    name: str
+    cluster_queue: str

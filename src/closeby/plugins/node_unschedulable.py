@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from closeby.objects.nodes import Node, Taint
+from closeby.objects.nodes import NO_SCHEDULE, Node, Taint, tolerated
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.objects.tolerations import NO_SCHEDULE, tolerated
 from closeby.scheduling.extension import Bools, Filter, Handle
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 

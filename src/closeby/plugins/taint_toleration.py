@@ -6,10 +6,17 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.bounds import some
-from closeby.objects.nodes import Node, Taint
+from closeby.objects.nodes import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    Node,
+    Taint,
+    describe,
+    tolerated,
+)
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.objects.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, describe, tolerated
 from closeby.scheduling.extension import Bools, Filter, Handle, NormalizeScore, PreScore, Scores
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 

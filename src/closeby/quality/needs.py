@@ -6,9 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.columns import Amounts, Cluster
-from closeby.cluster.demands import Demand
-from closeby.objects.accelerators import is_gpu
+from closeby.cluster.columns import Amounts, Cluster, Demand
+from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod, PodSpec
 from closeby.quality.placements import Counts, Floats
 from closeby.quality.spans import domains_needed, most_held

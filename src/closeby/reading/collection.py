@@ -10,21 +10,19 @@ from msgspec import Struct
 from closeby.errors import FieldError
 from closeby.objects.applications import AppGroup
 from closeby.objects.bounds import quoted
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.topologies import Topology
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.identity import object_id
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.result import Manifests
+from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
 from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
 

@@ -6,18 +6,15 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
-from closeby.objects.topologies import Topology
+from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.nodes import read_node
-from closeby.reading.decoding.pods import read_pod
-from closeby.reading.decoding.priorities import read_priority_class
+from closeby.reading.decoding.pods import read_pod, read_priority_class
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.topologies import read_own_topology, read_topology
 from closeby.reading.decoding.workloads import read_job, read_replicated, read_stateful_set

@@ -9,8 +9,7 @@ from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.topologies import Topology
 from closeby.scheduling.services import Measurements
 

@@ -10,11 +10,11 @@ from itertools import count
 import msgspec
 from msgspec import Struct
 
-from closeby.objects.flavors import ResourceFlavor
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.ownership import Family, families_of, names_of, set_of
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import TASK_SPEC
 from closeby.reading.dialects.gangs import gangs_of

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from closeby.objects.nodes import Node
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, tolerated
 from closeby.objects.pods import Pod, Toleration
-from closeby.objects.tolerations import PREFER_NO_SCHEDULE, tolerated
 from closeby.plugins.node_unschedulable import CORDON
 from closeby.scheduling.fork import Change
 from closeby.whatif.fewest import fewest

@@ -5,8 +5,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from closeby.objects.lifetimes import is_long_running, is_pinned
 from closeby.objects.natural import natural_key
+from closeby.objects.ownership import is_long_running, is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.lifetimes import is_pinned
+from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes

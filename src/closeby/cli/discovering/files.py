@@ -153,7 +153,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
     """
     from closeby.cli.discovering.publish import publish
     from closeby.discovery.labels import PRESETS, family_of, read_labels
-    from closeby.reading.decoding.label_keys import is_label_key
+    from closeby.objects.labels import is_label_key
 
     if preset == "list":
         for one in PRESETS.values():

@@ -7,7 +7,7 @@ import click
 
 from closeby.cli.options import Command, connects
 from closeby.discovery.relabelling import Rules, reserved
-from closeby.reading.decoding.label_keys import is_label_key
+from closeby.objects.labels import is_label_key
 
 #: Files of other tools, in which findings can be written.
 EXCHANGED = ("slurm", "slurm-block", "slurm-yaml", "topograph")

@@ -31,10 +31,10 @@ from closeby.kube.watch.resources import PODS, WATCHED, Watched
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
 from closeby.objects.saying import Say
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.dialects.grouping import undecided
 from closeby.reading.dialects.kueue import Queues
 

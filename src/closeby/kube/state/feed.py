@@ -23,8 +23,7 @@ from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided

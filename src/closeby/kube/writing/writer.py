@@ -18,9 +18,9 @@ from closeby.kube.client.errors import INVALID, LATE, UNREADABLE, ApiError
 from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Retry, Transport
 from closeby.kube.watch.resources import EVENTS, PODS, Resource
 from closeby.objects.bounds import line
+from closeby.objects.labels import is_label
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
-from closeby.reading.decoding.label_keys import is_label
 from closeby.scheduling.outcomes import Binding
 
 #: What the API server takes in an Event's note, in bytes.

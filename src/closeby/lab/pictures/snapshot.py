@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from closeby.cluster.resources import main_resources
 from closeby.lab.pictures.moments import Moments
 from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, within_text
-from closeby.objects.accelerators import is_gpu
+from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod
 from closeby.objects.words import plural
 from closeby.quality.needs import gpus_of, node_gpus

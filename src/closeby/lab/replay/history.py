@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.lab.workloads.jobs import Jobs
-from closeby.quality.columns import RunColumns
 from closeby.quality.delays import SizeUnit, size_unit
+from closeby.quality.moments import RunColumns
 from closeby.quality.summary import Measures, summarise
 from closeby.quality.talk import TalkMeasures
 from closeby.topology.tree import Tree

@@ -10,11 +10,10 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.keys import unread_wishes, wish_path
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import Meta, Wire
+from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
 
 #: A workload that asks for more pods than any cluster has is a slip, and would fill the memory.
 MOST_PODS: Final = 1_000_000

@@ -9,12 +9,11 @@ from msgspec import Struct
 
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.identity import namespace_of
 from closeby.reading.decoding.keys import (
     EXPECTED_END,
     POD_GROUP,
@@ -26,7 +25,7 @@ from closeby.reading.decoding.keys import (
 )
 from closeby.reading.decoding.podspecs import PodSpecWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, seconds
+from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, seconds
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
 
@@ -219,3 +218,22 @@ def _number(text: str | None) -> int | None:
     if text is None or not text.isdecimal() or len(text) > _LONGEST_NUMBER:
         return None
     return int(text)
+
+
+class PriorityClassWire(ObjectWire):
+    """A named priority."""
+
+    value: int = 0
+    global_default: bool | None = None
+
+
+def read_priority_class(document: Document, reading: DocumentReading) -> PriorityClass:
+    """A priority class.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(PriorityClassWire)
+    return PriorityClass(
+        name=reading.name(document, wire.meta), value=wire.value, global_default=bool(wire.global_default)
+    )

@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
-from closeby.objects.topologies import Topology
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 
 

@@ -3,14 +3,12 @@
 from typing import Final
 
 from closeby.objects.bounds import quoted
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import HOSTNAME, is_label_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import object_id
-from closeby.reading.decoding.label_keys import is_label_key
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
 
 _MOST_LEVELS: Final = 16
 

@@ -83,3 +83,16 @@ class ObjectWire(Wire):
 def seconds(moment: datetime) -> float:
     """Seconds since the epoch; a time without a zone is UTC, as Kubernetes writes all times."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+DEFAULT_NAMESPACE = "default"
+
+
+def namespace_of(meta: Meta) -> str:
+    """The namespace of a namespaced object."""
+    return meta.namespace or DEFAULT_NAMESPACE
+
+
+def object_id(kind: str, namespace: str, name: str) -> str:
+    """``Kind/namespace/name``, or ``Kind/name`` for an object without a namespace."""
+    return f"{kind}/{namespace}/{name}" if namespace else f"{kind}/{name}"

@@ -12,9 +12,8 @@ from msgspec import Struct, field
 
 from closeby.objects.applications import AppGroup
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, object_id
 from closeby.reading.dialects.app_graphs import Call, CallWire, Drafts, GraphDraft, judged
 from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.spelling import KnownFields, check_spelling

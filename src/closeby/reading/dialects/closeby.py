@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from closeby.objects.bounds import quoted
-from closeby.objects.durations import parse_duration
-from closeby.objects.groups import OnPartial, PodGroup, SubGroup
+from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.reasons import Reason
+from closeby.objects.times import parse_duration
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF, POD_GROUPER
 from closeby.reading.decoding.reading import DocumentReading
@@ -15,11 +15,11 @@ from closeby.reading.decoding.wire import ObjectWire, Wire
 from closeby.reading.dialects.plans import read_plan, read_ranks
 from closeby.reading.dialects.podgroups import (
     ConstraintWire,
-    constraint_of,
+    SubGroupWire,
     new_group,
     with_condition,
-    with_level_check,
     with_strategy,
+    with_subgroups,
 )
 from closeby.reading.dialects.trees import checked
 
@@ -28,14 +28,10 @@ class OwnConstraintWire(ConstraintWire, forbid_unknown_fields=True):
     """``topologyConstraint``."""
 
 
-class OwnSubGroupWire(Wire, forbid_unknown_fields=True):
+class OwnSubGroupWire(SubGroupWire, forbid_unknown_fields=True):
     """``subGroups[]``."""
 
-    name: str = ""
-    min_member: int | None = None
-    parent: str | None = None
     topology_constraint: OwnConstraintWire | None = None
-    min_sub_group: int | None = None
 
 
 class OwnPlacementWire(Wire, forbid_unknown_fields=True):
@@ -89,23 +85,12 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     group = msgspec.structs.replace(
         new_group(document, reading, wire.meta),
         min_member=1 if spec.min_member is None else spec.min_member,
-        constraint=constraint_of(spec.topology_constraint),
-        subgroups=tuple(
-            SubGroup(
-                name=one.name,
-                min_member=1 if one.min_member is None else one.min_member,
-                parent=one.parent or None,
-                constraint=constraint_of(one.topology_constraint),
-                min_subgroups=one.min_sub_group,
-            )
-            for one in spec.sub_groups or ()
-        ),
         min_subgroups=spec.min_sub_group,
         priority_class_name=spec.priority_class_name or "",
     )
-    group = with_level_check(group, spec.topology_constraint, "spec.topologyConstraint")
-    for i, one in enumerate(spec.sub_groups or ()):
-        group = with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
+    subgroups = spec.sub_groups or ()
+    parents = [one.parent or None for one in subgroups]
+    group = with_subgroups(group, spec.topology_constraint, subgroups, parents)
     if spec.placement:
         group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
         group = _with_policy(group, spec.placement)

@@ -11,15 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.flavors import ResourceFlavor
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, members_apart, wish_conditions
 from closeby.reading.dialects import kai, kueue
-from closeby.reading.dialects.asks import PlacementAsk
 from closeby.reading.dialects.kueue import QUEUE_NAME, Queues
-from closeby.reading.dialects.podgroups import STRATEGY_FIELD, with_condition, with_strategy
+from closeby.reading.dialects.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 
 #: Kinds that Kueue admits as a whole; it lets the pods of others in one by one.
 _ADMITTED_WHOLE: Final = frozenset({"Job", "JobSet", "StatefulSet", "LeaderWorkerSet"})

@@ -8,29 +8,24 @@ from typing import Final
 
 import msgspec
 
-from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
+from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
-from closeby.reading.dialects.asks import PlacementAsk
-from closeby.reading.dialects.podgroups import ConstraintWire, constraint_of, new_group, with_level_check
+from closeby.reading.dialects.podgroups import (
+    ConstraintWire,
+    PlacementAsk,
+    SubGroupWire,
+    new_group,
+    with_subgroups,
+)
 from closeby.reading.dialects.trees import checked
 
 TOPOLOGY: Final = "kai.scheduler/topology"
 REQUIRED: Final = "kai.scheduler/topology-required-placement"
 PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
-
-
-class SubGroupWire(Wire):
-    """``subGroups[]``."""
-
-    name: str = ""
-    min_member: int | None = None
-    parent: str | None = None
-    topology_constraint: ConstraintWire | None = None
-    min_sub_group: int | None = None
 
 
 class SpecWire(Wire):
@@ -60,27 +55,13 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     spec = wire.spec or SpecWire()
     constraint = spec.topology_constraint or spec.topology_constraints
     subgroups = spec.sub_groups or []
-    parents = _parents(subgroups)
     group = msgspec.structs.replace(
         new_group(document, reading, wire.meta),
         min_member=1 if spec.min_member is None else spec.min_member,
-        constraint=constraint_of(constraint),
-        subgroups=tuple(
-            SubGroup(
-                name=one.name,
-                min_member=1 if one.min_member is None else one.min_member,
-                parent=parent,
-                constraint=constraint_of(one.topology_constraint),
-                min_subgroups=one.min_sub_group,
-            )
-            for one, parent in zip(subgroups, parents, strict=True)
-        ),
         min_subgroups=spec.min_sub_group,
         priority_class_name=spec.priority_class_name or "",
     )
-    group = with_level_check(group, constraint, "spec.topologyConstraint")
-    for i, one in enumerate(subgroups):
-        group = with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
+    group = with_subgroups(group, constraint, subgroups, _parents(subgroups))
     return checked(group, given_minimum=not subgroups)
 
 
@@ -90,7 +71,6 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     if required or preferred:
         return PlacementAsk(
             constraint=TopologyConstraint(topology=topology, required=required, preferred=preferred),
-            dialect="kai.scheduler",
         )
     if topology is None:
         return PlacementAsk()

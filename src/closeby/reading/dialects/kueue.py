@@ -6,16 +6,15 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
-from closeby.objects.flavors import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.groups import TopologyConstraint
+from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import namespace_of
-from closeby.reading.decoding.label_keys import is_label_key
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
-from closeby.reading.dialects.asks import PlacementAsk
+from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of
+from closeby.reading.dialects.podgroups import PlacementAsk
 
 REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
@@ -134,7 +133,7 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
             remedy=remedy,
             blocking=True,
         )
-        return PlacementAsk(conditions=(condition,), dialect="kueue.x-k8s.io")
+        return PlacementAsk(conditions=(condition,))
 
     if not given:
         return PlacementAsk()
@@ -144,13 +143,13 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     if key == UNCONSTRAINED:
         if value not in ("true", "false"):
             return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
-        return PlacementAsk(unconstrained=value == "true", dialect="kueue.x-k8s.io")
+        return PlacementAsk(unconstrained=value == "true")
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
     constraint = (
         TopologyConstraint(required=value) if key == REQUIRED else TopologyConstraint(preferred=value)
     )
-    return PlacementAsk(constraint=constraint, dialect="kueue.x-k8s.io")
+    return PlacementAsk(constraint=constraint)
 
 
 class Queues(Struct, frozen=True):

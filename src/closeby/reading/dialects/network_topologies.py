@@ -16,9 +16,8 @@ from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.quantities import QuantityText
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, object_id
 from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.link_costs import CostDraft, LinkDraft, check_algorithm, weight_sets
 from closeby.reading.dialects.spelling import KnownFields, check_spelling

@@ -1,17 +1,18 @@
 """What the readers of all PodGroup dialects share."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import PodGroup, Strategy, TopologyConstraint
+from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, members_apart, wish_conditions
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import Meta, Wire
+from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
 
 STRATEGY_FIELD: Final = f'metadata.annotations["{PLACEMENT_STRATEGY}"]'
 
@@ -22,6 +23,16 @@ class ConstraintWire(Wire):
     topology: str | None = None
     required_topology_level: str | None = None
     preferred_topology_level: str | None = None
+
+
+class SubGroupWire(Wire):
+    """``subGroups[]``."""
+
+    name: str = ""
+    min_member: int | None = None
+    parent: str | None = None
+    topology_constraint: ConstraintWire | None = None
+    min_sub_group: int | None = None
 
 
 def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGroup:
@@ -46,6 +57,33 @@ def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGr
         + wish_conditions(meta.label_map, owner, "metadata.labels"),
     )
     return with_strategy(group, annotations.get(PLACEMENT_STRATEGY), STRATEGY_FIELD)
+
+
+def with_subgroups(
+    group: PodGroup,
+    constraint: ConstraintWire | None,
+    subgroups: Sequence[SubGroupWire],
+    parents: Sequence[str | None],
+) -> PodGroup:
+    """The group with its constraint and its tree; ``parents`` by name, one for each subgroup."""
+    group = msgspec.structs.replace(
+        group,
+        constraint=constraint_of(constraint),
+        subgroups=tuple(
+            SubGroup(
+                name=one.name,
+                min_member=1 if one.min_member is None else one.min_member,
+                parent=parent,
+                constraint=constraint_of(one.topology_constraint),
+                min_subgroups=one.min_sub_group,
+            )
+            for one, parent in zip(subgroups, parents, strict=True)
+        ),
+    )
+    group = _with_level_check(group, constraint, "spec.topologyConstraint")
+    for i, one in enumerate(subgroups):
+        group = _with_level_check(group, one.topology_constraint, f"spec.subGroups[{i}].topologyConstraint")
+    return group
 
 
 def with_strategy(group: PodGroup, text: str | None, field: str, *, owner: str = "") -> PodGroup:
@@ -93,10 +131,24 @@ def constraint_of(wire: ConstraintWire | None) -> TopologyConstraint | None:
     )
 
 
-def with_level_check(group: PodGroup, wire: ConstraintWire | None, field: str) -> PodGroup:
+def _with_level_check(group: PodGroup, wire: ConstraintWire | None, field: str) -> PodGroup:
     """Says so where a topology is named but no level of it, which asks for nothing."""
     if wire is None or not wire.topology or constraint_of(wire) is not None:
         return group
     message = f"names topology {wire.topology} but no level, so it asks for nothing"
     remedy = "add requiredTopologyLevel or preferredTopologyLevel"
     return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, blocking=False)
+
+
+class PlacementAsk(Struct, frozen=True, kw_only=True):
+    """A wish for closeness, for none at all, or nothing."""
+
+    constraint: TopologyConstraint | None = None
+    #: The author says that the pods may lie anywhere.
+    unconstrained: bool = False
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def given(self) -> bool:
+        """Whether anything about placement was said, understood or not."""
+        return self.constraint is not None or self.unconstrained or bool(self.conditions)

@@ -8,7 +8,7 @@ import msgspec
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, Reason, few
-from closeby.reading.decoding.identity import object_id
+from closeby.reading.decoding.wire import object_id
 
 
 def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> int:

@@ -8,10 +8,9 @@ import msgspec
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import namespace_of, object_id
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, object_id
 from closeby.reading.dialects.podgroups import new_group, with_condition
 from closeby.reading.dialects.trees import checked
 

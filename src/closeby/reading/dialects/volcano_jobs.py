@@ -5,12 +5,11 @@ import msgspec
 from closeby.objects.groups import PodGroup
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.identity import object_id
 from closeby.reading.decoding.keys import TASK_SPEC, members_apart
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
 from closeby.reading.dialects.trees import checked
 from closeby.reading.dialects.volcano import (
     NetworkTopologyWire,

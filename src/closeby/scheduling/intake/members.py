@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import Pod
-from closeby.objects.priorities import PriorityClass
+from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.templates import pod_field
+from closeby.objects.workloads import pod_field
 from closeby.reading.dialects.trees import children_of
 from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO
 from closeby.scheduling.events import PriorityClassChanged, PriorityClassDeleted

@@ -8,7 +8,7 @@ import numpy as np
 from closeby.applications.registry import Applications, app_group_key
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
-from closeby.objects.lifetimes import is_long_running
+from closeby.objects.ownership import is_long_running
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem

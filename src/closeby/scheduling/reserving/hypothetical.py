@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from closeby.objects.lifetimes import is_pinned
+from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Handle, NoArguments, Permit, Scope

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from closeby.applications.registry import workload_name
-from closeby.objects.lifetimes import is_pinned
+from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, plural
 from closeby.scheduling.fork import Change

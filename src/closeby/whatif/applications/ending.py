@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from closeby.objects.lifetimes import is_pinned
 from closeby.objects.natural import natural_key
+from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text
 from closeby.scheduling.fork import Change

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.cluster.demands import conflict
-from closeby.objects.lifetimes import is_pinned
+from closeby.cluster.columns import conflict
 from closeby.objects.natural import natural_key
+from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.whatif.jobs import job_of
 from closeby.whatif.questions import Question
