@@ -5,7 +5,7 @@ policy is written, ``closeby.errors`` holds the exceptions.
 """
 
 from closeby.applications.registry import Application, Applications, Edge
-from closeby.applications.talk import EdgeCost, Replicas
+from closeby.applications.traffic import EdgeCost, Replicas
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.nodes import Node, Taint

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from closeby.applications.registry import application
-from closeby.applications.talk import EdgeCost, Network, edge_costs, network_of, pulled, reached, within
+from closeby.applications.traffic import EdgeCost, Network, edge_costs, network_of, pulled, reached, within
 from closeby.topology.network_costs import locate, network_costs
 from tests.applications.calls import app
 from tests.applications.networks import network

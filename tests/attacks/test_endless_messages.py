@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from closeby.applications.roles import read_rules
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition
+from closeby.reading.dialects.task_topology import read_rules
 from tests.attacks.assaults import BOMBS
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane

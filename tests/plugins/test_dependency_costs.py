@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from closeby.applications.registry import Application
-from closeby.applications.talk import EdgeCost, Replicas
+from closeby.applications.traffic import EdgeCost, Replicas
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost

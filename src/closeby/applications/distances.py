@@ -2,7 +2,7 @@
 
 from closeby.applications.networks import Choice, NetworkWish, choose_network
 from closeby.applications.registry import Applications
-from closeby.applications.talk import Network, network_of
+from closeby.applications.traffic import Network, network_of
 from closeby.cluster.columns import Cluster
 from closeby.objects.networks import NetworkTopology, WeightSet
 from closeby.topology.network_costs import NetworkCosts, locate, network_costs

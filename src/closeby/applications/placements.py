@@ -5,8 +5,8 @@ from itertools import groupby
 from typing import TypeVar
 
 from closeby.applications.buckets import Buckets
-from closeby.applications.roles import RoleRules
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.roles import RoleRules
 
 #: slot -> number of tasks there; slots without any are not in it.
 PerSlot = dict[int, int]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from closeby.applications.distances import Distances
 from closeby.applications.networks import Lack, NetworkWish
 from closeby.applications.registry import Application, Pull, replica_of
-from closeby.applications.talk import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
+from closeby.applications.traffic import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod

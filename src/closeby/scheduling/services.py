@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from closeby.applications.registry import Application
-from closeby.applications.talk import EdgeCost, Replicas
+from closeby.applications.traffic import EdgeCost, Replicas
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import Bools, Ints, Plugin, Scores

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.applications.registry import placed_replicas
-from closeby.applications.talk import EdgeCost
+from closeby.applications.traffic import EdgeCost
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.lab.replay.history import History, Kept, Samples
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.objects.labels import HOSTNAME
-from closeby.quality.talk import TalkMeasures
+from closeby.quality.traffic import TrafficMeasures
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import Run, simulate
@@ -191,10 +191,10 @@ def applications(policy: str = "by-hand") -> History:
     pair = CallGraph(workloads=("web", "store"), replicas=(1, 1), calls=((0, 1),), cpu=(1000, 1000))
     lone = CallGraph(workloads=("web",), replicas=(1,), calls=(), cpu=(1000,))
     told = (
-        TalkMeasures(cost=8.0, pairs=4, same_node=0.5, same_zone=1.0, same_region=1.0, over=0),
-        TalkMeasures(cost=0.0, pairs=2, same_node=1.0, same_zone=1.0, same_region=1.0, over=0),
-        TalkMeasures(cost=0.0, pairs=0, same_node=None, same_zone=None, same_region=None, over=0),
-        TalkMeasures(cost=None, pairs=1, same_node=0.0, same_zone=0.0, same_region=1.0, over=0),
+        TrafficMeasures(cost=8.0, pairs=4, same_node=0.5, same_zone=1.0, same_region=1.0, over=0),
+        TrafficMeasures(cost=0.0, pairs=2, same_node=1.0, same_zone=1.0, same_region=1.0, over=0),
+        TrafficMeasures(cost=0.0, pairs=0, same_node=None, same_zone=None, same_region=None, over=0),
+        TrafficMeasures(cost=None, pairs=1, same_node=0.0, same_zone=0.0, same_region=1.0, over=0),
     )
     jobs = replace(past.jobs, graphs=(pair, pair, lone, pair))
     cpu = np.where(np.asarray([name != "" for name in past.nodes]), 4000, 0)

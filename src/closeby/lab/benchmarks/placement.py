@@ -6,15 +6,16 @@ from random import Random
 from typing import NamedTuple
 
 from closeby.applications.buckets import make_buckets
-from closeby.applications.roles import RoleRules, read_rules
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.roles import RoleRules
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY
+from closeby.reading.dialects.task_topology import read_rules
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from closeby.quality.delays import Delay
 from closeby.quality.summary import LevelMeasures, Measures
-from closeby.quality.talk import RunTalk
+from closeby.quality.traffic import RunTraffic
 
 
 class Unit(StrEnum):
@@ -63,7 +63,7 @@ def figures_of(measures: Measures) -> tuple[tuple[ComparedFigure, float | None],
 
 
 def figures_of_applications(
-    measures: Measures, talk: RunTalk
+    measures: Measures, talk: RunTraffic
 ) -> tuple[tuple[ComparedFigure, float | None], ...]:
     """The figures of one run of applications; those of GPUs and of gangs have no sense there."""
     return (*_waiting_applications(measures), *_talk(talk))
@@ -78,7 +78,7 @@ def _waiting_applications(measures: Measures) -> Iterator[tuple[ComparedFigure, 
     yield ComparedFigure("makespan", "makespan", WAITING, Unit.SECONDS, False), measures.makespan
 
 
-def _talk(talk: RunTalk) -> Iterator[tuple[ComparedFigure, float | None]]:
+def _talk(talk: RunTraffic) -> Iterator[tuple[ComparedFigure, float | None]]:
     yield ComparedFigure("talkCost", "cost, of an application", TALK, Unit.RATIO, False), talk.cost
     yield ComparedFigure("talkCost.pair", "cost, of a pair", TALK, Unit.RATIO, False), talk.cost_per_pair
     yield ComparedFigure("overLimit", "pairs, beyond their limit", TALK, Unit.SHARE, False), talk.over

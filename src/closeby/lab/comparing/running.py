@@ -22,10 +22,10 @@ from closeby.lab.replay.submitting import NAMESPACE, Judge, Wishes
 from closeby.lab.workloads.applications import app_group
 from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
-from closeby.quality.talk import RunTalk, TalkMeasures, run_talk
+from closeby.quality.traffic import RunTraffic, TrafficMeasures, run_traffic
 
 
-def judged_talk(history: History, judge: Judge) -> dict[int, TalkMeasures]:
+def judged_talk(history: History, judge: Judge) -> dict[int, TrafficMeasures]:
     """How close each application that started lay, by its number."""
     started = [
         (job, graph)
@@ -39,10 +39,10 @@ def judged_talk(history: History, judge: Judge) -> dict[int, TalkMeasures]:
     return {job: judge.talk(known[graph], graph, history.slots_of(job).tolist()) for job, graph in started}
 
 
-def talk_over_time(history: History, found: Mapping[int, TalkMeasures]) -> RunTalk:
+def talk_over_time(history: History, found: Mapping[int, TrafficMeasures]) -> RunTraffic:
     """The means over time of what was found of applications; none of their pods moves while they run."""
     ends = np.where(np.isnan(history.ended), history.until, history.ended)
-    return run_talk(list(found.values()), (ends - history.started)[list(found)])
+    return run_traffic(list(found.values()), (ends - history.started)[list(found)])
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -138,7 +138,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Compare
     )
 
 
-def _talk(experiment: Experiment, history: History) -> dict[int, TalkMeasures]:
+def _talk(experiment: Experiment, history: History) -> dict[int, TrafficMeasures]:
     """How close the pods of applications were, by the costs that all policies are judged by."""
     if not history.jobs.graphs:
         return {}
@@ -146,7 +146,7 @@ def _talk(experiment: Experiment, history: History) -> dict[int, TalkMeasures]:
 
 
 def _figures(
-    history: History, talk: dict[int, TalkMeasures], cluster: GivenCluster, settings: ReplaySettings
+    history: History, talk: dict[int, TrafficMeasures], cluster: GivenCluster, settings: ReplaySettings
 ) -> tuple[tuple[ComparedFigure, float | None], ...]:
     if history.jobs.graphs:
         return figures_of_applications(measure(history), talk_over_time(history, talk))

@@ -12,7 +12,7 @@ from closeby.lab.workloads.jobs import Jobs
 from closeby.quality.delays import SizeUnit, size_unit
 from closeby.quality.moments import RunColumns
 from closeby.quality.summary import Measures, summarise
-from closeby.quality.talk import TalkMeasures
+from closeby.quality.traffic import TrafficMeasures
 from closeby.topology.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     #: where it is not asked for.
     node_cpu: Counts = NO_CPU
     #: How close the pods of each application lay when all were placed, by index.
-    talk: dict[int, TalkMeasures] = {}
+    talk: dict[int, TrafficMeasures] = {}
     #: Reservations in the order in which they were made.
     reservations: tuple[Kept, ...] = ()
 
@@ -147,7 +147,7 @@ class Recorder:
         self._keeps: tuple[int, tuple[int, ...], float] | None = None
         self._kept: list[Kept] = []
         #: How close the pods of each application lay when all were placed.
-        self.talk: dict[int, TalkMeasures] = {}
+        self.talk: dict[int, TrafficMeasures] = {}
 
     def arrives(self, job: int) -> None:
         """A job waits from now on."""

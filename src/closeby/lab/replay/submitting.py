@@ -12,7 +12,7 @@ from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.plugins.registry import dependency_cost
-from closeby.quality.talk import TalkMeasures, talk_measures
+from closeby.quality.traffic import TrafficMeasures, traffic_measures
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -71,14 +71,14 @@ class Judge:
         self._labels = engine.cluster.labels
         self._costs = dependency_cost(engine.profile)
 
-    def talk(self, application: Application, graph: CallGraph, slots: Sequence[int]) -> TalkMeasures:
+    def talk(self, application: Application, graph: CallGraph, slots: Sequence[int]) -> TrafficMeasures:
         """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
         replicas = _replicas(graph, slots)
         costs = self._costs.edges(application, replicas)
-        return talk_measures(application.edges, replicas, self._labels, costs)
+        return traffic_measures(application.edges, replicas, self._labels, costs)
 
 
-def talk_of(engine: Engine, key: str, graph: CallGraph, slots: Sequence[int]) -> TalkMeasures | None:
+def talk_of(engine: Engine, key: str, graph: CallGraph, slots: Sequence[int]) -> TrafficMeasures | None:
     """How close the pods of an application that an engine knows lie, judged by its own costs."""
     application = engine.applications.get(key)
     return None if application is None else Judge(engine).talk(application, graph, slots)

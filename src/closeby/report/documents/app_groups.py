@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from closeby.applications.registry import Application
-from closeby.applications.talk import EdgeCost
+from closeby.applications.traffic import EdgeCost
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.quality.talk import talk_measures
+from closeby.quality.traffic import traffic_measures
 from closeby.report.documents.conditions import ConditionEntry, condition_entries
 from closeby.report.documents.quality import told
 from closeby.simulator.runs import Run
@@ -79,7 +79,7 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
     improvement = None if outcome is None else outcome.improvement
     together = None if improvement is None else improvement.final
     optimum = None if improvement is None else improvement.optimum
-    talk = talk_measures(
+    talk = traffic_measures(
         application.edges, _replicas(run, application, pods), run.engine.cluster.labels, edges
     )
     return AppGroupEntry(

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.applications.registry import Edge
-from closeby.applications.talk import EdgeCost
+from closeby.applications.traffic import EdgeCost
 from closeby.objects.labels import REGION, ZONE
-from closeby.quality.talk import TalkMeasures, run_talk, talk_measures
+from closeby.quality.traffic import TrafficMeasures, run_traffic, traffic_measures
 from tests.topology.drawing import Slots
 
 
@@ -34,7 +34,7 @@ def test_pairs_by_what_they_share() -> None:
     #     same node:   the two on n0 with the one there: 2
     #     same zone a: 2 x 2 = 4
     #     same region one: 3 x 2 = 6
-    found = talk_measures(
+    found = traffic_measures(
         [edge("web", "db")], {"web": {0: 2, 2: 1}, "db": {0: 1, 1: 1, 3: 1}}, places().labels
     )
     assert found.pairs == 9
@@ -44,13 +44,13 @@ def test_pairs_by_what_they_share() -> None:
 
 def test_a_workload_that_talks_to_itself_has_each_pair_once() -> None:
     #   3 on n0, 1 on n1: 6 pairs, 3 on n0, all in zone a
-    found = talk_measures([edge("db", "db")], {"db": {0: 3, 1: 1}}, places().labels)
+    found = traffic_measures([edge("db", "db")], {"db": {0: 3, 1: 1}}, places().labels)
     assert (found.pairs, found.same_node, found.same_zone) == (6, 0.5, 1.0)
 
 
 def test_nodes_without_labels_share_no_zone() -> None:
     #   both on n4: one node, but nobody knows in which zone. cache is not placed: no pair.
-    found = talk_measures(
+    found = traffic_measures(
         [edge("web", "db"), edge("web", "cache")], {"web": {4: 1}, "db": {4: 1}}, places().labels
     )
     assert (found.pairs, found.same_node, found.same_zone, found.same_region) == (1, 1.0, 0.0, 0.0)
@@ -70,7 +70,7 @@ def test_shares_counted_pair_by_pair(calls: list[tuple[str, str]], pods: list[tu
     replicas: dict[str, dict[int, int]] = {}
     for name, slot in pods:
         replicas.setdefault(name, {})[slot] = replicas.get(name, {}).get(slot, 0) + 1
-    found = talk_measures([edge(*call) for call in calls], replicas, places().labels)
+    found = traffic_measures([edge(*call) for call in calls], replicas, places().labels)
     assert found.pairs == len(together)
     for told, homes in ((found.same_zone, zones), (found.same_region, regions)):
         near = sum(homes[one] is not None and homes[one] == homes[other] for one, other in together)
@@ -80,7 +80,7 @@ def test_shares_counted_pair_by_pair(calls: list[tuple[str, str]], pods: list[tu
 
 
 def test_nothing_placed_has_no_share() -> None:
-    found = talk_measures([edge("web", "db")], {}, places().labels)
+    found = traffic_measures([edge("web", "db")], {}, places().labels)
     assert (found.pairs, found.same_node, found.over) == (0, None, 0)
 
 
@@ -91,15 +91,15 @@ def test_costs_and_broken_limits_add_up() -> None:
         EdgeCost(edge=edges[0], pairs=2, cost=30.0, unknown=0, over=1),
         EdgeCost(edge=edges[1], pairs=1, cost=7.0, unknown=0, over=0),
     ]
-    found = talk_measures(edges, {"web": {0: 1}, "db": {2: 2}, "cache": {0: 1}}, places().labels, costs)
+    found = traffic_measures(edges, {"web": {0: 1}, "db": {2: 2}, "cache": {0: 1}}, places().labels, costs)
     assert (found.cost, found.over, found.pairs) == (37.0, 1, 3)
     assert found.same_node == pytest.approx(1 / 3)
 
 
 def measured(
     cost: float | None, pairs: int, same_node: float, over: int = 0, limited: int = 0
-) -> TalkMeasures:
-    return TalkMeasures(
+) -> TrafficMeasures:
+    return TrafficMeasures(
         cost=cost,
         pairs=pairs,
         same_node=same_node,
@@ -114,15 +114,15 @@ def test_applications_count_by_how_long_they_ran() -> None:
     #   10 for 300 s and 40 for 100 s: (3000 + 4000) / 400, and over 4 x 300 + 8 x 100 pair-seconds
     #   same node: (4 x 0.5 x 300 + 8 x 0.25 x 100) / 2000.   Beyond limits: 2 x 100 of 1 x 300 + 4 x 100.
     apps = [measured(10.0, 4, 0.5, over=0, limited=1), measured(40.0, 8, 0.25, over=2, limited=4)]
-    found = run_talk(apps, np.array([300.0, 100.0]))
+    found = run_traffic(apps, np.array([300.0, 100.0]))
     assert (found.cost, found.cost_per_pair) == (17.5, 3.5)
     assert (found.same_node, found.same_zone, found.same_region) == (0.4, 0.4, 1.0)
     assert found.over == pytest.approx(2 / 7)
 
 
 def test_what_is_unknown_of_a_run_is_none() -> None:
-    none = run_talk([], np.zeros(0))
+    none = run_traffic([], np.zeros(0))
     assert (none.cost, none.cost_per_pair, none.same_node, none.over) == (None,) * 4
     # One application whose cost is unknown makes the mean unknown, and the shares stay; nothing has a limit.
-    found = run_talk([measured(None, 2, 1.0), measured(5.0, 2, 0.0)], np.array([1.0, 1.0]))
+    found = run_traffic([measured(None, 2, 1.0), measured(5.0, 2, 0.0)], np.array([1.0, 1.0]))
     assert (found.cost, found.cost_per_pair, found.same_node, found.over) == (None, None, 0.5, None)

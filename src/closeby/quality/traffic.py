@@ -1,7 +1,7 @@
-"""How close the talk of an application is: its cost, its share inside nodes, zones and regions, its limits.
+"""How close the traffic of an application is: its cost, its share inside nodes and zones, and its limits.
 
 The cost is the sum over dependency edges and placed replica pairs of cost x weight (network-aware scheduling
-KEP), as ``applications.talk`` works it out; a pair is one replica of the caller and one of the callee.
+KEP), as ``applications.traffic`` works it out; a pair is one replica of the caller and one of the callee.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.applications.registry import Edge
-from closeby.applications.talk import EdgeCost, Replicas
+from closeby.applications.traffic import EdgeCost, Replicas
 from closeby.objects.labels import REGION, ZONE
 from closeby.topology.labels import MISSING, LabelTable
 
 Floats = NDArray[np.float64]
 
 
-class TalkMeasures(Struct, frozen=True, kw_only=True):
-    """One application. Shares are of the pairs of placed replicas that talk; None where there are none."""
+class TrafficMeasures(Struct, frozen=True, kw_only=True):
+    """One application. Shares are of the pairs of placed replicas with traffic; None where there are none."""
 
     #: Sum over edges and pairs, weights counted; None where network costs are unknown.
     cost: float | None
@@ -35,13 +35,13 @@ class TalkMeasures(Struct, frozen=True, kw_only=True):
     limited: int = 0
 
 
-class RunTalk(Struct, frozen=True, kw_only=True):
-    """The applications of a run, each counted by how long it ran; None where nothing tells.
+class RunTraffic(Struct, frozen=True, kw_only=True):
+    """The applications of a run, each counted by how long it ran; None where that is unknown.
 
     All pods on one node cost 0. Applications that never had all their pods placed count in none of it.
     """
 
-    #: What an application cost, and a pair of its pods that talk.
+    #: What an application cost, and a pair of its pods with traffic.
     cost: float | None
     cost_per_pair: float | None
     #: Shares of the pairs.
@@ -52,10 +52,10 @@ class RunTalk(Struct, frozen=True, kw_only=True):
     over: float | None
 
 
-def run_talk(found: Sequence[TalkMeasures], seconds: Floats) -> RunTalk:
+def run_traffic(found: Sequence[TrafficMeasures], seconds: Floats) -> RunTraffic:
     """The means over time of applications that ran for so many seconds each; shape (A,).
 
-    A pair counts by the time that it talked, so that large applications have more say in shares and in
+    A pair counts by the time it existed, so that large applications have more say in shares and in
     ``cost_per_pair`` than in ``cost``.
     """
     pairs = np.array([one.pairs for one in found], dtype=np.float64) * seconds
@@ -67,7 +67,7 @@ def run_talk(found: Sequence[TalkMeasures], seconds: Floats) -> RunTalk:
         known = np.array([value or 0.0 for value in values])
         return _ratio(float(known @ pairs), float(pairs.sum()))
 
-    return RunTalk(
+    return RunTraffic(
         cost=_ratio(float(costs.sum()), float(seconds.sum())),
         cost_per_pair=_ratio(float(costs.sum()), float(pairs.sum())),
         same_node=share([one.same_node for one in found]),
@@ -81,12 +81,12 @@ def _ratio(value: float, total: float) -> float | None:
     return value / total if total > 0 and not np.isnan(value) else None
 
 
-def talk_measures(
+def traffic_measures(
     edges: Sequence[Edge],
     replicas: Mapping[str, Replicas],
     labels: LabelTable,
     costs: Sequence[EdgeCost] | None = None,
-) -> TalkMeasures:
+) -> TrafficMeasures:
     """Measure an application whose workloads' ``replicas`` are on these slots.
 
     ``costs`` is what each edge costs, where that is known.
@@ -98,7 +98,7 @@ def talk_measures(
     def share(homes: NDArray[Any]) -> float | None:
         return sum(_together(edge, replicas, homes) for edge in edges) / pairs if pairs else None
 
-    return TalkMeasures(
+    return TrafficMeasures(
         cost=None if costs is None else sum(edge.cost for edge in costs),
         pairs=pairs,
         same_node=share(nodes),

@@ -6,25 +6,21 @@ them drops all of that gang's task-topology, with a condition for each.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
-
-from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition, Reason, few
+from closeby.objects.roles import Pair, RoleRules, pair_of
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
-
-#: Two roles in alphabetical order; a role with itself stands for the pods of that role among each other.
-Pair = tuple[str, str]
-
-#: What makes a role go earlier: the greatest that holds for it counts.
-_SELF_ANTI_AFFINITY: Final = 4
-_INTER_AFFINITY: Final = 3
-_SELF_AFFINITY: Final = 2
-_INTER_ANTI_AFFINITY: Final = 1
+from closeby.reading.decoding.keys import (
+    ROLE_TOPOLOGY,
+    TASK_AFFINITY,
+    TASK_ANTI_AFFINITY,
+    TASK_ORDER,
+    TASK_TRAFFIC,
+)
 
 #: The greatest weight of a pair: beyond all sense, and sums stay exact below it.
 GREATEST_WEIGHT: Final = 1_000_000_000
@@ -38,68 +34,6 @@ _LONGEST_PAIR: Final = 2 * 253 + 3
 _DROPPED: Final = "until then the gang is placed without task-topology"
 
 
-class RoleRules(Struct, frozen=True, kw_only=True):
-    """How the roles of one gang belong together."""
-
-    affinity: frozenset[Pair] = frozenset()
-    anti_affinity: frozenset[Pair] = frozenset()
-    #: Roles that come first, in this order; the others follow.
-    order: tuple[str, ...] = ()
-    #: How much two pods of these roles say to each other; pairs that are not in it say nothing.
-    traffic: Mapping[Pair, float] = {}
-
-    def rank(self, role: str) -> int:
-        """Self-anti-affinity 4, affinity to others 3, self-affinity 2, anti-affinity to others 1, else 0."""
-        ranks = [
-            (self.anti_affinity, _SELF_ANTI_AFFINITY, _INTER_ANTI_AFFINITY),
-            (self.affinity, _SELF_AFFINITY, _INTER_AFFINITY),
-        ]
-        found = [
-            to_itself if one == other else to_others
-            for pairs, to_itself, to_others in ranks
-            for one, other in pairs
-            if role in (one, other)
-        ]
-        return max(found, default=0)
-
-    def place(self, role: str) -> int:
-        """Place in ``order``; roles that are not in it share the last one."""
-        return self.order.index(role) if role in self.order else len(self.order)
-
-    def pull(self, one: str, other: str) -> int:
-        """How two pods of these roles draw each other: 1, -1, or 0 when nothing or both is said."""
-        pair = _pair(one, other)
-        return int(pair in self.affinity) - int(pair in self.anti_affinity)
-
-    def repels(self, one: str, other: str) -> bool:
-        """Whether pods of these roles are to lie apart."""
-        return _pair(one, other) in self.anti_affinity
-
-    def weight(self, one: str, other: str) -> float:
-        """How much two pods of these roles say to each other."""
-        return self.traffic.get(_pair(one, other), 0.0)
-
-    def by_traffic(self, sizes: Mapping[str, int]) -> "RoleRules":
-        """The rules with what traffic adds where the annotations leave something open.
-
-        Without affinity roles that talk belong together; without an order either, the role whose pod says
-        most goes first. ``sizes`` holds the number of pods of each role.
-        """
-        if not self.traffic or self.affinity:
-            return self
-        order = self.order or tuple(sorted(sizes, key=lambda role: (-self._said(role, sizes), role)))
-        return RoleRules(
-            affinity=frozenset(self.traffic),
-            anti_affinity=self.anti_affinity,
-            order=order,
-            traffic=self.traffic,
-        )
-
-    def _said(self, role: str, sizes: Mapping[str, int]) -> float:
-        """What one pod of a role says to all others."""
-        return sum(self.weight(role, other) * (count - (role == other)) for other, count in sizes.items())
-
-
 class RoleReading(NamedTuple):
     """``rules`` is None when nothing is asked for, or when something is wrong with it."""
 
@@ -110,10 +44,7 @@ class RoleReading(NamedTuple):
 def asks_for_rules(group: PodGroup) -> bool:
     """Whether a gang has any annotation about roles."""
     annotations = group.annotations
-    return bool(annotations) and any(
-        annotations.get(key, "").strip()
-        for key in (TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC)
-    )
+    return bool(annotations) and any(annotations.get(key, "").strip() for key in ROLE_TOPOLOGY)
 
 
 def read_rules(group: PodGroup, roles: Collection[str]) -> RoleReading:
@@ -146,8 +77,8 @@ class _Reader:
         for text in self._text(key).split(";"):
             roles = self.group(key, text)
             if len(roles) == 1:
-                found.add(_pair(roles[0], roles[0]))
-            found.update(_pair(one, other) for i, one in enumerate(roles) for other in roles[:i])
+                found.add(pair_of(roles[0], roles[0]))
+            found.update(pair_of(one, other) for i, one in enumerate(roles) for other in roles[:i])
         return frozenset(found)
 
     def order(self) -> tuple[str, ...]:
@@ -201,7 +132,9 @@ class _Reader:
     def _named_pair(self, entry: str, names: str) -> Pair | None:
         """The only way to read ``one-other`` as two roles, for names may have dashes themselves."""
         ways = {
-            _pair(one, other) for one, other in _splits(names) if one in self._roles and other in self._roles
+            pair_of(one, other)
+            for one, other in _splits(names)
+            if one in self._roles and other in self._roles
         }
         if len(ways) == 1:
             return ways.pop()
@@ -226,10 +159,6 @@ class _Reader:
                 remedy=f"{remedy}; {_DROPPED}",
             )
         )
-
-
-def _pair(one: str, other: str) -> Pair:
-    return (one, other) if one <= other else (other, one)
 
 
 def _splits(names: str) -> Iterator[tuple[str, str]]:

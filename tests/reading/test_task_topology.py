@@ -2,8 +2,9 @@
 
 import pytest
 
-from closeby.applications.roles import LONGEST_RULES, MOST_ROLES, RoleRules, asks_for_rules, read_rules
 from closeby.objects.reasons import Reason
+from closeby.objects.roles import RoleRules
+from closeby.reading.dialects.task_topology import LONGEST_RULES, MOST_ROLES, asks_for_rules, read_rules
 from tests.applications.roles import KEYS, job, rules
 from tests.golden.fixture import Golden
 

@@ -1,4 +1,4 @@
-"""What the talk of an application costs, given where its replicas are and how far nodes are apart."""
+"""What the traffic of an application costs, given where its replicas are and how far nodes are apart."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ Ints = NDArray[np.intp]
 
 #: Replicas of one workload: how many are on each slot.
 Replicas = Mapping[int, int]
-_NOBODY: Replicas = {}
+_NONE: Replicas = {}
 
 
 class Network(Struct, frozen=True, kw_only=True, eq=False):
@@ -36,7 +36,7 @@ class EdgeCost(Struct, frozen=True, kw_only=True):
     """What one edge costs now."""
 
     edge: Edge
-    #: Pairs of placed replicas, and what their talk costs, the edge's weight counted.
+    #: Pairs of placed replicas, and what their traffic costs, the edge's weight counted.
     pairs: int
     cost: float
     #: Pairs of which the cost is not known (the substitute is in ``cost``), and pairs beyond the limit.
@@ -121,7 +121,7 @@ def edge_costs(
 ) -> tuple[EdgeCost, ...]:
     """What each edge costs; ``replicas`` maps workloads to where their placed replicas are."""
     return tuple(
-        _edge_cost(network, edge, replicas.get(edge.caller, _NOBODY), replicas.get(edge.callee, _NOBODY))
+        _edge_cost(network, edge, replicas.get(edge.caller, _NONE), replicas.get(edge.callee, _NONE))
         for edge in application.edges
     )
 

@@ -1,0 +1,82 @@
+"""How the roles of a gang's pods belong together (Volcano task-topology, and traffic between roles)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+#: Two roles in alphabetical order; a role with itself stands for the pods of that role among each other.
+Pair = tuple[str, str]
+
+#: What makes a role go earlier: the greatest that holds for it counts.
+_SELF_ANTI_AFFINITY: Final = 4
+_INTER_AFFINITY: Final = 3
+_SELF_AFFINITY: Final = 2
+_INTER_ANTI_AFFINITY: Final = 1
+
+
+class RoleRules(Struct, frozen=True, kw_only=True):
+    """How the roles of one gang belong together."""
+
+    affinity: frozenset[Pair] = frozenset()
+    anti_affinity: frozenset[Pair] = frozenset()
+    #: Roles that come first, in this order; the others follow.
+    order: tuple[str, ...] = ()
+    #: How much two pods of these roles say to each other; pairs that are not in it say nothing.
+    traffic: Mapping[Pair, float] = {}
+
+    def rank(self, role: str) -> int:
+        """Self-anti-affinity 4, affinity to others 3, self-affinity 2, anti-affinity to others 1, else 0."""
+        ranks = [
+            (self.anti_affinity, _SELF_ANTI_AFFINITY, _INTER_ANTI_AFFINITY),
+            (self.affinity, _SELF_AFFINITY, _INTER_AFFINITY),
+        ]
+        found = [
+            to_itself if one == other else to_others
+            for pairs, to_itself, to_others in ranks
+            for one, other in pairs
+            if role in (one, other)
+        ]
+        return max(found, default=0)
+
+    def place(self, role: str) -> int:
+        """Place in ``order``; roles that are not in it share the last one."""
+        return self.order.index(role) if role in self.order else len(self.order)
+
+    def pull(self, one: str, other: str) -> int:
+        """How two pods of these roles draw each other: 1, -1, or 0 when nothing or both is said."""
+        pair = pair_of(one, other)
+        return int(pair in self.affinity) - int(pair in self.anti_affinity)
+
+    def repels(self, one: str, other: str) -> bool:
+        """Whether pods of these roles are to lie apart."""
+        return pair_of(one, other) in self.anti_affinity
+
+    def weight(self, one: str, other: str) -> float:
+        """How much two pods of these roles say to each other."""
+        return self.traffic.get(pair_of(one, other), 0.0)
+
+    def by_traffic(self, sizes: Mapping[str, int]) -> "RoleRules":
+        """The rules with what traffic adds where the annotations leave something open.
+
+        Without affinity roles that talk belong together; without an order either, the role whose pod says
+        most goes first. ``sizes`` holds the number of pods of each role.
+        """
+        if not self.traffic or self.affinity:
+            return self
+        order = self.order or tuple(sorted(sizes, key=lambda role: (-self._said(role, sizes), role)))
+        return RoleRules(
+            affinity=frozenset(self.traffic),
+            anti_affinity=self.anti_affinity,
+            order=order,
+            traffic=self.traffic,
+        )
+
+    def _said(self, role: str, sizes: Mapping[str, int]) -> float:
+        """What one pod of a role says to all others."""
+        return sum(self.weight(role, other) * (count - (role == other)) for other, count in sizes.items())
+
+
+def pair_of(one: str, other: str) -> Pair:
+    """Two roles as ``RoleRules`` names them."""
+    return (one, other) if one <= other else (other, one)
