@@ -168,9 +168,11 @@ def test_a_layout_too_large_for_all_pairs_of_sites_is_kept_the_same(
 def test_what_was_cleared_is_as_it_was_before(case: tuple[Traffic, Sites, list[int]]) -> None:
     layout = laid_out(*case)
     empty = Layout(case[0], case[1], range(len(case[2])))
+    full = layout.left.copy()
     layout.clear([0])
     layout.clear([0])
     layout.place(0, case[2][0])
+    np.testing.assert_array_equal(layout.left, full)
     layout.clear(range(len(case[2])))
     assert (layout.at == -1).all()
     np.testing.assert_array_equal(layout.left, empty.left)
