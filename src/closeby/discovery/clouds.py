@@ -1,7 +1,8 @@
 """What clouds tell of the network under their hosts, as their command lines print it in JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+
+from msgspec import Struct
 
 from closeby.discovery.assembling import warning
 from closeby.discovery.findings import ScanFindings
@@ -9,7 +10,7 @@ from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import kind, mappings, read_json, text_of
+from closeby.discovery.unreadable import decode, mappings, read_json
 from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.topology.node_groups import listed
@@ -17,7 +18,36 @@ from closeby.topology.node_groups import listed
 Entry = Mapping[str, object]
 Found = Iterator[tuple[Path, Entry]]
 
-_OCI_LEVELS: Final = ("localblockid", "networkblockid", "hpcislandid")
+
+class _AwsInstance(Struct, rename="pascal"):
+    instance_id: str
+    network_nodes: list[str] | None = None
+    capacity_block_id: str | None = None
+
+
+class _GcpTopology(Struct):
+    subblock: str | None = None
+    block: str | None = None
+    cluster: str | None = None
+
+
+class _GcpStatus(Struct, rename="camel"):
+    physical_host_topology: _GcpTopology | None = None
+
+
+class _GcpInstance(Struct, rename="camel"):
+    name: str
+    resource_status: _GcpStatus | None = None
+
+
+class _OciHost(Struct, rename=lambda name: name.replace("_", "")):
+    """A host with its keys as ``_plain`` makes them."""
+
+    instance_id: str | None = None
+    local_block_id: str | None = None
+    network_block_id: str | None = None
+    hpc_island_id: str | None = None
+    gpu_memory_fabric_id: str | None = None
 
 
 def read_aws(
@@ -37,20 +67,15 @@ def read_aws(
     collected = Collected(names)
     levels: dict[str, set[int]] = {}
     for path, entry in _pages(file, value, "Instances", "describe-instance-topology"):
-        instance = _required(file, entry, "InstanceId", path)
-        nodes = entry.get("NetworkNodes")
-        if nodes is None:
-            nodes = []
-        if not isinstance(nodes, list) or not all(isinstance(one, str) for one in nodes):
-            field = field_path((*path, "NetworkNodes"))
-            raise UnreadableError(file, "must be a list of names, root first", field=field)
+        one = decode(file, entry, _AwsInstance, path)
+        nodes = one.network_nodes or []
         if len(nodes) > MOST_LEVELS:
             field = field_path((*path, "NetworkNodes"))
             raise UnreadableError(file, f"has more than {MOST_LEVELS} network nodes", field=field)
-        place = tuple(one or None for one in reversed(nodes))
+        place = tuple(name or None for name in reversed(nodes))
         for level, name in enumerate(place):
             levels.setdefault(name or "", set()).add(level)
-        collected.add(instance, place, text_of(file, entry, "CapacityBlockId", path))
+        collected.add(_named(file, one.instance_id, path, "InstanceId"), place, one.capacity_block_id or None)
     shared = [name for name, several in levels.items() if name and len(several) > 1]
     if shared:
         message = (
@@ -74,13 +99,10 @@ def read_gcp(
     value = read_json(file, text)
     collected = Collected(names)
     for path, entry in _pages(file, value, "items", "instances list"):
-        instance = _required(file, entry, "name", path)
-        status = _inner(file, entry, "resourceStatus", path)
-        at = (*path, "resourceStatus", "physicalHostTopology")
-        host = _inner(file, status, "physicalHostTopology", at[:-1])
-        collected.add(
-            instance, tuple(text_of(file, host, one, at) for one in ("subblock", "block", "cluster"))
-        )
+        one = decode(file, entry, _GcpInstance, path)
+        host = (one.resource_status or _GcpStatus()).physical_host_topology or _GcpTopology()
+        place = tuple(name or None for name in (host.subblock, host.block, host.cluster))
+        collected.add(_named(file, one.name, path, "name"), place)
     _incomplete(value, "nextPageToken", collected)
     return collected.findings(file, keys)
 
@@ -101,15 +123,16 @@ def read_oci(
     idle = 0
     for path, raw in _pages(file, _oci_data(value), "items", "compute-host list"):
         entry = {_plain(key): one for key, one in raw.items()}
-        instance = text_of(file, entry, "instanceid", path)
-        if instance is None:
+        host = decode(file, entry, _OciHost, path)
+        if not host.instance_id:
             idle += 1
             continue
-        place: Place = tuple(text_of(file, entry, level, path) for level in _OCI_LEVELS)
-        domain = text_of(file, entry, "gpumemoryfabricid", path)
+        levels = (host.local_block_id, host.network_block_id, host.hpc_island_id)
+        place: Place = tuple(name or None for name in levels)
+        domain = host.gpu_memory_fabric_id or None
         rack = _rack(entry)
         labels = {SUB_DOMAIN_KEY: f"{domain}.{rack}"} if domain is not None and rack else {}
-        collected.add(instance, place, domain, labels)
+        collected.add(host.instance_id, place, domain, labels)
     if idle:
         hosts = "1 host runs" if idle == 1 else f"{idle} hosts run"
         collected.warnings.append(
@@ -155,22 +178,10 @@ def _pages(file: str, value: object, key: str, command: str) -> Found:
             yield path, entry
 
 
-def _required(file: str, entry: Entry, key: str, path: Path) -> str:
-    value = text_of(file, entry, key, path)
-    if value is None:
-        raise UnreadableError(file, "is missing", field=field_path((*path, key)))
-    return value
-
-
-def _inner(file: str, entry: Entry, key: str, path: Path) -> Entry:
-    value = entry.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise UnreadableError(
-            file, f"must be a mapping, but is {kind(value)}", field=field_path((*path, key))
-        )
-    return value
+def _named(file: str, name: str, path: Path, key: str) -> str:
+    if not name:
+        raise UnreadableError(file, "is empty", field=field_path((*path, key)))
+    return name
 
 
 def _incomplete(value: object, key: str, collected: Collected) -> None:

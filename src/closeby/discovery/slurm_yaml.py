@@ -1,24 +1,64 @@
 """Slurm's ``topology.yaml``: a list of named topologies, each a tree, blocks, or flat."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
 
 from closeby.discovery.assembling import several, warning
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
-from closeby.discovery.unreadable import MOST_YAML_BYTES, kind, read_yaml, shown
+from closeby.discovery.unreadable import MOST_YAML_BYTES, decode, read_yaml, shown
 from closeby.errors import HostlistError, UnreadableError
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.yaml_values import YamlDocument
 
-T = TypeVar("T")
+#: A host list, a number, or a list of them.
+_Hosts = list[str | int] | str | int | None
 
 _PLUGINS: Final = ("tree", "block", "flat", "ring", "torus3d")
 _READ: Final = ("tree", "block")
-_UNIT_KEYS: Final = ("topology", "cluster_default", *_PLUGINS)
 _LARGEST_SIZE: Final = 10**9
 _MOST_SIZES: Final = 16
+
+
+class _SwitchEntry(Struct, forbid_unknown_fields=True):
+    switch: str | int
+    children: _Hosts = None
+    nodes: _Hosts = None
+    link_speed: object = None
+
+
+class _TreeEntry(Struct, forbid_unknown_fields=True):
+    switches: list[_SwitchEntry]
+
+
+class _BlockEntry(Struct, forbid_unknown_fields=True):
+    block: str | int
+    nodes: _Hosts = None
+
+
+class _BlocksEntry(Struct, forbid_unknown_fields=True):
+    blocks: list[_BlockEntry]
+    block_sizes: list[int] | int | None = None
+
+
+class _Unit(Struct, forbid_unknown_fields=True):
+    """One topology of the list; what it declares is read only of the one that is used."""
+
+    topology: str | int
+    cluster_default: object = None
+    tree: object = None
+    block: object = None
+    flat: object = None
+    ring: object = None
+    torus3d: object = None
+
+    @property
+    def plugins(self) -> list[str]:
+        """What it is, once."""
+        return [one for one in _PLUGINS if getattr(self, one) not in (None, False)]
 
 
 def read_topology_yaml(file: str, text: str, topology: str | None = None) -> Declared:
@@ -32,152 +72,99 @@ def read_topology_yaml(file: str, text: str, topology: str | None = None) -> Dec
         message = f"is longer than {MOST_YAML_BYTES >> 20} MiB"
         raise UnreadableError(file, message, "check that it is the right file")
     reader = _Reader(file, read_yaml(file, text))
-    units = reader.entries((), reader.content.value, _UNIT_KEYS, lambda path, unit: _Unit(reader, path, unit))
+    units = reader.units()
     if not units:
         raise UnreadableError(file, "declares no topology", "check that it is the right file")
-    names = [unit.name for unit in units]
+    names = [str(unit.topology) for unit in units]
     if topology is not None and topology not in names:
         raise UnreadableError(file, f"has no topology {shown(topology)}", f"it has {several(names)}")
-    wanted = [unit for unit in units if topology in (None, unit.name)]
-    usable = [unit for unit in wanted if unit.plugin in _READ]
+    wanted = [index for index, name in enumerate(names) if topology in (None, name)]
+    usable = [index for index in wanted if units[index].plugins[0] in _READ]
     if not usable:
-        kinds = ", ".join(f"{unit.name} is {unit.plugin}" for unit in wanted[:4])
+        kinds = ", ".join(f"{names[index]} is {units[index].plugins[0]}" for index in wanted[:4])
         raise UnreadableError(file, f"has no tree and no blocks: {kinds}", "name one with a tree or blocks")
-    chosen = next((unit for unit in usable if unit.default), usable[0])
-    return chosen.declared([name for name in names if name != chosen.name] if topology is None else [])
+    chosen = next((index for index in usable if units[index].cluster_default is True), usable[0])
+    others = [name for name in names if name != names[chosen]] if topology is None else []
+    return reader.declared(chosen, units[chosen], others)
 
 
 class _Reader:
     """Values of one file; what is wrong is said with the line."""
 
     def __init__(self, file: str, content: YamlDocument) -> None:
-        self.file = file
-        self.content = content
-        self.room = Room()
+        self._file = file
+        self._content = content
+        self._room = Room()
 
-    def fail(self, path: Path, message: str, remedy: str = "") -> UnreadableError:
-        return UnreadableError(
-            self.file, message, remedy, line=self.content.line(path), field=field_path(path)
-        )
+    def units(self) -> list[_Unit]:
+        """All topologies, each of one kind."""
+        units = decode(self._file, self._content.value, list[_Unit], line=self._content.line)
+        for index, unit in enumerate(units):
+            name = self._name((index, "topology"), unit.topology)
+            if len(unit.plugins) != 1:
+                kinds = f"one of {', '.join(_PLUGINS)}, but is {len(unit.plugins)} of them"
+                raise self._fail((index,), f"topology {name} must be {kinds}")
+        return units
 
-    def entries(
-        self,
-        path: Path,
-        value: object,
-        known: Sequence[str],
-        read: Callable[[Path, Mapping[str, object]], T],
-    ) -> list[T]:
-        if not isinstance(value, list):
-            raise self.fail(path, f"must be a list, but is {kind(value)}", "begin each entry with a dash")
-        found = []
-        for index, entry in enumerate(value):
-            place = (*path, index)
-            if not isinstance(entry, dict):
-                raise self.fail(place, f"must be a mapping, but is {kind(entry)}")
-            self.only(place, entry, known)
-            found.append(read(place, entry))
-        return found
-
-    def only(self, path: Path, entry: Mapping[str, object], known: Sequence[str]) -> None:
-        for key in entry:
-            if key not in known:
-                raise self.fail((*path, key), "is not a known field", f"known are {', '.join(known)}")
-
-    def mapping(self, path: Path, value: object, known: Sequence[str]) -> Mapping[str, object]:
-        if not isinstance(value, dict):
-            raise self.fail(path, f"must be a mapping, but is {kind(value)}")
-        self.only(path, value, known)
-        return value
-
-    def name(self, path: Path, value: object) -> str:
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
-        if not isinstance(value, str) or not value:
-            raise self.fail(path, f"must be a name, but is {kind(value)}", "put it in quotes")
-        return value
-
-    def names(self, path: Path, value: object) -> tuple[str, ...]:
-        if value is None:
-            return ()
-        texts = value if isinstance(value, list) else [value]
-        found: list[str] = []
-        for text in texts:
-            try:
-                found += expand(self.name(path, text), self.room)
-            except HostlistError as error:
-                raise self.fail(path, f"{shown(str(text))} {error}", "write it like n[1-8,12]") from error
-        return tuple(found)
-
-
-class _Unit:
-    """One topology of the list."""
-
-    def __init__(self, reader: _Reader, path: Path, unit: Mapping[str, object]) -> None:
-        self._reader = reader
-        self._path = path
-        self._unit = unit
-        self.name = reader.name((*path, "topology"), unit.get("topology"))
-        self.default = unit.get("cluster_default") is True
-        plugins = [one for one in _PLUGINS if unit.get(one) not in (None, False)]
-        if len(plugins) != 1:
-            message = (
-                f"topology {self.name} must be one of {', '.join(_PLUGINS)}, but is {len(plugins)} of them"
-            )
-            raise reader.fail(path, message)
-        self.plugin = plugins[0]
-
-    def declared(self, others: Sequence[str]) -> Declared:
+    def declared(self, index: int, unit: _Unit, others: Sequence[str]) -> Declared:
         """Its declarations; the ``others`` that the file has as well are reported."""
-        reader, path = self._reader, (*self._path, self.plugin)
-        content = self._unit[self.plugin]
+        plugin, name = unit.plugins[0], str(unit.topology)
+        path, value, line = (index, plugin), getattr(unit, plugin), self._content.line
         warnings: tuple[Condition, ...] = ()
         if others:
-            message = f"{reader.file} declares {several(others)} as well; only {self.name} was read"
-            found = warning(f"Topology/{self.name}", message, "name another", reason=Reason.UNSUPPORTED)
+            message = f"{self._file} declares {several(others)} as well; only {name} was read"
+            found = warning(f"Topology/{name}", message, "name another", reason=Reason.UNSUPPORTED)
             warnings = (found,)
-        if self.plugin == "tree":
-            tree = reader.mapping(path, content, ("switches",))
-            at = (*path, "switches")
-            known = ("switch", "children", "nodes", "link_speed")
-            switches = reader.entries(at, tree.get("switches"), known, self._switch)
-            return Declared(file=reader.file, switches=tuple(switches), warnings=warnings)
-        blocks = reader.mapping(path, content, ("block_sizes", "blocks"))
-        at = (*path, "blocks")
+        if plugin == "tree":
+            tree = decode(self._file, value, _TreeEntry, path, line=line)
+            switches = [self._switch((*path, "switches", i), one) for i, one in enumerate(tree.switches)]
+            return Declared(file=self._file, switches=tuple(switches), warnings=warnings)
+        blocks = decode(self._file, value, _BlocksEntry, path, line=line)
         return Declared(
-            file=reader.file,
-            blocks=tuple(reader.entries(at, blocks.get("blocks"), ("block", "nodes"), self._block)),
-            block_sizes=self._sizes((*path, "block_sizes"), blocks.get("block_sizes")),
+            file=self._file,
+            blocks=tuple(self._block((*path, "blocks", i), one) for i, one in enumerate(blocks.blocks)),
+            block_sizes=self._sizes((*path, "block_sizes"), blocks.block_sizes),
             warnings=warnings,
         )
 
-    def _switch(self, path: Path, entry: Mapping[str, object]) -> Switch:
-        reader = self._reader
-        speed = entry.get("link_speed")
+    def _switch(self, path: Path, entry: _SwitchEntry) -> Switch:
         return Switch(
-            name=reader.name((*path, "switch"), entry.get("switch")),
-            line=reader.content.line(path),
-            switches=reader.names((*path, "children"), entry.get("children")),
-            nodes=reader.names((*path, "nodes"), entry.get("nodes")),
-            speed=None if speed is None else str(speed)[:40],
+            name=self._name((*path, "switch"), entry.switch),
+            line=self._content.line(path),
+            switches=self._names((*path, "children"), entry.children),
+            nodes=self._names((*path, "nodes"), entry.nodes),
+            speed=None if entry.link_speed is None else str(entry.link_speed)[:40],
         )
 
-    def _block(self, path: Path, entry: Mapping[str, object]) -> Block:
-        reader = self._reader
+    def _block(self, path: Path, entry: _BlockEntry) -> Block:
         return Block(
-            name=reader.name((*path, "block"), entry.get("block")),
-            line=reader.content.line(path),
-            nodes=reader.names((*path, "nodes"), entry.get("nodes")),
+            name=self._name((*path, "block"), entry.block),
+            line=self._content.line(path),
+            nodes=self._names((*path, "nodes"), entry.nodes),
         )
 
-    def _sizes(self, path: Path, value: object) -> tuple[int, ...]:
-        sizes = [] if value is None else value if isinstance(value, list) else [value]
-        found = []
-        for size in sizes:
-            if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _LARGEST_SIZE:
-                raise self._reader.fail(
-                    path, "must be whole numbers above zero", "write it like [18, 36, 72]"
-                )
-            found.append(size)
-        if len(found) > _MOST_SIZES:
-            raise self._reader.fail(path, f"has more than {_MOST_SIZES} sizes")
+    def _name(self, path: Path, value: str | int) -> str:
+        if value == "":
+            raise self._fail(path, "must be a name, but is empty", "put one there")
+        return str(value)
+
+    def _names(self, path: Path, value: _Hosts) -> tuple[str, ...]:
+        found: list[str] = []
+        for text in () if value is None else value if isinstance(value, list) else (value,):
+            try:
+                found += expand(self._name(path, text), self._room)
+            except HostlistError as error:
+                raise self._fail(path, f"{shown(str(text))} {error}", "write it like n[1-8,12]") from error
         return tuple(found)
+
+    def _sizes(self, path: Path, value: list[int] | int | None) -> tuple[int, ...]:
+        sizes = () if value is None else tuple(value) if isinstance(value, list) else (value,)
+        if not all(0 < size <= _LARGEST_SIZE for size in sizes):
+            raise self._fail(path, "must be whole numbers above zero", "write it like [18, 36, 72]")
+        if len(sizes) > _MOST_SIZES:
+            raise self._fail(path, f"has more than {_MOST_SIZES} sizes")
+        return sizes
+
+    def _fail(self, path: Path, message: str, remedy: str = "") -> UnreadableError:
+        line = self._content.line(path)
+        return UnreadableError(self._file, message, remedy, line=line, field=field_path(path))

@@ -5,21 +5,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
 from closeby.discovery.assembling import assemble, has_domains
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import Room, expand
-from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, some_node, tree_places
 from closeby.discovery.unreadable import (
     MOST_YAML_BYTES,
-    kind,
-    mappings,
+    decode,
     read_json,
     read_yaml,
     shown,
-    text_of,
 )
 from closeby.errors import HostlistError, UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
@@ -30,6 +28,37 @@ SUB_DOMAIN_KEY: Final = "accelerator.topograph.run/sub-domain"
 _MODEL_DOMAIN: Final = "accelerator.topology.test/domain"
 _MODEL_SUB_DOMAIN: Final = "accelerator.topology.test/sub-domain"
 _JSON_START: Final = re.compile(r"\s*[{\[]")
+
+
+class _Labels(Struct):
+    domain: str | None = field(name=DOMAIN_KEY, default=None)
+    sub_domain: str | None = field(name=SUB_DOMAIN_KEY, default=None)
+
+
+class _Instance(Struct):
+    id: str
+    network_layers: list[str | None] | None = None
+    labels: _Labels | None = None
+
+
+class _SwitchEntry(Struct):
+    switches: list[str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _BlockEntry(Struct):
+    """Nodes that hang on a switch, if on any."""
+
+    switch: str | None = None
+    nodes: list[str | int] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _ModelFile(Struct):
+    """``switches`` by name with their children, and ``blocks``."""
+
+    switches: dict[str, _SwitchEntry] | None = None
+    blocks: list[_BlockEntry] | None = None
 
 
 def read_topograph(
@@ -75,36 +104,25 @@ def _read_graph(
             'it must be JSON like {"instances": [{"id": "i-1", "network_layers": []}]}',
         )
     collected = Collected(names)
-    for path, entry in mappings(file, value["instances"], ("instances",)):
-        identifier = text_of(file, entry, "id", path)
-        if identifier is None:
+    for index, one in enumerate(decode(file, value["instances"], list[_Instance], ("instances",))):
+        path: Path = ("instances", index)
+        if not one.id:
             raise UnreadableError(
-                file, "is missing", "give the instance an id", field=field_path((*path, "id"))
+                file, "is empty", "give the instance an id", field=field_path((*path, "id"))
             )
-        layers = entry.get("network_layers")
-        place = _layers(file, layers, (*path, "network_layers"))
-        labels = entry.get("labels")
-        if labels is not None and not isinstance(labels, dict):
-            message = f"must be a mapping, but is {kind(labels)}"
-            raise UnreadableError(file, message, field=field_path((*path, "labels")))
-        domain = text_of(file, labels or {}, DOMAIN_KEY, (*path, "labels"))
-        sub = text_of(file, labels or {}, SUB_DOMAIN_KEY, (*path, "labels"))
+        layers = one.network_layers or []
+        if len(layers) > MOST_LEVELS:
+            at = field_path((*path, "network_layers"))
+            raise UnreadableError(file, f"has more than {MOST_LEVELS} layers", field=at)
+        labels = one.labels or _Labels()
+        domain, sub = labels.domain or None, labels.sub_domain or None
         more = {SUB_DOMAIN_KEY: sub} if sub is not None and domain is not None else {}
-        collected.add(identifier, place, domain, more)
+        collected.add(one.id, tuple(layer or None for layer in layers), domain, more)
     return collected.findings(file, keys, from_above=True)
 
 
-def _layers(file: str, value: object, path: Path) -> Place:
-    layers = [] if value is None else value
-    if not isinstance(layers, list) or not all(one is None or isinstance(one, str) for one in layers):
-        raise UnreadableError(file, "must be a list of names, closest first", field=field_path(path))
-    if len(layers) > MOST_LEVELS:
-        raise UnreadableError(file, f"has more than {MOST_LEVELS} layers", field=field_path(path))
-    return tuple(one or None for one in layers)
-
-
 class _Model:
-    """A model: ``switches`` by name with their children, and ``blocks`` of nodes that hang on a switch."""
+    """A model, of which the switches are a tree."""
 
     def __init__(self, file: str, content: YamlDocument) -> None:
         self._file = file
@@ -112,7 +130,7 @@ class _Model:
         self._room = Room()
         if not isinstance(content.value, dict) or not set(content.value) & {"switches", "blocks"}:
             raise self._fail((), "is not a model", "a model has switches and blocks")
-        self._model: Mapping[str, object] = content.value
+        self._model = decode(file, content.value, _ModelFile, line=content.line)
         self._children: dict[str, tuple[str, ...]] = {}
         self._annotations: dict[str, Mapping[str, str]] = {}
         self._parents: dict[str, str] = {}
@@ -122,27 +140,21 @@ class _Model:
         self._read_switches()
         block_of: dict[str, Mapping[str, str]] = {}
         nodes_of: dict[str, list[str]] = {}
-        nowhere: list[str] = []
-        blocks = self._model.get("blocks")
-        for path, entry in self._list(("blocks",), [] if blocks is None else blocks):
-            switch = entry.get("switch")
-            if (
-                switch is not None
-                and switch != ""
-                and (not isinstance(switch, str) or switch not in self._children)
-            ):
-                raise self._fail(
-                    (*path, "switch"), f"{shown(str(switch))} is not a switch of the model", "add it"
-                )
-            nodes = self._names((*path, "nodes"), entry.get("nodes"))
+        for index, block in enumerate(self._model.blocks or ()):
+            path: Path = ("blocks", index)
+            switch = block.switch or None
+            if switch is not None and switch not in self._children:
+                raise self._fail((*path, "switch"), f"{shown(switch)} is not a switch of the model", "add it")
+            nodes = self._names((*path, "nodes"), block.nodes or ())
             if not nodes:
                 raise self._fail(path, "has no nodes", "give the block its nodes")
-            annotations = {**self._inherited(switch), **self._texts(path, entry, "annotations")}
+            annotations = {**self._inherited(switch), **(block.annotations or {})}
             for node in nodes:
                 if node in block_of:
                     raise self._fail((*path, "nodes"), f"node {node} is in two blocks", "keep it in one")
                 block_of[node] = annotations
-            (nodes_of.setdefault(switch, []) if isinstance(switch, str) and switch else nowhere).extend(nodes)
+            if switch is not None:
+                nodes_of.setdefault(switch, []).extend(nodes)
         switches = [
             Switch(name=name, switches=below, nodes=tuple(nodes_of.get(name, ())))
             for name, below in self._children.items()
@@ -165,22 +177,10 @@ class _Model:
         )
 
     def _read_switches(self) -> None:
-        switches = self._model.get("switches")
-        if switches is None:
-            return
-        if not isinstance(switches, dict):
-            raise self._fail(("switches",), f"must be a mapping, but is {kind(switches)}", "name each switch")
-        for name, entry in switches.items():
+        for name, entry in (self._model.switches or {}).items():
             path: Path = ("switches", name)
-            if not isinstance(entry, dict):
-                raise self._fail(path, f"must be a mapping, but is {kind(entry)}")
-            children = entry.get("switches")
-            if children is not None and not isinstance(children, list):
-                raise self._fail((*path, "switches"), "must be a list of names")
-            if not all(isinstance(child, str) for child in children or ()):
-                raise self._fail((*path, "switches"), "must be a list of names")
-            self._children[name] = tuple(dict.fromkeys(children or ()))
-            self._annotations[name] = self._texts(path, entry, "annotations")
+            self._children[name] = tuple(dict.fromkeys(entry.switches or ()))
+            self._annotations[name] = entry.annotations or {}
             for child in self._children[name]:
                 if self._parents.setdefault(child, name) != name:
                     message = f"switch {child} has two parents, {self._parents[child]} and {name}"
@@ -189,10 +189,10 @@ class _Model:
             # Leaves need no entry of their own.
             self._children.setdefault(child, ())
 
-    def _inherited(self, switch: object) -> dict[str, str]:
+    def _inherited(self, switch: str | None) -> dict[str, str]:
         """Annotations of the switches above, the closest one's winning."""
         chain: list[str] = []
-        while isinstance(switch, str) and switch and switch not in chain and len(chain) <= MOST_LEVELS:
+        while switch is not None and switch not in chain and len(chain) <= MOST_LEVELS:
             chain.append(switch)
             switch = self._parents.get(switch)
         found: dict[str, str] = {}
@@ -200,36 +200,14 @@ class _Model:
             found.update(self._annotations.get(name, {}))
         return found
 
-    def _list(self, path: Path, value: object) -> list[tuple[Path, Mapping[str, object]]]:
-        if not isinstance(value, list):
-            raise self._fail(path, f"must be a list, but is {kind(value)}")
-        found: list[tuple[Path, Mapping[str, object]]] = []
-        for index, entry in enumerate(value):
-            if not isinstance(entry, dict):
-                raise self._fail((*path, index), f"must be a mapping, but is {kind(entry)}")
-            found.append(((*path, index), entry))
-        return found
-
-    def _names(self, path: Path, value: object) -> list[str]:
-        if value is not None and not isinstance(value, list):
-            raise self._fail(path, f"must be a list, but is {kind(value)}")
+    def _names(self, path: Path, texts: Sequence[str | int]) -> list[str]:
         found: list[str] = []
-        for text in value or ():
-            if not isinstance(text, str | int) or isinstance(text, bool):
-                raise self._fail(path, f"must be names, but one is {kind(text)}")
+        for text in texts:
             try:
                 found += expand(str(text), self._room)
             except HostlistError as error:
                 raise self._fail(path, f"{shown(str(text))} {error}", "write it like n[1-8]") from error
         return found
-
-    def _texts(self, path: Path, entry: Mapping[str, object], key: str) -> Mapping[str, str]:
-        value = entry.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise self._fail((*path, key), "must map names to texts", "put the texts in quotes")
-        return value
 
     def _fail(self, path: Path, message: str, remedy: str = "") -> UnreadableError:
         line = self._content.line(path)

@@ -2,17 +2,19 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
 from closeby.errors import UnreadableError, YamlError
 from closeby.reading.decoding.errors import Path as FieldPath
-from closeby.reading.decoding.errors import field_path
+from closeby.reading.decoding.errors import explain, field_path
 from closeby.reading.decoding.sources import STDIN, not_utf8
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
+
+T = TypeVar("T")
 
 #: More than any of these files has (a description of 100,000 hosts takes some 40 MB as JSON).
 MOST_BYTES: Final = 64 << 20
@@ -86,6 +88,28 @@ def read_yaml(file: str, text: str) -> YamlDocument:
     return document
 
 
+def decode(
+    file: str,
+    value: object,
+    shape: type[T],
+    path: FieldPath = (),
+    *,
+    line: Callable[[FieldPath], int] | None = None,
+) -> T:
+    """``value``, which stands at ``path`` of the file, as ``shape``; ``line`` finds the line of a field.
+
+    Raises:
+        UnreadableError: a field has the wrong type, is missing, or is not known where the shape forbids it.
+    """
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        found = explain(error, value, {})
+        at = (*path, *found.path)
+        number = None if line is None else line(at)
+        raise UnreadableError(file, found.message, found.remedy, line=number, field=field_path(at)) from error
+
+
 def mappings(file: str, value: object, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, object]]]:
     """The entries of a list of mappings, each with its path.
 
@@ -99,21 +123,6 @@ def mappings(file: str, value: object, path: FieldPath) -> Iterator[tuple[FieldP
         if not isinstance(entry, dict):
             raise UnreadableError(file, f"must be a mapping, but is {kind(entry)}", field=field_path(place))
         yield place, entry
-
-
-def text_of(file: str, entry: Mapping[str, object], key: str, path: FieldPath) -> str | None:
-    """Text at ``key``; None where it is missing, null or empty.
-
-    Raises:
-        UnreadableError: there is something that is not text.
-    """
-    value = entry.get(key)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        field = field_path((*path, key))
-        raise UnreadableError(file, f"must be text, but is {kind(value)}", "put it in quotes", field=field)
-    return value
 
 
 def kind(value: object) -> str:
