@@ -227,7 +227,10 @@ def test_another_one_can_be_named() -> None:
             "- topology: a\n  tree: {switches: [{switch: s, nodes: 'n[1-9999999]'}]}",
             "more than 500,000 names",
         ),
-        ("- topology: a\n  block: {block_sizes: [x], blocks: []}", ":2: [0].block.block_sizes[0]: must be a whole number"),
+        (
+            "- topology: a\n  block: {block_sizes: [x], blocks: []}",
+            ":2: [0].block.block_sizes[0]: must be a whole number",
+        ),
         ("- topology: a\n  block: {block_sizes: [0], blocks: []}", "whole numbers above zero"),
         ("- a: &x [1]\n- topology: *y\n", "alias"),
         ("\t- a", "not YAML"),

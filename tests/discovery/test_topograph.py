@@ -132,7 +132,10 @@ def test_a_model_gives_its_nodes_the_switches_above_and_inherited_domains() -> N
         ('{"instances": [1]}', "instances[0]: must be a mapping, but is a whole number"),
         ('{"instances": [{}]}', "instances[0].id: is missing"),
         ('{"instances": [{"id": 1}]}', "instances[0].id: must be text, but is a whole number"),
-        ('{"instances": [{"id": "a", "network_layers": [1]}]}', "instances[0].network_layers[0]: must be text"),
+        (
+            '{"instances": [{"id": "a", "network_layers": [1]}]}',
+            "instances[0].network_layers[0]: must be text",
+        ),
         ('{"instances": [{"id": "a",\n "labels": 3}]}', "instances[0].labels: must be a mapping"),
         ('{"instances":\n [}', ":2: is not JSON"),
         ("a: 1", "is not a model"),

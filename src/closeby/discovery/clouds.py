@@ -10,7 +10,7 @@ from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import decode, mappings, read_json
+from closeby.discovery.unreadable import decode, read_json
 from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.topology.node_groups import listed
@@ -169,13 +169,18 @@ def _pages(file: str, value: object, key: str, command: str) -> Found:
     if isinstance(value, dict):
         if key not in value:
             raise UnreadableError(file, f"has no {key}", f"give what `{command}` prints as JSON")
-        yield from mappings(file, value[key], (key,))
+        yield from _entries(file, value[key], (key,))
         return
-    for path, entry in mappings(file, value, ()):
+    for path, entry in _entries(file, value, ()):
         if isinstance(entry.get(key), list):
-            yield from mappings(file, entry[key], (*path, key))
+            yield from _entries(file, entry[key], (*path, key))
         else:
             yield path, entry
+
+
+def _entries(file: str, value: object, path: Path) -> Found:
+    for index, entry in enumerate(decode(file, value, list[dict[str, object]], path)):
+        yield (*path, index), entry
 
 
 def _named(file: str, name: str, path: Path, key: str) -> str:

@@ -107,9 +107,8 @@ def _read_graph(
     for index, one in enumerate(decode(file, value["instances"], list[_Instance], ("instances",))):
         path: Path = ("instances", index)
         if not one.id:
-            raise UnreadableError(
-                file, "is empty", "give the instance an id", field=field_path((*path, "id"))
-            )
+            at = field_path((*path, "id"))
+            raise UnreadableError(file, "is empty", "give the instance an id", field=at)
         layers = one.network_layers or []
         if len(layers) > MOST_LEVELS:
             at = field_path((*path, "network_layers"))

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
@@ -108,29 +108,6 @@ def decode(
         at = (*path, *found.path)
         number = None if line is None else line(at)
         raise UnreadableError(file, found.message, found.remedy, line=number, field=field_path(at)) from error
-
-
-def mappings(file: str, value: object, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, object]]]:
-    """The entries of a list of mappings, each with its path.
-
-    Raises:
-        UnreadableError: ``value`` is not a list, or an entry is not a mapping.
-    """
-    if not isinstance(value, list):
-        raise UnreadableError(file, f"must be a list, but is {kind(value)}", field=field_path(path))
-    for index, entry in enumerate(value):
-        place = (*path, index)
-        if not isinstance(entry, dict):
-            raise UnreadableError(file, f"must be a mapping, but is {kind(entry)}", field=field_path(place))
-        yield place, entry
-
-
-def kind(value: object) -> str:
-    """What a value is, in words."""
-    for type_, words in ((bool, "true or false"), (int | float, "a number"), (str, "text")):
-        if isinstance(value, type_):
-            return words
-    return "nothing" if value is None else "a list" if isinstance(value, list) else "a mapping"
 
 
 def shown(text: str) -> str:
