@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import Protocol
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Proxy, Refuse
 from tests.kube.live import create_pods, delete_now, eventually, through_proxy
 
+SOON = RequestPace(0.2, 1.0)
 STATES = ("calm", "busy", "late")
 #: Retried, or (403) refused for good.
 FAULTS = (
@@ -38,7 +40,9 @@ class Moods:
 
     name = "moods"
 
-    def __init__(self, api: Api, proxy: Proxy, writer: Writer, pods: list[Pod]) -> None:
+    def __init__(
+        self, api: Api, proxy: Proxy, writer: Writer, pods: list[Pod], insistence: RequestPace
+    ) -> None:
         self.api = api
         self.proxy = proxy
         self.pods = {pod.uid: pod for pod in pods}
@@ -52,7 +56,7 @@ class Moods:
             time.monotonic, self._namespace, RequestPace(0.02, 0.2), places=Places(all=8, rate=200.0)
         )
         self.statuses = StatusReconciler(
-            self, work, Events(writer, self.say), self.say, insistence=RequestPace(0.2, 1.0)
+            self, work, Events(writer, self.say), self.say, insistence=insistence
         )
 
     def say(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
@@ -122,12 +126,14 @@ class Moods:
 
 
 @asynccontextmanager
-async def moods(control_plane: ControlPlane, namespace: str, pods: int) -> AsyncIterator[Moods]:
+async def moods(
+    control_plane: ControlPlane, namespace: str, pods: int, insistence: RequestPace
+) -> AsyncIterator[Moods]:
     """They are written as long as the context lasts, and what was under way is over at its end."""
     access = control_plane.access()
     async with Api(access) as api, through_proxy(access) as (proxy, transport):
         made = await create_pods(api, namespace, pods)
-        it = Moods(api, proxy, Writer(transport, "closeby-test", "replica-0"), made)
+        it = Moods(api, proxy, Writer(transport, "closeby-test", "replica-0"), made, insistence)
         stopping = asyncio.Event()
         working = asyncio.create_task(Workers(it.statuses, it.say).run(stopping))
         try:
@@ -138,16 +144,18 @@ async def moods(control_plane: ControlPlane, namespace: str, pods: int) -> Async
 
 
 Test = Callable[[Moods], Awaitable[None]]
-Run = Callable[[int, Test], None]
+
+
+class Run(Protocol):
+    def __call__(self, pods: int, test: Test, insistence: RequestPace = SOON) -> None:
+        """Runs a test on so many pods; ``insistence``: pauses before what was refused is written again."""
 
 
 @pytest.fixture
 def with_pods(control_plane: ControlPlane, namespace: str) -> Run:
-    """Runs a test on so many pods."""
-
-    def run(pods: int, test: Test) -> None:
+    def run(pods: int, test: Test, insistence: RequestPace = SOON) -> None:
         async def go() -> None:
-            async with moods(control_plane, namespace, pods) as it:
+            async with moods(control_plane, namespace, pods, insistence) as it:
                 await test(it)
 
         asyncio.run(go())
@@ -239,7 +247,7 @@ def test_another_state_does_not_wait_for_one_that_was_refused(with_pods: Run) ->
         await eventually(it.agree)
         assert [mood for _, mood, _ in it.written] == ["calm", "busy"]
 
-    with_pods(1, test)
+    with_pods(1, test, RequestPace(600.0, 600.0))
 
 
 def test_what_may_have_been_written_is_not_relied_upon(with_pods: Run) -> None:

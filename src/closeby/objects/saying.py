@@ -1,7 +1,10 @@
 """How the live parts tell an operator what they do: one line a fact, with fields that tools can match on."""
 
-from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Hashable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
+
+#: Things of which is remembered what was reported last; things that are gone are among them.
+_REMEMBERED: Final = 10_000
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -19,6 +22,10 @@ class Reported(Generic[Key]):
     def __init__(self) -> None:
         self._last: dict[Key, Hashable] = {}
 
+    def __iter__(self) -> Iterator[Key]:
+        """All of which something that lasts was reported."""
+        return iter(tuple(self._last))
+
     def __contains__(self, key: Key) -> bool:
         """Whether something that lasts was reported of it."""
         return key in self._last
@@ -26,6 +33,8 @@ class Reported(Generic[Key]):
     def changes(self, key: Key, what: Hashable) -> bool:
         """Notes what is so now; returns whether that is to be reported."""
         changed = key not in self._last or self._last[key] != what
+        if key not in self._last and len(self._last) >= _REMEMBERED:
+            self._last.clear()
         self._last[key] = what
         return changed
 

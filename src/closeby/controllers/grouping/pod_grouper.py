@@ -33,7 +33,7 @@ from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
-from closeby.objects.saying import Say
+from closeby.objects.saying import Reported, Say
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.dialects.grouping import undecided
 from closeby.reading.dialects.kueue import Queues
@@ -44,8 +44,6 @@ _KINDS: Final = _QUEUES | {"PodGroup"}
 _COUNTED: Final = 1.0
 #: What the server says where there is no object of that uid, or another one of its name.
 _NOT_THAT_ONE: Final = (404, 409)
-#: Things that were reported once, and are not reported again.
-_REMEMBERED: Final = 10_000
 
 
 class Grouping(Struct, frozen=True, kw_only=True):
@@ -89,7 +87,7 @@ class PodGrouper:
         self._named: dict[Ref, set[Ref]] = {}
         self._groups = Groups()
         #: Which text was reported of which owner (of the pod itself if it has none).
-        self._told: set[tuple[Ref, str]] = set()
+        self._reported: Reported[tuple[Ref, str]] = Reported()
 
     # What happens
 
@@ -305,12 +303,8 @@ class PodGrouper:
 
     async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
         """A warning in the log and as Events, once; a pod that is recreated under its name is another one."""
-        told = owner if owner.uid or not about else about[0], text
-        if told in self._told:
+        if not self._reported.changes((owner if owner.uid or not about else about[0], text), True):
             return
-        if len(self._told) >= _REMEMBERED:
-            self._told.clear()
-        self._told.add(told)
         self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
         note = Note(reason=reason, action="Grouping", text=text, warning=True)
         for one in about:

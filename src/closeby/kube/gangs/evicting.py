@@ -25,7 +25,7 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, Verdict, Writer
 from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.saying import Say
+from closeby.objects.saying import Reported, Say
 from closeby.objects.unexpected import Contained, fields_of
 
 #: How often is looked (seconds).
@@ -78,8 +78,8 @@ class Evictor:
         #: By uid: when a member whose eviction was refused may be asked again (monotonic seconds).
         self._refused: dict[str, tuple[Backoff, float]] = {}
 
-        #: By gang: the fault that was told last.
-        self._faulty: dict[str, str] = {}
+        #: By gang: the fault that lasts.
+        self._faults: Reported[str] = Reported()
 
     async def run(self) -> None:
         """Looks and evicts, until it is cancelled."""
@@ -89,7 +89,8 @@ class Evictor:
             held = {pod.uid for standing in unfinished for pod, _ in standing.held}
             self._settled &= held
             keys = {standing.group.key for standing in unfinished}
-            self._faulty = {key: told for key, told in self._faulty.items() if key in keys}
+            for key in {*self._faults} - keys:
+                self._faults.over(key)
             self._refused = {uid: kept for uid, kept in self._refused.items() if uid in held}
             for key in keys:
                 await self._look_at(key)
@@ -101,12 +102,11 @@ class Evictor:
             standing = self._overdue(key)
             if standing is not None:
                 await self._evict(standing)
-            self._faulty.pop(key, None)
+            self._faults.over(key)
         if evicting.error is not None:
-            told = fields_of(evicting.error)
-            if self._faulty.get(key) != told["error"]:
-                self._say("not evicted", warning=True, gang=key, **told)
-            self._faulty[key] = told["error"]
+            fields = fields_of(evicting.error)
+            if self._faults.changes(key, fields["error"]):
+                self._say("not evicted", warning=True, gang=key, **fields)
 
     def _overdue(self, key: str) -> GangStanding | None:
         """The gang as it stands now, if its start is to be ended; to be asked again after each ``await``."""

@@ -10,8 +10,8 @@ from closeby.applications.registry import app_group_key
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.binder import Binder, PreBindStep
 from closeby.kube.gangs.evicting import Evictor
+from closeby.kube.gangs.gang_statuses import GangStatuses
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.gangs.reporter import GangReporter
 from closeby.kube.gangs.start_events import Decided, GivenBack, GroupGone, MemberGone, Restarted
 from closeby.kube.scheduler.heartbeat import Heartbeat
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
@@ -84,23 +84,26 @@ class BindingController:
         self._binder = Binder(engine, objects, writer, say, tasks, self, given.steps)
         starts = self._binder.starts
         self._meters.binds(lambda: starts.in_flight)
-        self._reporter = GangReporter(writer, events, say, objects, starts, given.reporting, self.informed)
+        self._gang_statuses = GangStatuses(
+            writer, events, say, objects, starts, given.reporting, self.informed
+        )
         self._evictor = Evictor(given.transport, writer, events, say, self._binder, objects, self.informed)
 
     async def run(self) -> None:
         """Writes what is due and evicts members of unfinished gangs, until it is cancelled."""
-        self._writing = [self._tasks.create_task(self._pod_statuses.run(self._stopping))]
-        async with asyncio.TaskGroup() as tasks:
-            for work in (self._reporter.run(), self._evictor.run()):
-                tasks.create_task(work)
+        self._writing = [
+            self._tasks.create_task(statuses.run(self._stopping))
+            for statuses in (self._pod_statuses, self._gang_statuses)
+        ]
+        await self._evictor.run()
 
     async def finish(self) -> None:
         """Waits for what was sent; what is not known to be ours to write is not written."""
         self._stopping.set()
         await self._binder.finish()
-        if self._lead.certain:
-            await self._reporter.finish()
         await asyncio.gather(*self._writing)
+        if self._lead.certain:
+            await self._gang_statuses.finish()
         await self._events.finish()
 
     # Decisions
@@ -109,7 +112,7 @@ class BindingController:
         """Takes up starts that another replica, or an earlier process, has begun."""
         self._binder.handle(Restarted(_now()))
         for key in tuple(self._engine.state.groups):
-            self._reporter.resume(key)
+            self._gang_statuses.resume(key)
 
     def carry_out(self, decision: Decision) -> None:
         """Starts the bindings of one decision, and notes what to report about it."""
@@ -128,11 +131,11 @@ class BindingController:
         if bindings:
             self._binder.handle(Decided(bindings, _now()))
         if outcome.is_gang and (leftover or outcome.conditions):
-            self._reporter.refused(outcome.key)
+            self._gang_statuses.refused(outcome.key)
 
     def reserved(self, change: Reserved | Released) -> None:
         """Reports nodes that are reserved for a gang, or are so no more."""
-        self._tasks.create_task(self._reporter.reserved(change))
+        self._gang_statuses.reserved(change)
 
     # What happened
 
@@ -164,7 +167,7 @@ class BindingController:
         for event in events:
             match event:
                 case NodeUpserted() | NodeDeleted() | TopologyChanged() | TopologyDeleted():
-                    self._reporter.moved()
+                    self._gang_statuses.moved()
                 case PodDeleted(uid):
                     self._pod_statuses.settled(uid)
                     self._binder.forget(uid)
@@ -172,15 +175,15 @@ class BindingController:
                     self._pod_statuses.settled(pod.uid)
                 case GroupDeleted(key):
                     self._binder.handle(GroupGone(key, _now()))
-                    self._reporter.forget(key)
+                    self._gang_statuses.forget(key)
 
     def look_again(self, losing_members: Iterable[str], anew: Iterable[str]) -> None:
         """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
         for key in losing_members:
             self._binder.handle(MemberGone(key, _now()))
-            self._reporter.lost(key)
+            self._gang_statuses.lost(key)
         for key in anew:
-            self._reporter.heard(key)
+            self._gang_statuses.renewed(key)
 
     # What the binder needs
 
@@ -202,7 +205,7 @@ class BindingController:
 
     async def write_plan(self, key: str) -> Written:
         """Writes where the gang's members go."""
-        return await self._reporter.write_plan(key)
+        return await self._gang_statuses.write_plan(key)
 
     def bound(self, binding: Binding) -> None:
         """The pod is bound."""
@@ -223,9 +226,9 @@ class BindingController:
     def review(self, key: str, *, waits: bool) -> None:
         """The status of the gang may not be true any more."""
         if waits:
-            self._reporter.refused(key)
+            self._gang_statuses.refused(key)
         else:
-            self._reporter.review(key)
+            self._gang_statuses.review(key)
 
 
 def _now() -> str:

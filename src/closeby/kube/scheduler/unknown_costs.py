@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from closeby.applications.registry import Applications
-from closeby.objects.saying import Say
+from closeby.objects.saying import Reported, Say
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupDeleted, Event, NetworkEvent
 from closeby.scheduling.services import DependencyCost
@@ -15,15 +15,15 @@ _GATHERED: Final = 1.0
 
 
 class UnknownCosts:
-    """What was told of each application."""
+    """What was logged last of each application."""
 
     def __init__(self, engine: Engine, say: Say) -> None:
         self._applications: Applications = engine.applications
         self._plugin = next(iter(engine.profile.dependency_costs), None)
         self._say = say
         self._changed = asyncio.Event()
-        #: By key: the sentence that was told last.
-        self._told: dict[str, str] = {}
+        #: By key: what is not known.
+        self._reported: Reported[str] = Reported()
 
     def took_in(self, events: Iterable[Event]) -> None:
         """The engine has heard of these."""
@@ -37,21 +37,24 @@ class UnknownCosts:
             await self._changed.wait()
             await asyncio.sleep(_GATHERED)
             self._changed.clear()
-            self._tell(self._plugin)
+            self._report(self._plugin)
 
-    def _tell(self, plugin: DependencyCost) -> None:
-        told: dict[str, str] = {}
+    def _report(self, plugin: DependencyCost) -> None:
+        gone = {*self._reported}
         for application in self._applications:
-            for problem in plugin.unknown_costs(application):
-                told[application.key] = problem.sentence()
-                if self._told.get(application.key) != problem.sentence():
+            key, problems = application.key, tuple(plugin.unknown_costs(application))
+            gone.discard(key)
+            if not problems:
+                if self._reported.over(key):
+                    self._say("costs known", object=f"AppGroup/{key}")
+            elif self._reported.changes(key, tuple(one.sentence() for one in problems)):
+                for one in problems:
                     self._say(
                         "problem",
                         warning=True,
-                        object=problem.object,
-                        reason=problem.reason,
-                        problem=problem.sentence(),
+                        object=one.object,
+                        reason=one.reason,
+                        problem=one.sentence(),
                     )
-            if application.key in self._told and application.key not in told:
-                self._say("costs known", object=f"AppGroup/{application.key}")
-        self._told = told
+        for key in gone:
+            self._reported.over(key)

@@ -258,8 +258,8 @@ class StatusReconciler(StatusWriter[Key]):
             else:
                 await self.keep(key, desired)
 
-    async def write_now(self, key: Key, *, again: bool = True) -> Written:
-        """Writes what is desired now, whether it stands there or not; a fault of ours counts as a refusal.
+    async def write_now(self, key: Key, *, again: bool = True, if_changed: bool = False) -> Written:
+        """Writes what is desired now, or only ``if_changed``; a fault of ours counts as a refusal.
 
         ``again``: where it fails it will be tried again, and is to be reported only then.
         """
@@ -269,6 +269,8 @@ class StatusReconciler(StatusWriter[Key]):
                 if desired is None:
                     self.forget(key)
                     return Written(Verdict.GONE)
+                if if_changed and self._pause(key, desired) is None:
+                    return DONE
                 return await self.write(key, desired, again=again)
         assert writing.error is not None
         about = self._subject.regarding(key) or key

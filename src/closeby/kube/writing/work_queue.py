@@ -185,6 +185,11 @@ class WorkQueue(Generic[Key]):
     # How things stand
 
     @property
+    def keys(self) -> tuple[Key, ...]:
+        """All that are due, now or later."""
+        return tuple(self._due)
+
+    @property
     def depth(self) -> int:
         """Keys that are due and that no worker has."""
         now = self._clock()
