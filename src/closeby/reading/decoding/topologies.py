@@ -8,7 +8,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, object_id
 
 _MOST_LEVELS: Final = 16
 
@@ -24,12 +24,6 @@ class TopologySpecWire(Wire):
     """``spec``."""
 
     levels: list[LevelWire] | None = None
-
-
-class TopologyWire(ObjectWire):
-    """A peer's topology."""
-
-    spec: TopologySpecWire | None = None
 
 
 class OwnLevelWire(LevelWire, forbid_unknown_fields=True):
@@ -64,7 +58,7 @@ def read_topology(document: Document, reading: DocumentReading) -> Topology:
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(TopologyWire)
+    wire = document.decode(WithSpec[TopologySpecWire])
     levels = (wire.spec.levels if wire.spec else None) or []
     return _topology(document, reading.name(document, wire.meta), levels)
 

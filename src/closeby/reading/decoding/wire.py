@@ -2,10 +2,13 @@
 here."""
 
 from datetime import UTC, datetime
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from closeby.objects.quantities import QuantityText
+
+Spec = TypeVar("Spec")
 
 #: Written by kubectl; a copy of the whole object that would only take memory.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -78,6 +81,12 @@ class ObjectWire(Wire):
     def meta(self) -> Meta:
         """``metadata``, empty when absent."""
         return self.metadata or Meta()
+
+
+class WithSpec(ObjectWire, Generic[Spec]):
+    """An object of which ``spec`` is read too."""
+
+    spec: Spec | None = None
 
 
 def seconds(moment: datetime) -> float:

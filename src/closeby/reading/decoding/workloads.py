@@ -8,7 +8,7 @@ from closeby.reading.decoding.owners import ConditionWire, Owner, count, finishe
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 
 
 class ReplicatedSpecWire(Wire):
@@ -17,12 +17,6 @@ class ReplicatedSpecWire(Wire):
     replicas: int | None = None
     template: TemplateWire | None = None
     volume_claim_templates: list[Present] | None = None
-
-
-class ReplicatedWire(ObjectWire):
-    """One of these four."""
-
-    spec: ReplicatedSpecWire | None = None
 
 
 class JobSpecWire(Wire):
@@ -99,7 +93,7 @@ def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
 
 
 def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) -> Workload:
-    wire = document.decode(ReplicatedWire)
+    wire = document.decode(WithSpec[ReplicatedSpecWire])
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or ReplicatedSpecWire()
     names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))

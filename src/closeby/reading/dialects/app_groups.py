@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from closeby.objects.applications import AppGroup
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, object_id
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
 from closeby.reading.dialects.app_graphs import Call, CallWire, Drafts, GraphDraft, judged
 from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.spelling import KnownFields, check_spelling
@@ -46,12 +46,6 @@ class KepSpecWire(SpecWire):
     lower_pods: list[KepPodWire] | None = field(name="pods", default=None)
 
 
-class KepAppGroupWire(ObjectWire):
-    """The KEP's object."""
-
-    spec: KepSpecWire | None = None
-
-
 class WorkloadWire(Wire, gc=False):
     """``workload``: what the published shape calls a Deployment or the like by."""
 
@@ -78,12 +72,6 @@ class PublishedSpecWire(SpecWire):
     """``spec`` as published."""
 
     workloads: list[EntryWire] | None = None
-
-
-class PublishedAppGroupWire(ObjectWire):
-    """The published object."""
-
-    spec: PublishedSpecWire | None = None
 
 
 _CALL: Final[dict[str, KnownFields | None]] = dict.fromkeys(("weight", "minBandwidth", "maxNetworkCost"))
@@ -126,7 +114,7 @@ def read_kep(document: Document, reading: DocumentReading) -> AppGroup:
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(KepAppGroupWire)
+    wire = document.decode(WithSpec[KepSpecWire])
     spec = wire.spec or KepSpecWire()
     start = _start(document, reading, wire, spec)
     check_spelling(document.plain(), _KEP, start.findings)
@@ -147,7 +135,7 @@ def read_published(document: Document, reading: DocumentReading) -> AppGroup:
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(PublishedAppGroupWire)
+    wire = document.decode(WithSpec[PublishedSpecWire])
     spec = wire.spec or PublishedSpecWire()
     start = _start(document, reading, wire, spec)
     check_spelling(document.plain(), _PUBLISHED, start.findings)

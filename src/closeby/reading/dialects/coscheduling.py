@@ -5,7 +5,7 @@ import msgspec
 from closeby.objects.groups import PodGroup
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import Wire, WithSpec
 from closeby.reading.dialects.podgroups import new_group
 from closeby.reading.dialects.trees import checked
 
@@ -16,19 +16,13 @@ class SpecWire(Wire):
     min_member: int | None = None
 
 
-class PodGroupWire(ObjectWire):
-    """The object."""
-
-    spec: SpecWire | None = None
-
-
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang.
 
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(PodGroupWire)
+    wire = document.decode(WithSpec[SpecWire])
     minimum = wire.spec.min_member if wire.spec else None
     group = new_group(document, reading, wire.meta)
     return checked(msgspec.structs.replace(group, min_member=1 if minimum is None else minimum))

@@ -6,14 +6,8 @@ from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import ConditionWire, Owner, at_most, count, finished, with_role
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
-
-
-class JobTemplateWire(ObjectWire):
-    """``replicatedJobs[].template``."""
-
-    spec: JobSpecWire | None = None
 
 
 class ReplicatedJobWire(Wire):
@@ -21,7 +15,7 @@ class ReplicatedJobWire(Wire):
 
     name: str = ""
     replicas: int | None = None
-    template: JobTemplateWire | None = None
+    template: WithSpec[JobSpecWire] | None = None
 
 
 class SpecWire(Wire):
@@ -57,7 +51,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     pod_sets = []
     for i, job in enumerate(spec.replicated_jobs or ()):
         path = ("spec", "replicatedJobs", i)
-        template = job.template or JobTemplateWire()
+        template = job.template or WithSpec[JobSpecWire]()
         job_spec = template.spec or JobSpecWire()
         jobs = count(job.replicas, (*path, "replicas"))
         size = pods_of_job(job_spec, (*path, "template", "spec"))

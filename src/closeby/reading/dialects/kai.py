@@ -12,7 +12,7 @@ from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import Wire, WithSpec
 from closeby.reading.dialects.podgroups import (
     ConstraintWire,
     PlacementAsk,
@@ -39,19 +39,13 @@ class SpecWire(Wire):
     priority_class_name: str | None = None
 
 
-class PodGroupWire(ObjectWire):
-    """The object."""
-
-    spec: SpecWire | None = None
-
-
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang. With subgroups KAI ignores ``minMember`` of the group: the tree says what is needed.
 
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(PodGroupWire)
+    wire = document.decode(WithSpec[SpecWire])
     spec = wire.spec or SpecWire()
     constraint = spec.topology_constraint or spec.topology_constraints
     subgroups = spec.sub_groups or []

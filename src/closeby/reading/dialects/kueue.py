@@ -13,7 +13,7 @@ from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of
+from closeby.reading.decoding.wire import Wire, WithSpec, namespace_of
 from closeby.reading.dialects.podgroups import PlacementAsk
 
 REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
@@ -31,12 +31,6 @@ class FlavorSpecWire(Wire):
     node_labels: dict[str, str] | None = None
     tolerations: list[TolerationWire] | None = None
     topology_name: str | None = None
-
-
-class FlavorWire(ObjectWire):
-    """A ResourceFlavor."""
-
-    spec: FlavorSpecWire | None = None
 
 
 class FlavorNameWire(Wire, gc=False):
@@ -57,22 +51,10 @@ class ClusterQueueSpecWire(Wire):
     resource_groups: list[ResourceGroupWire] | None = None
 
 
-class ClusterQueueWire(ObjectWire):
-    """A ClusterQueue."""
-
-    spec: ClusterQueueSpecWire | None = None
-
-
 class LocalQueueSpecWire(Wire):
     """``spec`` of a LocalQueue."""
 
     cluster_queue: str = ""
-
-
-class LocalQueueWire(ObjectWire):
-    """A LocalQueue."""
-
-    spec: LocalQueueSpecWire | None = None
 
 
 def read_flavor(document: Document, reading: DocumentReading) -> ResourceFlavor:
@@ -81,7 +63,7 @@ def read_flavor(document: Document, reading: DocumentReading) -> ResourceFlavor:
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(FlavorWire)
+    wire = document.decode(WithSpec[FlavorSpecWire])
     spec = wire.spec or FlavorSpecWire()
     return ResourceFlavor(
         name=reading.name(document, wire.meta),
@@ -97,7 +79,7 @@ def read_cluster_queue(document: Document, reading: DocumentReading) -> ClusterQ
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(ClusterQueueWire)
+    wire = document.decode(WithSpec[ClusterQueueSpecWire])
     groups = (wire.spec.resource_groups if wire.spec else None) or []
     names = [flavor.name for group in groups for flavor in group.flavors or ()]
     return ClusterQueue(name=reading.name(document, wire.meta), flavors=tuple(dict.fromkeys(names)))
@@ -109,7 +91,7 @@ def read_local_queue(document: Document, reading: DocumentReading) -> LocalQueue
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(LocalQueueWire)
+    wire = document.decode(WithSpec[LocalQueueSpecWire])
     return LocalQueue(
         namespace=namespace_of(wire.meta),
         name=reading.name(document, wire.meta),

@@ -7,7 +7,7 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import Owner, at_most, count
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import Wire, WithSpec
 
 
 class GroupTemplateWire(Wire):
@@ -25,19 +25,13 @@ class SpecWire(Wire):
     leader_worker_template: GroupTemplateWire | None = None
 
 
-class LeaderWorkerSetWire(ObjectWire):
-    """The object."""
-
-    spec: SpecWire | None = None
-
-
 def read_leader_worker_set(document: Document, reading: DocumentReading) -> Workload:
     """A LeaderWorkerSet. Replica 2 is the gang ``name-2``: leader ``name-2``, workers ``name-2-1`` and on.
 
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(LeaderWorkerSetWire)
+    wire = document.decode(WithSpec[SpecWire])
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
     group = spec.leader_worker_template or GroupTemplateWire()

@@ -17,7 +17,7 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.quantities import QuantityText
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, object_id
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
 from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.link_costs import CostDraft, LinkDraft, check_algorithm, weight_sets
 from closeby.reading.dialects.spelling import KnownFields, check_spelling
@@ -102,12 +102,6 @@ class PublishedSpecWire(SpecWire):
     weights: list[WeightWire] | None = None
 
 
-class PublishedTopologyWire(ObjectWire):
-    """The published object."""
-
-    spec: PublishedSpecWire | None = None
-
-
 _COST: Final = KnownFields(
     dict.fromkeys(("destination", "networkCost", "bandwidthCapacity", "bandwidthAllocated")),
     renamed={"cost": "networkCost"},
@@ -182,7 +176,7 @@ def read_published(document: Document, reading: DocumentReading) -> NetworkTopol
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(PublishedTopologyWire)
+    wire = document.decode(WithSpec[PublishedSpecWire])
     start = _start(document, reading, wire)
     check_spelling(document.plain(), _PUBLISHED, start.findings)
     spec = wire.spec or PublishedSpecWire()

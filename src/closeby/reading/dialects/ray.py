@@ -8,7 +8,7 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered, with_role
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import Wire, WithSpec
 
 #: What KubeRay calls the group of the head in its label ``ray.io/group``.
 HEAD_GROUP = "headgroup"
@@ -39,12 +39,6 @@ class SpecWire(Wire):
     worker_group_specs: list[WorkersWire] | None = None
 
 
-class RayClusterWire(ObjectWire):
-    """The object."""
-
-    spec: SpecWire | None = None
-
-
 def read_ray_cluster(document: Document, reading: DocumentReading) -> Workload:
     """A RayCluster with one pod set for the head and one for each group of workers, called like the group.
 
@@ -53,7 +47,7 @@ def read_ray_cluster(document: Document, reading: DocumentReading) -> Workload:
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(RayClusterWire)
+    wire = document.decode(WithSpec[SpecWire])
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
     head = (spec.head_group_spec or HeadWire()).template

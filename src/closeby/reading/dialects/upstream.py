@@ -10,7 +10,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, object_id
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
 from closeby.reading.dialects.podgroups import new_group, with_condition
 from closeby.reading.dialects.trees import checked
 
@@ -52,19 +52,13 @@ class SpecWire(Wire):
     priority: int | None = None
 
 
-class PodGroupWire(ObjectWire):
-    """The object."""
-
-    spec: SpecWire | None = None
-
-
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang, or (policy basic) a group without all-or-nothing: its minimum is 0.
 
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(PodGroupWire)
+    wire = document.decode(WithSpec[SpecWire])
     spec = wire.spec or SpecWire()
     policy = spec.scheduling_policy or PolicyWire()
     group = msgspec.structs.replace(

@@ -13,7 +13,7 @@ from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import Wire, WithSpec
 from closeby.reading.dialects.podgroups import new_group
 from closeby.reading.dialects.trees import checked
 
@@ -45,19 +45,13 @@ class SpecWire(Wire):
     priority_class_name: str | None = None
 
 
-class PodGroupWire(ObjectWire):
-    """The object."""
-
-    spec: SpecWire | None = None
-
-
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     """A gang; minima of single tasks become subgroups called like the tasks.
 
     Raises:
         FieldError: a value that can't be read.
     """
-    wire = document.decode(PodGroupWire)
+    wire = document.decode(WithSpec[SpecWire])
     spec = wire.spec or SpecWire()
     minimum = 1 if spec.min_member is None else spec.min_member
     group = new_group(document, reading, wire.meta)
