@@ -18,10 +18,11 @@ ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && cat $(DEPENDENCIES) 2>/dev/nul
 $(shell rm -f $(DEPENDENCIES) $(PROJECT))
 endif
 
-# How many processes run the tests. Each one that meets a live test starts a control plane (about 1 GB).
-WORKERS ?= auto
-# After a crash of a worker, loadfile and loadgroup would hang. tests/conftest.py sees to the order.
-SHARED := -n $(WORKERS) --dist worksteal
+# How many processes run the tests; tests/conftest.py says how many by default, and sees to the order. Each one
+# that meets a live test starts a control plane (about 1 GB).
+WORKERS ?=
+# After a crash of a worker, loadfile and loadgroup would hang.
+SHARED := --dist worksteal
 # The rooms whose tests start programs, or run whole commands: the fast suite leaves them out.
 BESIDE_THE_ENGINE := agents attacks cli control_plane controllers deploy discovery docs kube measurements
 
@@ -41,11 +42,11 @@ demo: $(PROJECT)  ## Place gangs on a synthetic GPU cluster and explain why
 	@$(BIN)/closeby demo
 	@echo 'Here closeby is $(BIN)/closeby, and docs/examples/tour is a folder of manifests to try it on.'
 
-test: $(PROJECT)  ## Run all tests but the soaks, one worker for each core
-	@$(BIN)/pytest $(SHARED) -m 'not soak'
+test: $(PROJECT)  ## Run all tests but the soaks, three workers for two cores
+	@$(BIN)/pytest -n $(or $(WORKERS),auto) $(SHARED) -m 'not soak'
 
 fast: $(PROJECT)  ## Run the tests of the engine, reading and reports: nothing live, nothing slow
-	@$(BIN)/pytest $(SHARED) -m 'not (live or slow or soak)' $(addprefix --ignore=tests/,$(BESIDE_THE_ENGINE))
+	@$(BIN)/pytest -n $(or $(WORKERS),logical) $(SHARED) -m 'not (live or slow or soak)' $(addprefix --ignore=tests/,$(BESIDE_THE_ENGINE))
 
 golden: $(PROJECT)  ## Rewrite the golden files (tests/golden) with what the views show now
 	@$(BIN)/pytest -q --update-golden

@@ -214,8 +214,8 @@ def nearer(known: Mapping[tuple[str, str], int], near: str, far: str) -> bool:
 @pytest.mark.parametrize(
     ("way", "fill"),
     [
-        pytest.param("netem", 60.0, id="delayed by netem in namespaces"),
-        pytest.param("wires", 60.0, id="delayed by slow wires in namespaces"),
+        pytest.param("netem", 60.0, id="delayed by netem in namespaces", marks=pytest.mark.soak),
+        pytest.param("wires", 60.0, id="delayed by slow wires in namespaces", marks=pytest.mark.soak),
         pytest.param("loopback", 0.0, id="delayed by the agents over loopback"),
     ],
 )
