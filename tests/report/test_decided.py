@@ -4,11 +4,11 @@ from msgspec import UNSET
 
 from closeby.objects.recorded import DecisionStatus, ReservationStatus, SchedulerStatus
 from closeby.reading.configuration import Configuration
-from closeby.report.documents.decided import Live, reserved_sentences
+from closeby.report.documents.decided import Live, reserved_sentences, standing_of
 from closeby.report.documents.explanations import Explanation, explain
 from closeby.report.documents.subjects import GANG, POD, Subject
 from closeby.scheduling.outcomes import ItemKind, Reservation
-from closeby.simulator.runs import Asked, simulate
+from closeby.simulator.runs import Asked, Simulation
 from tests.crowded import world
 from tests.worlds import gang, pods, spec
 
@@ -39,12 +39,13 @@ def explained(
         "a r1 : n1=2 n2=2\na r2 : n3=2 n4=2",
     )
     configuration = Configuration(reserve_after=reserve_after)
-    standing = simulate(given, configuration, Asked(schedule=False))
-    run = simulate(given, configuration, Asked(explain=["default/big"], wall=WALL))
+    simulation = Simulation(given, configuration, Asked(explain=(), wall=WALL))
+    before = simulation.standing()
     status = SchedulerStatus(last_decision=decision, reservation=reservation)
     kind, name = (POD, "default/big-0") if member else (GANG, "default/big")
     subject = Subject(kind, name, "default/big", ItemKind.GANG)
-    return explain(run, subject, Live(standing=standing, status=status))
+    live = Live(standing=standing_of(before, subject), status=status)
+    return explain(simulation.decided(explain=["default/big"]), subject, live)
 
 
 def kept(domain: tuple[str, ...] = ("a", "r2")) -> ReservationStatus:

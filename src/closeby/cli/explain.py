@@ -52,12 +52,12 @@ def command(
     """
     from closeby.cli.output import emit
     from closeby.cli.reading.inputs import Unusable, usable_configuration
-    from closeby.cli.reading.measuring import measure_once
+    from closeby.cli.reading.measuring import measures
     from closeby.cli.reading.sources import read_cluster_or_files
-    from closeby.report.documents.decided import Live
+    from closeby.report.documents.decided import Live, standing_of
     from closeby.report.documents.explanations import explain
     from closeby.report.documents.subjects import Unclear, find_subject, schedules
-    from closeby.simulator.runs import Asked, simulate
+    from closeby.simulator.runs import Asked, Simulation
     from closeby.whatif.gathering import counterfactuals
 
     if sources.paths and scheduler != SchedulerOptions():
@@ -65,33 +65,30 @@ def command(
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace
     with usable_configuration():
-        measurements = measure_once(inputs.configuration, live=cluster is not None)
-        before = simulate(
-            inputs.manifests,
-            inputs.configuration,
-            Asked(scheduler_name=inputs.scheduler_name, schedule=False, networks=inputs.networks),
-        )
-        found = find_subject(before, subject, namespace=namespace, near=near)
-        if isinstance(found, Unclear):
-            choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
-            raise Unusable(f"{found.message}{choices}")
-        run = simulate(
+        simulation = Simulation(
             inputs.manifests,
             inputs.configuration,
             Asked(
                 scheduler_name=inputs.scheduler_name,
-                explain=[found.item],
+                explain=(),
                 explain_everything=True,
-                measurements=measurements,
+                measure=measures(inputs.configuration, live=cluster is not None),
                 wall=None if cluster is None else time.time(),
                 networks=inputs.networks,
             ),
         )
-    different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
+    before = simulation.standing()
+    found = find_subject(before, subject, namespace=namespace, near=near)
+    if isinstance(found, Unclear):
+        choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
+        raise Unusable(f"{found.message}{choices}")
     live = None
     if cluster is not None:
         ours = inputs.scheduler_name if schedules(before, found, inputs.scheduler_name) else None
-        live = Live(standing=before, status=cluster.decided(found, ours, scheduler))
+        status = cluster.decided(found, ours, scheduler)
+        live = Live(standing=standing_of(before, found), status=status)
+    run = simulation.decided(explain=[found.item])
+    different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
     explanation = explain(run, found, live, different)
 
     def views() -> "Iterable[RenderableType]":

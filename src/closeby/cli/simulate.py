@@ -110,7 +110,7 @@ def _once(
     """Schedule what the manifests hold; returns whether something still waits."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.reading.inputs import Unusable, read_inputs, usable_configuration
-    from closeby.cli.reading.measuring import measure_once
+    from closeby.cli.reading.measuring import measures
     from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import Asked, simulate
@@ -128,7 +128,7 @@ def _once(
                 explain=explain is not None,
                 explain_everything=explain == "all",
                 optimum=optimum,
-                measurements=measure_once(inputs.configuration, live=False),
+                measure=measures(inputs.configuration, live=False),
             ),
         )
     report = scheduling_report(

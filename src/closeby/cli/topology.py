@@ -47,7 +47,7 @@ def command(
     """
     from closeby.cli.output import emit
     from closeby.cli.reading.inputs import usable_configuration
-    from closeby.cli.reading.measuring import measure_once
+    from closeby.cli.reading.measuring import measures
     from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.documents.topologies import topology_report
     from closeby.simulator.runs import Asked, simulate
@@ -60,7 +60,7 @@ def command(
             Asked(
                 scheduler_name=inputs.scheduler_name,
                 schedule=after,
-                measurements=measure_once(inputs.configuration, live=cluster is not None),
+                measure=measures(inputs.configuration, live=cluster is not None),
                 networks=inputs.networks,
             ),
         )

@@ -3,7 +3,7 @@
 A run is pure: the same objects and configuration give the same result, however they were spread over files.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
+from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import expand
 from closeby.simulator.misfits import conditions_of
 from closeby.simulator.optimum import least_cost
@@ -39,6 +40,15 @@ from closeby.topology.tree import Tree
 
 #: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).
 DEFAULT_SCHEDULER = "default-scheduler"
+
+
+#: What the sources of these plugins say now.
+Measure = Callable[[Sequence[Measured]], tuple[MeasurementsChanged, ...]]
+
+
+def no_measurements(plugins: Sequence[Measured]) -> tuple[MeasurementsChanged, ...]:
+    """Nothing is measured."""
+    return ()
 
 
 class Asked(Struct, frozen=True, kw_only=True, eq=False):
@@ -54,8 +64,8 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
     explain_everything: bool = False
     #: A solver says how cheap small applications could have been.
     optimum: bool = False
-    #: What plugins decide by besides; without them they do as if nothing were measured.
-    measurements: tuple[MeasurementsChanged, ...] = ()
+    #: Reads what plugins decide by besides; without that they do as if nothing were measured.
+    measure: Measure = no_measurements
     #: The time (seconds since the epoch): gangs that have waited long by then keep nodes free. None: nothing
     #: is reserved.
     wall: float | None = None
@@ -124,47 +134,83 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
     """Take everything in and schedule until nothing changes.
 
     Raises:
-        ConfigurationError: the configuration names what no plugin knows.
+        ConfigurationError: the configuration names what no plugin knows, or a source can't be read.
         ImportError: the optimum is asked for where there is no solver (``solver_is_here``).
     """
-    expansion = expand(manifests)
-    engine = Engine(
-        lambda handle: profile_for(configuration, handle),
-        explain=asked.explain,
-        explain_everything=asked.explain_everything,
-        least_cost=least_cost if asked.optimum else None,
-        backoff=False,
-        reserve_after=0.0 if asked.wall is None else configuration.reserve_after,
-    )
-    pods = sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name)
-    groups = sorted(expansion.groups, key=_by_name)
-    world = _World(surroundings_of(manifests), groups, asked.measurements, asked.networks)
-    world.enter(engine, (pod for pod in pods if pod.node_name is not None))
-    before = conditions_of(engine, (*world.surroundings.conditions, *expansion.conditions))
-    engine.handle(*(PodUpserted(pod) for pod in pods if _is_ours(pod, asked.scheduler_name)))
-    gathered = _Gathered()
-    tick = Tick() if asked.wall is None else Tick(0.0, wall=asked.wall)
-    while asked.schedule and gathered.take(engine.handle(tick)):
-        pass
-    while gathered.outdated and gathered.take(engine.handle(FlushUnschedulable(), tick)):
-        pass
-    return Run(
-        engine=engine,
-        pods=tuple(pods),
-        groups=tuple(groups),
-        gang_outcomes=gathered.gang_outcomes,
-        app_outcomes=gathered.app_outcomes,
-        pod_outcomes=gathered.pod_outcomes,
-        bindings=gathered.bindings,
-        leftovers=gathered.leftovers,
-        app_edges=_app_edges(engine),
-        unused=dict(sorted(manifests.others.items())),
-        finished_groups=frozenset(
+    simulation = Simulation(manifests, configuration, asked)
+    return simulation.decided() if asked.schedule else simulation.standing()
+
+
+class Simulation:
+    """One engine that has taken everything in: first as the manifests stand, then with its decisions.
+
+    Both runs share the engine, so what a caller needs of the first must be worked out before the second.
+    """
+
+    def __init__(
+        self, manifests: Manifests, configuration: Configuration, asked: Asked = NOTHING_MORE
+    ) -> None:
+        """Raises what ``simulate`` does."""
+        self._asked = asked
+        self._unused = dict(sorted(manifests.others.items()))
+        #: May still grow, until the decisions are made.
+        self._explained = asked.explain if isinstance(asked.explain, bool) else set(asked.explain)
+        expansion = expand(manifests)
+        self.engine = Engine(
+            lambda handle: profile_for(configuration, handle),
+            explain=self._explained,
+            explain_everything=asked.explain_everything,
+            least_cost=least_cost if asked.optimum else None,
+            backoff=False,
+            reserve_after=0.0 if asked.wall is None else configuration.reserve_after,
+        )
+        self._pods = tuple(sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name))
+        self._groups = tuple(sorted(expansion.groups, key=_by_name))
+        self._finished_groups = frozenset(
             f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
-        ),
-        places=_places(engine, groups, pods, gathered.bindings),
-        conditions=before,
-    )
+        )
+        measured = asked.measure(self.engine.profile.measured)
+        world = _World(surroundings_of(manifests), self._groups, measured, asked.networks)
+        world.enter(self.engine, (pod for pod in self._pods if pod.node_name is not None))
+        self._conditions = conditions_of(self.engine, (*world.surroundings.conditions, *expansion.conditions))
+        self.engine.handle(*(PodUpserted(pod) for pod in self._pods if _is_ours(pod, asked.scheduler_name)))
+
+    def standing(self) -> Run:
+        """The state before the first decision; it holds until ``decided`` is called."""
+        return self._run(_Gathered())
+
+    def decided(self, explain: Collection[str] = ()) -> Run:
+        """Every pending pod is scheduled, until nothing changes. To be called once.
+
+        ``explain`` names more items whose candidates, scores and refusals are recorded.
+        """
+        if isinstance(self._explained, set):
+            self._explained.update(explain)
+        wall = self._asked.wall
+        tick = Tick() if wall is None else Tick(0.0, wall=wall)
+        gathered = _Gathered()
+        while gathered.take(self.engine.handle(tick)):
+            pass
+        while gathered.outdated and gathered.take(self.engine.handle(FlushUnschedulable(), tick)):
+            pass
+        return self._run(gathered)
+
+    def _run(self, gathered: "_Gathered") -> Run:
+        return Run(
+            engine=self.engine,
+            pods=self._pods,
+            groups=self._groups,
+            gang_outcomes=gathered.gang_outcomes,
+            app_outcomes=gathered.app_outcomes,
+            pod_outcomes=gathered.pod_outcomes,
+            bindings=gathered.bindings,
+            leftovers=gathered.leftovers,
+            app_edges=_app_edges(self.engine),
+            unused=self._unused,
+            finished_groups=self._finished_groups,
+            places=_places(self.engine, self._groups, self._pods, gathered.bindings),
+            conditions=self._conditions,
+        )
 
 
 class _World(Struct, frozen=True):

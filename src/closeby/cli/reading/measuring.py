@@ -1,5 +1,7 @@
 """Reads once what plugins decide by, for commands that make one run."""
 
+from collections.abc import Sequence
+
 from closeby.errors import ConfigurationError
 from closeby.measurements.ageing import Known
 from closeby.objects.problems import Problem
@@ -9,34 +11,42 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.profile import line_about, plugin_named
 from closeby.scheduling.services import Measured, Measurements, Source
+from closeby.simulator.runs import Measure
 
 
 def measure_once(configuration: Configuration, *, live: bool) -> tuple[MeasurementsChanged, ...]:
-    """What the sources of a configuration's plugins say now.
+    """What the sources of a configuration's plugins say now; ``measures`` for an engine that is there."""
+    plugins = Engine(lambda handle: profile_for(configuration, handle)).profile.measured
+    return measures(configuration, live=live)(plugins)
+
+
+def measures(configuration: Configuration, *, live: bool) -> Measure:
+    """Reads what the sources of plugins say now.
 
     ``live``: as a scheduler takes it, which does without what is too old or can't be read. Otherwise what is
-    read belongs to the manifests, however old it is.
-
-    Raises:
-        ConfigurationError: the configuration names what no plugin knows, or a source that can't be read.
+    read belongs to the manifests, however old it is. What it returns raises ConfigurationError where a source
+    can't be read.
     """
-    plugins = Engine(lambda handle: profile_for(configuration, handle)).profile.measured
-    found = []
-    mistakes = []
-    for plugin in plugins:
-        source = plugin.source
-        if source is None:
-            continue
-        answer = source.read()
-        if live:
-            found.append(MeasurementsChanged(plugin.name, Known(source).take(answer)))
-        elif isinstance(answer, str):
-            mistakes.append(_mistake(configuration, plugin, source, answer))
-        else:
-            found.append(MeasurementsChanged(plugin.name, Measurements(reading=answer)))
-    if mistakes:
-        raise ConfigurationError(mistakes)
-    return tuple(found)
+
+    def measure(plugins: Sequence[Measured]) -> tuple[MeasurementsChanged, ...]:
+        found = []
+        mistakes = []
+        for plugin in plugins:
+            source = plugin.source
+            if source is None:
+                continue
+            answer = source.read()
+            if live:
+                found.append(MeasurementsChanged(plugin.name, Known(source).take(answer)))
+            elif isinstance(answer, str):
+                mistakes.append(_mistake(configuration, plugin, source, answer))
+            else:
+                found.append(MeasurementsChanged(plugin.name, Measurements(reading=answer)))
+        if mistakes:
+            raise ConfigurationError(mistakes)
+        return tuple(found)
+
+    return measure
 
 
 def _mistake(configuration: Configuration, plugin: Measured, source: Source, why: str) -> Problem:

@@ -6,7 +6,7 @@ decides itself says what a new decision would be: it may differ, because the clu
 scheduler knows more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -21,8 +21,12 @@ from closeby.objects.recorded import (
     Story,
 )
 from closeby.objects.words import plural
+from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
+from closeby.report.documents.lines import PartLine
+from closeby.report.documents.parts import parts_of
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, group_entries, pod_entry
-from closeby.scheduling.outcomes import Outcome, Reservation
+from closeby.report.documents.subjects import Subject, item_of
+from closeby.scheduling.outcomes import ItemKind, Outcome, Reservation
 from closeby.simulator.runs import Run
 
 BY_THIS_COMMAND = (
@@ -73,11 +77,36 @@ class NowEntry(Struct, frozen=True, kw_only=True):
     message: str | None
 
 
+class Standing(Struct, frozen=True, kw_only=True):
+    """A gang, an application and its pods in the cluster as it stands, before this command decides."""
+
+    gang: GroupEntry | None
+    parts: tuple[PartLine, ...]
+    application: AppGroupEntry | None
+    #: By uid.
+    pods: Mapping[str, PodEntry]
+
+
+def standing_of(run: Run, subject: Subject) -> Standing:
+    """The work item with which a subject is decided, in a run that has decided nothing yet."""
+    members = [pod for pod in run.pods if item_of(run, pod) == (subject.item, subject.item_kind)]
+    is_gang = subject.item_kind is ItemKind.GANG
+    group = next((one for one in run.groups if is_gang and one.key == subject.item), None)
+    applications = app_group_entries(run) if subject.item_kind is ItemKind.APPLICATION else ()
+    return Standing(
+        gang=_entry(run, subject.item) if is_gang else None,
+        parts=() if group is None else parts_of(run, group, members),
+        application=next(
+            (one for one in applications if f"{one.namespace}/{one.name}" == subject.item), None
+        ),
+        pods={pod.uid: pod_entry(run, pod) for pod in members},
+    )
+
+
 class Live(Struct, frozen=True, kw_only=True, eq=False):
     """What a cluster says about one gang, application or pod."""
 
-    #: The cluster as it stands, without a decision of this command.
-    standing: Run
+    standing: Standing
     status: SchedulerStatus
 
     @property
@@ -113,11 +142,12 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
 
     def of_pod(self, pod: Pod) -> PodDecidedEntry | None:
         """The last decision about a pod, from its story or from the pod; None where none is known."""
-        condition = self.status.pods.get(pod.name)
+        condition, known = self.status.pods.get(pod.name), self.in_story(pod)
         if pod.node_name is not None:
             since = None if condition is None or not condition.bound else condition.since or None
+            if since is None and known is not None and known.node == pod.node_name:
+                return _entry_of(pod, Source.SCHEDULER, node=known.node, time=known.time or None)
             return _entry_of(pod, Source.POD, node=pod.node_name, time=since)
-        known = self.in_story(pod)
         if known is not None:
             whole = None if self.story is None else self.story.last_decision
             message = known.message or ("" if whole is None or known.node is not None else whole.message)
@@ -172,10 +202,10 @@ def shown_as_decided(entry: PodEntry, decided: PodDecidedEntry) -> PodEntry:
 class GangView(Struct, frozen=True, kw_only=True, eq=False):
     """A gang and its pods as they are shown."""
 
-    #: Where they lie: the cluster as it stands, or what was decided now.
-    run: Run
+    #: The cluster as it stands, or what was decided now.
     entry: GroupEntry
     pods: tuple[PodEntry, ...]
+    parts: tuple[PartLine, ...]
     #: The newest decision of this command; None where the scheduler's is shown.
     outcome: Outcome | None
     #: The scheduler's decision; None where this command decided.
@@ -194,28 +224,31 @@ class GangView(Struct, frozen=True, kw_only=True, eq=False):
 
 def view_gang(run: Run, key: str, members: Sequence[Pod], live: Live | None) -> GangView:
     """A gang as the scheduler decided about it, where that is known; else as ``run`` did."""
+    group = next((one for one in run.groups if one.key == key), None)
     outcome = run.gang_outcomes.get(key)
     now = _entry(run, key)
     if outcome is not None and now.reason is not None:
         now = replace(now, message=outcome.message)
     found = None if live is None else live.decision(members)
-    if live is None or found is None:
+    standing = None if live is None else live.standing.gang
+    if live is None or found is None or standing is None:
         pods = tuple(_own_words(pod_entry(run, pod), outcome) for pod in members)
-        view = GangView(run=run, entry=now, pods=pods, outcome=outcome, now=now)
+        parts = () if group is None else parts_of(run, group, members)
+        view = GangView(entry=now, pods=pods, parts=parts, outcome=outcome, now=now)
         return view if live is None else _decided_now(view, members, live)
     decision, source = found
-    entry = _entry(live.standing, key)
+    entry = standing
     if entry.scheduled < (entry.min_member or 1):
         entry = replace(entry, reason=decision.reason, message=decision.message or None)
     entry = replace(entry, conditions=now.conditions)
     decisions = tuple(_member(run, pod, outcome, decision, source, live) for pod in members)
     return GangView(
-        run=live.standing,
         entry=entry,
         pods=tuple(
-            shown_as_decided(pod_entry(live.standing, pod), one)
+            shown_as_decided(live.standing.pods[pod.uid], one)
             for pod, one in zip(members, decisions, strict=True)
         ),
+        parts=live.standing.parts,
         outcome=None,
         decision=decision,
         now=now,
@@ -274,7 +307,7 @@ def who_decided(decided: DecidedEntry) -> str:
     if decided.source is Source.STATUS:
         return f"The scheduler decided so{at}, as the PodGroup's status says."
     if decided.source is Source.POD:
-        return "So says the pod's condition PodScheduled" + (f", since {decided.time}." if at else ".")
+        return "The pod's condition PodScheduled says so" + (f" since {decided.time}." if at else ".")
     return BY_THIS_COMMAND
 
 

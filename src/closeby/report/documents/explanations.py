@@ -36,7 +36,6 @@ from closeby.report.documents.decided import (
     who_decided,
 )
 from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
-from closeby.report.documents.parts import parts_of
 from closeby.report.documents.prospects import prospect
 from closeby.report.documents.scheduling import (
     API_VERSION,
@@ -101,6 +100,13 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     not_asked: NotAsked | UnsetType = UNSET
 
     @property
+    def message(self) -> str | None:
+        """Why it waits, as the first sentence says."""
+        if self.gang is not None:
+            return self.gang.message
+        return next((pod.message for pod in self.pods if pod.message), None)
+
+    @property
     def rests_on_this_command(self) -> bool:
         """Whether a table of domains or nodes is of another decision than the one that is shown."""
         return isinstance(self.decided, DecidedEntry) and self.decided.source is not Source.COMMAND
@@ -156,20 +162,20 @@ def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
     now = tuple(pod_entry(run, pod) for pod in members)
     decisions = _decisions(run, members, live)
     decided = None if live is None else _of_application(decisions, live)
-    standing = run
+    standing = None
     pods = now
     if live is not None and decided is not None and decided.source is not Source.COMMAND:
-        standing = live.standing
+        standing = live.standing.application
         pods = tuple(
-            shown_as_decided(pod_entry(standing, pod), one)
+            shown_as_decided(live.standing.pods[pod.uid], one)
             for pod, one in zip(members, decisions, strict=True)
         )
-    entry = next(one for one in app_group_entries(standing) if f"{one.namespace}/{one.name}" == key)
+    entry = standing or next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
     sentences = list(app_group_sentences(entry, pods))
     if decided is not None and decided.source is not Source.POD:
         sentences.append(who_decided(decided))
     holding = sum(one.node is not None for one in now)
-    if standing is not run and holding > sum(one.node is not None for one in pods):
+    if standing is not None and holding > sum(one.node is not None for one in pods):
         sentences.append(f"A new decision would place {plural(holding, 'pod')} of it.")
     reason = next((pod.reason for pod in pods if pod.reason is not None), None)
     explanation = Explanation(
@@ -238,7 +244,7 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
         reason=entry.reason,
         gang=entry,
         pods=view.pods,
-        subgroups=() if group is None else parts_of(view.run, group, pods),
+        subgroups=view.parts,
         buckets=None if outcome is None else outcome.buckets,
         domains=domains,
         conditions=entry.conditions,
@@ -266,7 +272,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
             if known.source is Source.COMMAND:
                 sentences.append(BY_THIS_COMMAND)
     else:
-        entry = shown_as_decided(pod_entry(live.standing, pod), known)
+        entry = shown_as_decided(live.standing.pods[pod.uid], known)
         sentences = list(pod_sentences_of(known, live, pod, now))
         scheduler = live.scheduler if known.source is Source.SCHEDULER else None
         decided = DecidedEntry(source=known.source, scheduler=scheduler, time=known.time)

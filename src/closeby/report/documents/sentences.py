@@ -27,10 +27,12 @@ def gang_sentences(
     key = f"{entry.namespace}/{entry.name}"
     if entry.reason is not None:
         yield f"{key} waits ({entry.reason}): {entry.message}."
-        yield from decided
+        known = tuple(decided)
+        yield from known
         best = max(domains, key=lambda line: line.fits, default=None)
         if best is not None and not entry.scheduled and path_text(best.domain) not in (entry.message or ""):
-            yield _why_not(best, len(domains), group)
+            why = _why_not(best, len(domains), group)
+            yield f"As the cluster is now: {why}" if known else why
         return
     if not entry.scheduled:
         yield f"{key} has no pods to schedule."

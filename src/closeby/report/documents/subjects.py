@@ -83,7 +83,7 @@ def find_subject(
 def schedules(run: Run, subject: Subject, scheduler: str | None) -> bool:
     """Whether pods of the work item with which a subject is decided name this scheduler."""
     return any(
-        pod.spec.scheduler_name == scheduler and _item(run, pod)[0] == subject.item for pod in run.pods
+        pod.spec.scheduler_name == scheduler and item_of(run, pod)[0] == subject.item for pod in run.pods
     )
 
 
@@ -94,11 +94,12 @@ def _subjects(run: Run) -> list[Subject]:
     return [
         *(Subject(GANG, key, key, ItemKind.GANG) for key in gangs),
         *(Subject(APP_GROUP, one.key, one.key, ItemKind.APPLICATION) for one in run.engine.applications),
-        *(Subject(POD, pod.key, *_item(run, pod)) for pod in run.pods),
+        *(Subject(POD, pod.key, *item_of(run, pod)) for pod in run.pods),
     ]
 
 
-def _item(run: Run, pod: Pod) -> tuple[str, ItemKind]:
+def item_of(run: Run, pod: Pod) -> tuple[str, ItemKind]:
+    """The work item with which a pod is decided: ``namespace/name``, and what it is."""
     if pod.group is not None:
         return f"{pod.namespace}/{pod.group}", ItemKind.GANG
     application = run.engine.applications.of(pod)

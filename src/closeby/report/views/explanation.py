@@ -72,10 +72,13 @@ def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType
 
 def _facts_of_the_cluster(explanation: Explanation) -> Iterator[RenderableType]:
     """What stands in conditions, and why the scheduler could not be asked where it would have known more."""
-    if isinstance(explanation.recorded, tuple):
+    recorded = explanation.recorded if isinstance(explanation.recorded, tuple) else ()
+    # What the first sentence says is not said again.
+    more = [one for one in recorded if one.message != explanation.message]
+    if more:
         yield Text("")
-        for one in explanation.recorded:
-            yield Indented(_recorded_line(one), (0, 0, 0, 2))
+    for one in more:
+        yield Indented(_recorded_line(one), (0, 0, 0, 2))
     waits = any(pod.node is None for pod in explanation.pods)
     if isinstance(explanation.not_asked, NotAsked) and waits:
         problem = explanation.not_asked
@@ -165,14 +168,15 @@ def _pods_table(explanation: Explanation) -> Table:
     decided: dict[str, PodDecidedEntry] = {}
     if isinstance(explanation.decisions, tuple):
         decided = {one.name: one for one in explanation.decisions}
-    more = [*(["known from", "since"] if decided else []), *(["waits because"] if some_wait else [])]
-    table = plain_table("pods", "node", *more)
+    timed = any(one.time for one in decided.values())
+    columns = {"known from": bool(decided), "since": timed, "waits because": some_wait}
+    table = plain_table("pods", "node", *(name for name, there in columns.items() if there))
     by_node = explanation.app_group is not None
     ordered = sorted(
         explanation.pods,
         key=lambda pod: (natural_key(pod.node or "") if by_node else (), pod.rank or 0, pod.order or 0),
     )
-    rows = runs_of(("\0".join(_pod_cells(pod, decided)), pod.name) for pod in ordered)
+    rows = runs_of(("\0".join(_pod_cells(pod, decided, timed)), pod.name) for pod in ordered)
     for key, names in rows[:LINES]:
         node, *cells = key.split("\0")
         cells = [names_text(names), f"{node} ×{len(names)}" if len(names) > 1 else node, *cells]
@@ -181,11 +185,12 @@ def _pods_table(explanation: Explanation) -> Table:
     return table
 
 
-def _pod_cells(pod: PodEntry, decided: Mapping[str, PodDecidedEntry]) -> Iterator[str]:
+def _pod_cells(pod: PodEntry, decided: Mapping[str, PodDecidedEntry], timed: bool) -> Iterator[str]:
     """Node, in a cluster source and time, and why it waits."""
     yield pod.node or "–"
     if decided:
         one = decided.get(pod.name)
         yield "" if one is None else FROM[one.source]
-        yield "" if one is None else one.time or ""
+        if timed:
+            yield "" if one is None else one.time or ""
     yield pod.message or ""
