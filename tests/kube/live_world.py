@@ -3,12 +3,13 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.lease import LeaseSettings
@@ -55,6 +56,7 @@ class World:
         meters: SchedulerMeters | None = None,
         own_namespace: str | None = None,
         discover_every: float = 0.5,
+        steps: Sequence[PreBindStep] = (),
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = SchedulerSettings(
@@ -65,7 +67,7 @@ class World:
             lease=lease,
             own_namespace=own_namespace,
         )
-        scheduler = LiveScheduler(self.transport, configuration, settings, self.say, meters)
+        scheduler = LiveScheduler(self.transport, configuration, settings, self.say, meters, steps)
         stop = asyncio.Event()
         running = asyncio.create_task(scheduler.run(stop))
         ready = asyncio.create_task(scheduler.ready.wait())

@@ -155,17 +155,15 @@ class Flights:
 
     def _plan_turn(self, bindings: Sequence[Binding]) -> list[StartAction]:
         """Of a gang; none of these was sent yet."""
-        flights = [flight for one in bindings if (flight := self._of(one)) is not None]
-        if not flights or not self._may_send:
+        live = self._live(bindings)
+        if not live or not self._may_send:
             return []
-        item = flights[0].item
-        if not self._holds(item):
-            return self._withdraw(item)
-        return [WritePlan(item.gang or "")] if len(flights) == len(bindings) else []
+        item = live[0].item
+        return [WritePlan(item.gang or "")] if self._holds(item) else self._withdraw(item)
 
     def _give_up(self, bindings: Sequence[Binding], why: str) -> list[StartAction]:
-        flight = next((flight for one in bindings if (flight := self._of(one)) is not None), None)
-        return [] if flight is None else self._break(flight.item, why)
+        live = self._live(bindings)
+        return self._break(live[0].item, why) if live else []
 
     def prepare(self, bindings: Sequence[Binding]) -> list[StartAction]:
         """Runs the steps before bindings, then sends them.
@@ -175,7 +173,7 @@ class Flights:
         if not self._may_send:
             return []
         needs = self._needs_steps
-        flights = [flight for one in bindings if (flight := self._of(one)) is not None]
+        flights = self._live(bindings)
         if needs is None:
             return [QueueBinding(flight.binding) for flight in flights]
         batch = set[str]()
@@ -256,6 +254,9 @@ class Flights:
     def _of(self, binding: Binding) -> _Flight | None:
         flight = self._by_uid.get(binding.pod.uid)
         return flight if flight is not None and flight.binding is binding else None
+
+    def _live(self, bindings: Sequence[Binding]) -> list[_Flight]:
+        return [flight for one in bindings if (flight := self._of(one)) is not None]
 
     def _holds(self, item: _Item) -> bool:
         if item.broken:

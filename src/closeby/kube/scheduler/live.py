@@ -7,7 +7,7 @@ decisions lies a pause, so that what belongs together is heard together: a gang'
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from closeby.applications.networks import live_scope
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
 from closeby.kube.scheduler.binding_controller import BindingController, BindingDependencies
@@ -104,8 +105,9 @@ class LiveScheduler:
         settings: SchedulerSettings,
         say: Say,
         meters: SchedulerMeters | None = None,
+        steps: Sequence[PreBindStep] = (),
     ) -> None:
-        """Makes the engine; ``meters`` are told what it does.
+        """Makes the engine; ``meters`` count what it does, and ``steps`` run before bindings that need them.
 
         Raises:
             ConfigurationError: the configuration names what no plugin knows.
@@ -174,6 +176,7 @@ class LiveScheduler:
             heartbeat=self._heartbeat,
             news=news,
             catch_up=self._catch_up,
+            steps=steps,
         )
         self._bindings = BindingController(self.engine, given)
         self._unknown_costs = UnknownCosts(self.engine, say)
