@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from closeby.reading.decoding.keys import EXPECTED_END
-from closeby.whatif.applications import anew, ending
+from closeby.whatif import ends, placed_again
 from closeby.whatif.gathering import ITEMS, TOGETHER
 from closeby.whatif.records import Kind
 from closeby.whatif.trials import DECISIONS, MOVES_A_DECISION
@@ -38,7 +38,7 @@ def test_it_names_every_kind_and_every_bound() -> None:
     assert f"{DECISIONS:,} decisions" in PROSE
     assert f"{MOVES_A_DECISION:,} moves" in PROSE
     assert f"all together {TOGETHER:,}," in PROSE
-    assert f"ends of {ending.JOBS} jobs" in PROSE
-    assert f"first {anew.JOBS} jobs" in PROSE
+    assert f"ends of {ends.JOBS} jobs" in PROSE
+    assert f"first {placed_again.JOBS} jobs" in PROSE
     assert PROSE.count(f"{ITEMS} ") == 3
     assert EXPECTED_END in PROSE

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from closeby.whatif.fewest import fewest
+from closeby.whatif.questions import fewest
 
 
 class Sum:

@@ -1,22 +1,22 @@
 """All counterfactuals of a run: of what waits for want of room, and of what was placed together."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from closeby.applications.registry import Application
+from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Outcome
 from closeby.simulator.runs import Run
-from closeby.whatif.applications.gathering import (
-    of_placed_application,
-    of_waiting_application,
-)
-from closeby.whatif.gangs.elsewhere import runner_up
-from closeby.whatif.gangs.ending import ended
-from closeby.whatif.gangs.lacking import short
-from closeby.whatif.gangs.relaxing import relaxed
+from closeby.whatif.elsewhere import runner_up
+from closeby.whatif.ends import ended
+from closeby.whatif.in_the_way import in_the_way, short
+from closeby.whatif.placed_again import PlacedAgain
 from closeby.whatif.questions import Question
-from closeby.whatif.records import Counterfactual
-from closeby.whatif.rooms import Rooms
+from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.relaxing import farther, gang_relaxed, other_nodes, smaller
+from closeby.whatif.room import Room
+from closeby.whatif.traffic import Traffic
 from closeby.whatif.trials import DECISIONS, Trials, key_of
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
@@ -24,6 +24,8 @@ from closeby.whatif.trials import DECISIONS, Trials, key_of
 ITEMS: Final = 50
 #: Decisions that all of them may spend together, each no more than its own share of it.
 TOGETHER: Final = 10_000
+#: Answers that help only some of the pods of an application: so many are given.
+SOME: Final = 3
 #: What asking for less, or more room, can help.
 _ROOM: Final = frozenset(
     {
@@ -76,10 +78,11 @@ def counterfactuals(
         # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
         for key in reversed([key for key in trials.waiting if key in reasons][:ITEMS]):
             trials.forget_after(key)
+            application = trials.engine.applications.get(key.removeprefix(APPLICATION))
             if not key.startswith(APPLICATION):
-                found[key] = _of_waiting(trials, key, room=reasons[key])
-            else:
-                found[key] = of_waiting_application(trials, key, scheduler_name)
+                found[key] = tuple(_of_waiting(trials, key, more_room=reasons[key]))
+            elif application is not None:
+                found[key] = tuple(_best(_of_waiting_application(trials, key, application, scheduler_name)))
         for group in placed[:ITEMS]:
             trials.forget_after(None)
             if group.key not in found:
@@ -88,7 +91,8 @@ def counterfactuals(
             trials.forget_after(None)
             key = f"{APPLICATION}{application.key}"
             if key not in found:
-                found[key] = of_placed_application(trials, key, scheduler_name, jobs=only is not None)
+                again = PlacedAgain(_of_application(trials, key, application, ()), scheduler_name)
+                found[key] = tuple(again.makes_near(jobs=only is not None))
     return found
 
 
@@ -98,12 +102,56 @@ def _lacks(outcome: Outcome) -> bool:
     return bool(reasons & (_ROOM | _NAMES))
 
 
-def _of_waiting(trials: Trials, key: str, *, room: bool) -> tuple[Counterfactual, ...]:
-    """``room``: more room can help."""
+def _of_waiting(trials: Trials, key: str, *, more_room: bool) -> Iterator[Counterfactual]:
+    """Of a gang or a plain pod; ``more_room``: that can help."""
     group = None if key.startswith(PLAIN) else trials.engine.state.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
-    found = list(relaxed(question))
-    if room:
-        rooms = Rooms(question)
-        found += [*ended(question, rooms), *short(question, rooms)]
-    return tuple(found)
+    if group is not None:
+        yield from gang_relaxed(question, group)
+    yield from other_nodes(question)
+    if more_room:
+        room = Room(question)
+        yield from ended(question, room)
+        yield from short(question, room)
+
+
+def _of_waiting_application(
+    trials: Trials, key: str, application: Application, scheduler_name: str | None
+) -> Iterator[Counterfactual]:
+    """What would let the pods fit that wait for want of room or nearness."""
+    waiting = tuple(pod for pod in trials.of(key) if pod.uid not in trials.engine.state.gated)
+    if not waiting:
+        return
+    question = _of_application(trials, key, application, waiting)
+    room = Room(question)
+    #: With the share of all trials that each must leave to those after it.
+    questions = (
+        (farther(question), 0.6),
+        (other_nodes(question), 0.55),
+        (ended(question, room), 0.4),
+        (in_the_way(question, room), 0.2),
+        (PlacedAgain(question, scheduler_name).makes_room(), 0.1),
+        (smaller(question), 0.0),
+    )
+    for one, kept in questions:
+        trials.keep(kept)
+        yield from one
+
+
+def _of_application(trials: Trials, key: str, application: Application, waiting: tuple[Pod, ...]) -> Question:
+    traffic = Traffic(trials, application)
+    return Question(trials=trials, key=key, waiting=waiting, application=application, traffic=traffic)
+
+
+def _best(found: Iterable[Counterfactual]) -> Iterator[Counterfactual]:
+    """By kind; where one lets all pods fit, without those of its kind that help only some of them."""
+    answers = sorted(found, key=lambda one: tuple(Kind).index(one.kind))
+    some = [one for one in answers if one.pods and not one.fits]
+    some.sort(key=lambda one: -len(one.pods or ()))
+    enough = {one.kind for one in answers if one.fits}
+    never = any(one.kind is Kind.SHORT and not one.fits for one in answers)
+    for one in answers:
+        only_some = one in some and (one.kind in enough or one not in some[:SOME])
+        # That no end helps goes without saying where no node would do.
+        if not only_some and (one.pods or one.kind is not Kind.ENDED or not never):
+            yield one

@@ -1,8 +1,10 @@
-"""What is asked about: an item that waits, with what its trials have in common."""
+"""What is asked about: an item, with what its trials have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from closeby.applications.registry import Application, app_group_key
 from closeby.objects.groups import PodGroup
@@ -11,13 +13,18 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, path_text, plural, span_text
 from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.rosters import constraints_of
+from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.placing.tools import Placed
 from closeby.topology.constraints import Levels
-from closeby.whatif.records import WhereEntry
+from closeby.whatif.records import Counterfactual, JobEntry, Kind, WhereEntry
+from closeby.whatif.traffic import Traffic
 from closeby.whatif.trials import TrialResult, Trials
 
 #: Names of nodes that an entry holds.
 NODES = 8
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -26,15 +33,23 @@ class Question(Struct, frozen=True, kw_only=True):
     trials: Trials
     key: str
     #: None for a plain pod, and for an application.
-    group: PodGroup | None
+    group: PodGroup | None = None
     #: Without those that something else than want of room keeps out of the queue.
     waiting: tuple[Pod, ...]
     #: None for a plain pod, and for a gang.
     application: Application | None = None
+    #: What the application's traffic costs; there with the application.
+    traffic: Traffic | None = None
 
     def tried(self, change: Change) -> TrialResult | None:
-        """What it gets then."""
-        return self.trials.try_out(self.key, change)
+        """What it gets then; None if nothing."""
+        result = self.trials.try_out(self.key, change)
+        return None if result is None or (self.waiting and not self.got(result)) else result
+
+    def whole_without(self, gone: Sequence[Pod]) -> TrialResult | None:
+        """What it gets without these pods; None unless that is all it needs."""
+        result = self.tried(Change(gone=tuple(gone))) if gone else None
+        return result if result is not None and self.whole(result) else None
 
     @property
     def own(self) -> tuple[Placed, ...]:
@@ -51,19 +66,23 @@ class Question(Struct, frozen=True, kw_only=True):
         return constraints_of(self.group, self.trials.engine.topologies, False).levels.get("")
 
     @property
+    def there(self) -> int:
+        """Members of the gang that hold a node, or have done their work."""
+        state = self.trials.engine.state
+        return len(state.placed(self.key)) + len(state.done(self.key))
+
+    @property
     def needed(self) -> int:
         """Pods that must find a node together."""
         if self.application is not None:
             return len(self.waiting)
-        if self.group is None:
-            return 1
-        state = self.trials.engine.state
-        there = len(state.placed(self.key)) + len(state.done(self.key))
-        return min(max(self.group.min_member - there, 1), len(self.waiting))
+        return 1 if self.group is None else min(max(self.group.min_member - self.there, 1), len(self.waiting))
 
     def owns(self, pod: Pod) -> bool:
-        """Whether a pod is one of the application that is asked about."""
-        return self.application is not None and app_group_key(pod) == self.application.key
+        """Whether a pod belongs to the gang or the application that is asked about."""
+        if self.application is not None:
+            return app_group_key(pod) == self.application.key
+        return self.group is not None and pod.group is not None and gang_key(pod) == self.key
 
     def got(self, result: TrialResult) -> tuple[Pod, ...]:
         """The pods that got a node of those that wait now."""
@@ -74,14 +93,10 @@ class Question(Struct, frozen=True, kw_only=True):
         """Whether all that waits got a node; gangs and plain pods got what they need if they got any."""
         return self.application is None or len(self.got(result)) == len(self.waiting)
 
-    def fits(self, result: TrialResult) -> str:
-        """``It fits``; of an application which of its pods do, and how many do not."""
-        if self.application is None:
-            return "It fits"
-        pods = self.got(result)
-        left = len(self.waiting) - len(pods)
-        said = f"{names_text([pod.name for pod in pods])} {'fits' if len(pods) == 1 else 'fit'}"
-        return f"{said} ({plural(left, 'other')} would still wait)" if left else said
+    @property
+    def names(self) -> str:
+        """The pods that wait, for sentences."""
+        return names_text([pod.name for pod in self.waiting])
 
     @property
     def at_its_level(self) -> str:
@@ -90,6 +105,74 @@ class Question(Struct, frozen=True, kw_only=True):
         if levels is None or levels.required is None:
             return ""
         return f" at {levels.tree.level_names[levels.required]} level"
+
+    def answer(
+        self,
+        kind: Kind,
+        change: Change,
+        result: TrialResult,
+        condition: str,
+        *,
+        fields: Mapping[str, str | int | None] | None = None,
+        jobs: tuple[JobEntry, ...] | UnsetType = UNSET,
+    ) -> Counterfactual:
+        """``It fits now if …: in zone-a/rack-1``; of an application which pods fit, and their traffic's cost.
+
+        ``condition`` is what follows the verb, ``fields`` what would have to be written.
+        """
+        found = Counterfactual(
+            kind=kind,
+            fits=self.whole(result),
+            sentence=f"It fits {condition}: {where_text(result)}.",
+            where=where_entry(result),
+            jobs=jobs,
+        )
+        if fields is not None:
+            found = replace(found, change=fields)
+        if self.application is None or self.traffic is None:
+            return found
+        pods = self.got(result)
+        left = len(self.waiting) - len(pods)
+        fit = f"{names_text([pod.name for pod in pods])} {'fits' if len(pods) == 1 else 'fit'}"
+        fit += f" ({plural(left, 'other')} would still wait)" if left else ""
+        there = self.traffic.then(change, result)
+        cost = "" if there is None else f" (its traffic then costs {there.figure:,})"
+        entry = None if there is None else self.traffic.entry(there)
+        found = found if entry is None else replace(found, talk=entry)
+        return replace(
+            found,
+            sentence=f"{fit} {condition}: {where_text(result)}{cost}.",
+            pods=tuple(pod.key for pod in pods),
+        )
+
+
+def fewest(enough: Sequence[T], result: R, tried: Callable[[Sequence[T]], R | None]) -> tuple[list[T], R]:
+    """Without those that may stay: one after another is left out, from the last on, where the rest is enough.
+
+    ``tried`` says what comes of some of them, None if they are not enough; ``result`` is what came of all.
+    Returns those of which none could stay, as far as it was tried, and what came of them.
+    """
+    left = list(enough)
+    for one in reversed(enough):
+        fewer = [other for other in left if other is not one]
+        less = tried(fewer) if fewer else None
+        if less is not None:
+            left, result = fewer, less
+    return left, result
+
+
+def farthest(steps: Sequence[T], tried: Callable[[T], R | None]) -> tuple[T, R] | None:
+    """The last of some steps, each of which asks for more than the one before, that is found to work."""
+    best: tuple[T, R] | None = None
+    first, end = 0, len(steps)
+    while first < end:
+        middle = (first + end - 1) // 2
+        result = tried(steps[middle])
+        if result is None:
+            end = middle
+        else:
+            best, first = (steps[middle], result), middle + 1
+    return best
 
 
 def where_entry(result: TrialResult) -> WhereEntry:

@@ -101,6 +101,11 @@ class Trials:
         return looks // LOOKS_A_DECISION + moves // MOVES_A_DECISION
 
 
+def as_waiting(pod: Pod) -> Pod:
+    """A pod as it was before it got its node."""
+    return replace(pod, node_name=None, rank=None, phase="Pending")
+
+
 def key_of(outcome: Outcome) -> str:
     """The key of the work item that was decided."""
     return item_key(outcome.kind, outcome.key)

@@ -16,7 +16,7 @@ from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
-from closeby.whatif.domains import Domains
+from closeby.whatif.room import domain_room
 
 #: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
 CAUSES = 3
@@ -43,7 +43,7 @@ class _Asked(Struct, frozen=True, eq=False):
         """
         with self.hypothetical.emptied(self.own, pinned=pinned) as diagnosis:
             room = diagnosis.room(self.pod)
-        return Domains(self.tree, level, tuple(slot for _, slot in self.own)).room(room)
+        return domain_room(self.tree, level, [slot for _, slot in self.own], room)
 
     def named(self, level: int) -> str:
         return self.tree.level_names[level]

@@ -1,4 +1,4 @@
-"""What the talk of an application costs as its pods lie, and as they would lie after a trial."""
+"""What the traffic of an application costs as its pods lie, and as they would lie after a trial."""
 
 from typing import NamedTuple
 
@@ -29,8 +29,8 @@ class Cost(NamedTuple):
         return (self.over, self.talk + ROUNDING) < (other.over, other.talk)
 
 
-class Talk:
-    """The costs of one application's talk, told with the network as the engine knows it."""
+class Traffic:
+    """The costs of one application's traffic, by the network as the engine knows it."""
 
     def __init__(self, trials: Trials, asked: Application) -> None:
         self._trials = trials
@@ -41,7 +41,7 @@ class Talk:
 
     @property
     def now(self) -> Cost | None:
-        """None where no network says what talk costs, and where nobody talks."""
+        """None where no network gives costs, and where there is no traffic."""
         return self._cost({pod.uid: pod.node_name for pod in self.pods}, self._application)
 
     def then(self, change: Change, result: TrialResult) -> Cost | None:
@@ -53,7 +53,7 @@ class Talk:
         return self._cost(at, self._application if changed is None else application(changed))
 
     def entry(self, there: Cost) -> TalkEntry | None:
-        """As data; None where no network says what talk costs."""
+        """As data; None where no network gives costs."""
         here = self.now
         if here is None:
             return None

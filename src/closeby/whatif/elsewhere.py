@@ -7,18 +7,17 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod
 from closeby.objects.words import path_text, plural
 from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.outcomes import Place
-from closeby.topology.tree import Tree
+from closeby.topology.tree import Domain, Tree
+from closeby.topology.uplinks import link_distances
 from closeby.whatif.questions import where_entry, where_text
 from closeby.whatif.records import Counterfactual, DistanceEntry, Kind
-from closeby.whatif.trials import TrialResult, Trials
+from closeby.whatif.trials import TrialResult, Trials, as_waiting
 
 Ints = NDArray[np.intp]
-Floats = NDArray[np.float64]
 
 
 def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Counterfactual]:
@@ -41,7 +40,7 @@ def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Co
     result = trials.try_out(
         group.key,
         Change(
-            waiting=tuple(_waiting(pod) for pod in members),
+            waiting=tuple(map(as_waiting, members)),
             nodes=tuple(replace(node, ready=False) for node in closed),
         ),
     )
@@ -67,11 +66,6 @@ def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Co
     )
 
 
-def _waiting(pod: Pod) -> Pod:
-    """As it was before it got its node."""
-    return replace(pod, node_name=None, rank=None, phase="Pending")
-
-
 def _cost(here: Place, result: TrialResult, distance: DistanceEntry, members: int) -> str:
     parts = []
     if len(result.bindings) < members:
@@ -90,31 +84,14 @@ def _cost(here: Place, result: TrialResult, distance: DistanceEntry, members: in
 
 
 def mean_distance(tree: Tree, slots: Ints) -> float:
-    """Mean edges between two of these pods, degraded links by their cost; 0 for a single pod.
-
-    The sum over pairs is what lies between each pod and the root, but for what both ways share.
-    """
-    positions = tree.position_of[slots]
-    number = len(positions)
+    """Mean edges between two of these pods, degraded links by their cost; 0 for a single pod."""
+    positions, pods = np.unique(tree.position_of[slots], return_counts=True)
+    number = len(slots)
     if number < 2:
         return 0.0
-    shared = 0.0
-    total = np.zeros(number)
-    for level in range(tree.node_level + 1):
-        owners = positions if level == tree.node_level else tree.domain_at[level][positions]
-        edges = _edges(tree, level, positions)
-        total += edges
-        _, index, counts = np.unique(owners, return_index=True, return_counts=True)
-        shared += float((counts * (counts - 1) / 2 * edges[index]).sum())
-    pairs = number * (number - 1) / 2
-    return float(((number - 1) * total.sum() - 2 * shared) / pairs)
-
-
-def _edges(tree: Tree, level: int, positions: Ints) -> Floats:
-    """What the way up from each position's domain of a level costs."""
-    if not tree.depths:
-        return np.ones(len(positions))
-    depth = tree.depths[level][positions if level == tree.node_level else tree.domain_at[level][positions]]
-    if not level:
-        return depth
-    return depth - tree.depths[level - 1][tree.domain_at[level - 1][positions]]
+    # Two pods of one node are no edge apart.
+    total = sum(
+        count * float(link_distances(tree, Domain(tree.node_level, position))[positions] @ pods)
+        for position, count in zip(positions.tolist(), pods.tolist(), strict=True)
+    )
+    return float(total / (number * (number - 1)))

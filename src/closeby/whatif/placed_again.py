@@ -12,13 +12,12 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, plural
 from closeby.scheduling.fork import Change
 from closeby.simulator.runs import DEFAULT_SCHEDULER
-from closeby.whatif.applications.answers import Answers
-from closeby.whatif.applications.reach import Reach
-from closeby.whatif.applications.talking import ROUNDING, Cost
-from closeby.whatif.jobs import Job, jobs_beside, soonest, when
+from closeby.whatif.ends import Job, jobs_beside, when
 from closeby.whatif.questions import Question, where_entry
 from closeby.whatif.records import Counterfactual, Kind
-from closeby.whatif.trials import TrialResult
+from closeby.whatif.room import Room
+from closeby.whatif.traffic import ROUNDING, Cost
+from closeby.whatif.trials import TrialResult, as_waiting
 
 #: Pods that are tried alone, and jobs whose end is tried with all pods placed anew.
 ALONE = 64
@@ -34,17 +33,18 @@ class _Found(NamedTuple):
     cost: Cost | None
 
 
-class Anew:
+class PlacedAgain:
     """Asks with the pods that the scheduler named would place again."""
 
-    def __init__(self, question: Question, answers: Answers, scheduler_name: str | None) -> None:
+    def __init__(self, question: Question, scheduler_name: str | None) -> None:
+        assert question.traffic is not None
         self._question = question
-        self._answers = answers
+        self._traffic = traffic = question.traffic
         state = question.trials.engine.state
         #: Not those of gangs, nor those that come back to their node, nor those that go anyway.
         self.movable = tuple(
             pod
-            for pod in answers.talk.pods
+            for pod in traffic.pods
             if pod.node_name is not None
             and state.item_key(pod) == question.key
             and not (is_pinned(pod) or pod.terminating or state.is_on_unknown_node(pod.uid))
@@ -61,12 +61,12 @@ class Anew:
             return
         names = names_text([pod.name for pod in found.pods])
         condition = f"if {names} {'is' if len(found.pods) == 1 else 'are'} placed again too"
-        said = self._answers.answer(Kind.ANEW, found.result, found.change, condition)
+        said = self._question.answer(Kind.ANEW, found.change, found.result, condition)
         yield replace(said, anew=tuple(pod.key for pod in found.pods))
 
     def makes_near(self, *, jobs: bool) -> Iterator[Counterfactual]:
         """What talk would cost then; with one pod alone; and (``jobs``) once something else has ended."""
-        here = self._answers.talk.now
+        here = self._traffic.now
         if here is None or not self.movable or not (here.over or here.talk > ROUNDING):
             return
         everything = self._tried(self.movable)
@@ -86,13 +86,13 @@ class Anew:
 
     def _tried(self, pods: tuple[Pod, ...], gone: tuple[Pod, ...] = ()) -> _Found | None:
         """What becomes of it; None unless all of them, and all that wait, get a node."""
-        change = Change(gone=gone, waiting=tuple(map(_waiting, pods)))
+        change = Change(gone=gone, waiting=tuple(map(as_waiting, pods)))
         result = self._question.tried(change)
         if result is None or not self._question.whole(result):
             return None
         if {pod.uid for pod in pods} - {one.pod.uid for one in result.bindings}:
             return None
-        return _Found(pods, change, result, self._answers.talk.then(change, result))
+        return _Found(pods, change, result, self._traffic.then(change, result))
 
     def _fewer(self, found: _Found | None) -> _Found | None:
         """Only those that went elsewhere, if that does as well."""
@@ -123,9 +123,8 @@ class Anew:
 
     def _after_an_end(self, here: Cost, best: Cost) -> Iterator[Counterfactual]:
         """The job with whose end talk would cost least, if that is less than without."""
-        reach = Reach(replace(self._question, waiting=tuple(map(_waiting, self.movable))), limits=False)
-        jobs = [job for job in jobs_beside(self._question) if reach.helps(job.pods)]
-        jobs.sort(key=soonest)
+        room = Room(replace(self._question, waiting=tuple(map(as_waiting, self.movable))), limits=False)
+        jobs = [job for job in jobs_beside(self._question) if room.helps(job.pods)]
         cheapest: tuple[Job, _Found] | None = None
         for job in jobs[:JOBS]:
             found = self._tried(self.movable, job.pods)
@@ -163,7 +162,7 @@ class Anew:
         return self._said(sentence, found, found.cost)
 
     def _said(self, sentence: str, found: _Found, there: Cost) -> Counterfactual:
-        entry = self._answers.talk.entry(there)
+        entry = self._traffic.entry(there)
         said = Counterfactual(
             kind=Kind.ANEW,
             fits=True,
@@ -190,8 +189,3 @@ def _moved(pods: Sequence[Pod], result: TrialResult) -> tuple[Pod, ...]:
 
 def _alike(pod: Pod) -> Hashable:
     return pod.spec, workload_name(pod)
-
-
-def _waiting(pod: Pod) -> Pod:
-    """As it was before it got its node."""
-    return replace(pod, node_name=None, rank=None, phase="Pending")

@@ -1,1 +1,0 @@
-"""What would let the pods of an application fit, or lie closer to each other."""

@@ -1,0 +1,332 @@
+"""What an item could ask for instead, so that it fits now."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from closeby.applications.registry import Edge
+from closeby.objects.applications import AppGroup
+from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, Taint, tolerated
+from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.objects.quantities import format_amount
+from closeby.objects.words import names_text
+from closeby.plugins.node_unschedulable import CORDON
+from closeby.scheduling.fork import Change
+from closeby.scheduling.plugin_view import CycleState
+from closeby.whatif.questions import Question, farthest, fewest, joined, where_text
+from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.trials import TrialResult
+
+_TOPOLOGY = "topologyConstraint.topology"
+_REQUIRED = "topologyConstraint.requiredTopologyLevel"
+_PREFERRED = "topologyConstraint.preferredTopologyLevel"
+
+#: Edges with limits that are named, and that are tried one by one: those at which most pods wait.
+NAMED = 4
+EDGES = 16
+#: Amounts are found to within this part of what is asked for now.
+STEPS = 64
+
+
+def gang_relaxed(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
+    """The least that a gang would have to give up of its levels and members."""
+    yield from _levels(question, group)
+    yield from _subgroups(question, group)
+    yield from _members(question, group)
+
+
+def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
+    """The next coarser level at which it fits, else whether it does where no level is required."""
+    constraint, levels = group.constraint, question.levels
+    if constraint is None or constraint.required is None:
+        return
+    asked = constraint.required
+    if levels is not None and levels.required is not None:
+        names = levels.tree.level_names
+        asked = names[levels.required]
+        for level in range(levels.required - 1, -1, -1):
+            label = levels.tree.levels[level].node_label
+            change = _constrained(group, replace(constraint, topology=levels.tree.name, required=label))
+            result = question.tried(change)
+            if result is not None:
+                named = {} if constraint.topology else {_TOPOLOGY: levels.tree.name}
+                condition = f"now if {names[level]} is required instead of {asked}"
+                written = {**named, _REQUIRED: label}
+                yield question.answer(Kind.RELAXED, change, result, condition, fields=written)
+                return
+    # To prefer what does not exist would say nothing.
+    preferred = constraint.preferred if levels is None else constraint.preferred or constraint.required
+    change = _constrained(group, replace(constraint, required=None, preferred=preferred))
+    result = question.tried(change)
+    if result is not None:
+        how = "is not required" if levels is None else "is preferred, not required"
+        fields: dict[str, str | None] = {_REQUIRED: None}
+        fields |= {} if levels is None else {_PREFERRED: preferred}
+        yield question.answer(Kind.RELAXED, change, result, f"now if {asked} {how}", fields=fields)
+    elif not question.trials.spent:
+        yield Counterfactual(
+            kind=Kind.RELAXED,
+            fits=False,
+            sentence=f"Dropping the required level {asked} would not help now.",
+            change={_REQUIRED: None},
+        )
+
+
+def _constrained(group: PodGroup, constraint: TopologyConstraint) -> Change:
+    return Change(groups=(replace(group, constraint=constraint),))
+
+
+def _subgroups(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
+    """Without what its subgroups require for themselves."""
+    if not any(one.constraint is not None and one.constraint.required for one in group.subgroups):
+        return
+    change = Change(groups=(replace(group, subgroups=tuple(map(_loose, group.subgroups))),))
+    result = question.tried(change)
+    if result is not None:
+        condition = "now if its subgroups only prefer their levels"
+        fields = {f"subGroups[*].{_REQUIRED}": None}
+        yield question.answer(Kind.RELAXED, change, result, condition, fields=fields)
+
+
+def _loose(subgroup: SubGroup) -> SubGroup:
+    constraint = subgroup.constraint
+    if constraint is None or constraint.required is None:
+        return subgroup
+    wish = replace(constraint, required=None, preferred=constraint.preferred or constraint.required)
+    return replace(subgroup, constraint=wish)
+
+
+def _members(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
+    """The most members at once that are found to fit as it is."""
+    if group.subgroups or question.needed < 2:
+        return
+
+    def tried(number: int) -> TrialResult | None:
+        return question.tried(Change(groups=(replace(group, min_member=number),)))
+
+    best = farthest(range(question.there + 1, group.min_member), tried)
+    if best is not None:
+        number, result = best
+        fit = f"{number} of its {group.min_member} members fit now (minMember {number})"
+        found = question.answer(Kind.RELAXED, Change(), result, "", fields={"minMember": number})
+        yield replace(found, sentence=f"{fit}: {where_text(result)}.")
+
+
+def other_nodes(question: Question) -> Iterator[Counterfactual]:
+    """Without its choice of nodes, and if it tolerated all taints."""
+    specs = {pod.spec for pod in question.waiting}
+    if any(spec.node_selector or spec.required_affinity is not None for spec in specs):
+        change = Change(waiting=tuple(map(_anywhere, question.waiting)))
+        result = question.tried(change)
+        if result is not None:
+            fields = {"nodeSelector": None, "affinity.nodeAffinity": None}
+            condition = "now without its node selector and affinity"
+            yield question.answer(Kind.RELAXED, change, result, condition, fields=fields)
+    yield from _tolerating(question)
+
+
+def _tolerating(question: Question) -> Iterator[Counterfactual]:
+    """The fewest taints, of the nodes that it would use if it tolerated all, and whether cordoned nodes."""
+    cluster = question.trials.engine.cluster
+    if not any(node is not None and (node.taints or node.unschedulable) for node in cluster.nodes):
+        return
+
+    def change(keys: Sequence[str]) -> Change:
+        return Change(waiting=tuple(_tolerant(pod, keys) for pod in question.waiting))
+
+    result = question.tried(change([""]))
+    if result is None:
+        return
+    nodes = (cluster.node_at(cluster.slot_of(one.node)) for one in result.bindings)
+    taints = {taint for node in nodes for taint in (*node.taints, *((CORDON,) if node.unschedulable else ()))}
+    against = {taint.key for taint in taints if _keeps_out(taint, question.waiting)}
+    keys = sorted(against, key=lambda key: (key == CORDON.key, key))
+    number = len(question.got(result))
+
+    def enough(some: Sequence[str]) -> TrialResult | None:
+        fewer = question.tried(change(some))
+        # A gang that fits has what it needs, an application has more or less of it.
+        few = question.application is not None and fewer is not None and len(question.got(fewer)) < number
+        return None if few else fewer
+
+    keys, least = fewest(keys, result, enough)
+    named = [key for key in keys if key != CORDON.key]
+    said = [f"taints ({', '.join(named)})"] if named else []
+    said += ["cordoned nodes"] if CORDON.key in keys else []
+    condition = f"now if it tolerates {' and '.join(said) or 'all taints'}"
+    fields = {"tolerations": ", ".join(keys) or "all"}
+    yield question.answer(Kind.RELAXED, change(keys or [""]), least, condition, fields=fields)
+
+
+def _keeps_out(taint: Taint, pods: Collection[Pod]) -> bool:
+    """Whether a taint keeps one of these pods from a node."""
+    specs = {pod.spec for pod in pods}
+    return taint.effect != PREFER_NO_SCHEDULE and not all(tolerated(one.tolerations, taint) for one in specs)
+
+
+def _anywhere(pod: Pod) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_selector=(), required_affinity=None))
+
+
+def _tolerant(pod: Pod, keys: Sequence[str]) -> Pod:
+    """A pod that tolerates taints with these keys besides; the empty key stands for all."""
+    more = tuple(Toleration(key=key, operator="Exists") for key in keys)
+    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
+
+
+def smaller(question: Question) -> Iterator[Counterfactual]:
+    """For each set of equal pods and each resource, the greatest request found with which most fit."""
+    equal: dict[PodSpec, list[Pod]] = {}
+    for pod in question.waiting:
+        equal.setdefault(pod.spec, []).append(pod)
+    for spec, pods in equal.items():
+        for resource, asked in spec.requests:
+            if asked > 0:
+                yield from _less(question, pods, resource, asked)
+
+
+def _less(question: Question, pods: Sequence[Pod], resource: str, asked: int) -> Iterator[Counterfactual]:
+    def change(amount: int) -> Change:
+        return Change(waiting=tuple(_asking(pod, resource, amount) for pod in pods))
+
+    least = question.tried(change(0))
+    if least is None:
+        return
+    unit = _unit(asked)
+    steps = range(unit, (asked - 1) // unit * unit + 1, unit)
+    amount, result = farthest(steps, lambda one: _as_many(question, change(one), least)) or (0, least)
+    if not amount and _offered(question, resource):
+        return
+    everybody = len(pods) == len(question.waiting)
+    names = "each" if everybody else f"each of {names_text([pod.name for pod in pods])}"
+    if len(pods) == 1:
+        names = "it" if everybody else pods[0].name
+    less = f"only {format_amount(resource, amount)} {resource}" if amount else f"no {resource}"
+    condition = f"now if {names} asks for {less} instead of {format_amount(resource, asked)}"
+    written = f"{amount}m" if resource == "cpu" else amount
+    fields = {f"pods[{one.name}].requests[{resource}]": written for one in pods}
+    yield question.answer(Kind.RELAXED, change(amount), result, condition, fields=fields)
+
+
+def _as_many(question: Question, change: Change, easiest: TrialResult) -> TrialResult | None:
+    """What comes of a change, if as many pods get a node as with the easiest one."""
+    result = question.tried(change)
+    return result if result is not None and len(question.got(result)) >= len(question.got(easiest)) else None
+
+
+def _offered(question: Question, resource: str) -> bool:
+    """Whether some node has any of it: to do without altogether is not advice then."""
+    cluster = question.trials.engine.cluster
+    row = cluster.row_of.get(resource)
+    return row is not None and bool((cluster.allocatable[row] * cluster.alive > 0).any())
+
+
+def _asking(pod: Pod, resource: str, amount: int) -> Pod:
+    others = (one for one in pod.spec.requests if one[0] != resource)
+    requests = tuple(sorted((*others, (resource, amount)))) if amount else tuple(others)
+    return replace(pod, spec=replace(pod.spec, requests=requests))
+
+
+def _unit(asked: int) -> int:
+    """A round step: a power of ten of what is counted in thousands, of two for bytes, at most a 64th."""
+    unit, base = 1, 2 if asked % 1024 == 0 else 10
+    while unit * base * STEPS <= asked:
+        unit *= base
+    return unit
+
+
+def farther(question: Question) -> Iterator[Counterfactual]:
+    """For each edge the least ``maxNetworkCost`` with which most of what waits fits, else one for all edges.
+
+    Where only places at an unknown distance are left, the limit would have to go.
+    """
+    limited = _limited(question)
+    if len(limited) > EDGES:  # Too many to try each of them first.
+        together = tuple(_raised(question, limited))
+        yield from together
+        if not together or together[0].fits:
+            return
+    whole = len(limited) > EDGES
+    for edge in limited[:EDGES]:
+        for found in _raised(question, (edge,)):
+            whole |= found.fits
+            yield found
+    if len(limited) > 1 and not whole:
+        yield from _raised(question, limited)
+
+
+def _limited(question: Question) -> tuple[Edge, ...]:
+    """The edges with a limit at which something waits."""
+    application = question.application
+    if application is None:
+        return ()
+    ends = Counter(application.workload_of(pod) for pod in question.waiting)
+    found = [edge for edge in application.edges if edge.limit is not None]
+    found.sort(key=lambda edge: -(ends[edge.caller] + ends[edge.callee]))
+    return tuple(edge for edge in found if ends[edge.caller] + ends[edge.callee])
+
+
+def _raised(question: Question, edges: tuple[Edge, ...]) -> Iterator[Counterfactual]:
+    application = question.application
+    if application is None:
+        return
+
+    def change(limit: int | None) -> Change:
+        return Change(applications=(_allowing(application.group, edges, limit),))
+
+    least = question.tried(change(None))
+    if least is None:
+        return
+    costs = _costs(question, min(edge.limit or 0 for edge in edges))
+    found = farthest(costs[::-1], lambda one: _as_many(question, change(one), least))
+    limit, result = (None, least) if found is None else found
+    lifted = [edge for edge in edges if limit is None or (edge.limit or 0) < limit]
+    fields = {f"dependencies[{one.caller} -> {one.callee}].maxNetworkCost": limit for one in lifted}
+    condition = f"now {_condition(lifted, limit)}"
+    yield question.answer(Kind.RELAXED, change(limit), result, condition, fields=fields)
+
+
+def _condition(edges: Collection[Edge], limit: int | None) -> str:
+    names = [f"{edge.caller} → {edge.callee}" for edge in edges]
+    if len(names) > NAMED:
+        names = [*names[:NAMED], f"{len(names) - NAMED} more"]
+    if limit is None:
+        return f"without the maxNetworkCost of {joined(names)}"
+    asked = {edge.limit for edge in edges}
+    instead = f" instead of {asked.pop():,}" if len(asked) == 1 else ""
+    return f"if maxNetworkCost of {joined(names)} is {limit:,}{instead}"
+
+
+def _allowing(group: AppGroup, edges: Collection[Edge], limit: int | None) -> AppGroup:
+    """The application with limits that are at least so high on some edges; None: with none there."""
+    ends = {(edge.caller, edge.callee) for edge in edges}
+    return replace(
+        group,
+        workloads=tuple(
+            replace(
+                workload,
+                dependencies=tuple(
+                    replace(one, max_network_cost=None if limit is None else max(limit, one.max_network_cost))
+                    if (workload.name, one.workload) in ends and one.max_network_cost is not None
+                    else one
+                    for one in workload.dependencies
+                ),
+            )
+            for workload in group.workloads
+        ),
+    )
+
+
+def _costs(question: Question, above: int) -> list[int]:
+    """The costs between two nodes that are known and above a limit, in whole numbers."""
+    offered = question.trials.engine.profile.dependency_costs
+    answers = (plugin.traffic(CycleState(), question.waiting) for plugin in offered)
+    traffic = next((one for one in answers if one is not None), None)
+    if traffic is None:
+        return []
+    known = np.unique(traffic.between[~traffic.unknown])
+    return sorted({math.ceil(cost) for cost in known[known > above].tolist()})

@@ -1,0 +1,225 @@
+"""How many pods of an item find room where: the engine's own counts, now and if all that may go had gone.
+
+Between the two, a count without some pods is worked out from the cluster's columns. Resources and host ports
+count there; what else filters know can only lower it. So it tells what is in vain, and a trial what fits.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closeby.cluster.columns import conflict
+from closeby.objects.natural import natural_key
+from closeby.objects.ownership import is_pinned
+from closeby.objects.pods import Pod, PodSpec
+from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.services import DependencyCost
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+from closeby.whatif.questions import Question
+
+Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
+
+#: Kinds of pods that are looked at one by one; those of other kinds are thought to fit anywhere.
+KINDS = 16
+
+
+class Alike(NamedTuple):
+    """Equal pods that wait, and how many such pods each slot holds."""
+
+    pods: tuple[Pod, ...]
+    #: With all filters that go by nodes.
+    fits: Counts
+    #: The same if all that may go had gone, such as the end of everything but pods of DaemonSets.
+    empty: Counts
+    #: Slots near enough to the replicas that are placed; everywhere for what has no limits.
+    near: Bools
+    #: What one pod takes: row and amount, if that is more than 0.
+    asks: tuple[tuple[int, int], ...]
+
+
+class Room:
+    """The counts for one item, by slot and by domain of the level that it requires."""
+
+    def __init__(self, question: Question, *, limits: bool = True) -> None:
+        """``limits``: those of ``maxNetworkCost`` to the replicas that are placed count."""
+        self.question = question
+        self._cluster = cluster = question.trials.engine.cluster
+        levels, own = question.levels, question.own
+        self.needed = question.needed
+        self.level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
+        self.tree = question.trials.engine.topologies.flat() if levels is None else levels.tree
+        kinds: dict[tuple[PodSpec, str | None], list[Pod]] = {}
+        for pod in question.waiting:
+            workload = question.application.workload_of(pod) if question.application else None
+            kinds.setdefault((pod.spec, workload), []).append(pod)
+        equal = [tuple(pods) for pods in kinds.values()]
+        diagnosis = question.trials.engine.diagnosis
+        fits = [diagnosis.room(pods[0]) for pods in equal[:KINDS]]
+        with question.trials.fork.hypothetical.emptied(own, pinned=True) as emptied:
+            empty = [emptied.room(pods[0]) for pods in equal[:KINDS]]
+        self.alike = [
+            Alike(pods, now, np.maximum(now, then), _near(question, pods[0], limits), self._asks(pods[0]))
+            for pods, now, then in zip(equal[:KINDS], fits, empty, strict=True)
+        ]
+        self._others = sum(map(len, equal[KINDS:]))
+        anchors = [slot for _, slot in own]
+        self.held = [domain_room(self.tree, self.level, anchors, one.fits) for one in self.alike]
+        self.could = [domain_room(self.tree, self.level, anchors, one.empty) for one in self.alike]
+        self._owner = self.tree.owners_of_slots(np.arange(cluster.capacity), self.level).tolist()
+        #: By slot: the pods that may go.
+        self.on: dict[int, list[Pod]] = {}
+        for pod in question.trials.pods:
+            slot = cluster.placement(pod.uid)
+            if slot is not None and not is_pinned(pod) and (pod.terminating or not question.owns(pod)):
+                self.on.setdefault(slot, []).append(pod)
+        self._units = self._shares()
+
+    def helps(self, gone: Iterable[Pod]) -> bool:
+        """Whether the item might get more of what it needs without these pods.
+
+        Without pods of the application itself limits are others, so that it always might.
+        """
+        gone = tuple(gone)
+        if self.question.application is None:
+            return self.may_hold(gone)
+        return self._others > 0 or any(map(self.question.owns, gone)) or self.gain(gone) > 0
+
+    def may_hold(self, gone: Iterable[Pod]) -> bool:
+        """Whether some domain might hold what is needed without these pods."""
+        won: dict[int, list[int]] = {}
+        for slot, pods in self._by_slot(gone):
+            of = won.setdefault(self._owner[slot], [0] * len(self.alike))
+            for number, one in enumerate(self.alike):
+                of[number] += self.after(one, slot, pods) - int(one.fits[slot])
+        if (self._most() >= self.needed).any():
+            return True
+        return any(
+            self._others
+            + sum(
+                min(len(one.pods), int(held[domain]) + more)
+                for one, held, more in zip(self.alike, self.held, wins, strict=True)
+            )
+            >= self.needed
+            for domain, wins in won.items()
+            if domain >= 0 and self.held[0][domain] >= 0
+        )
+
+    def gain(self, gone: Iterable[Pod], domain: int | None = None) -> int:
+        """How many more of the pods might fit without these, in a domain or anywhere."""
+        won = [0] * len(self.alike)
+        for slot, pods in self._by_slot(gone):
+            if domain is None or self._owner[slot] == domain:
+                for number, one in enumerate(self.alike):
+                    if one.near[slot]:
+                        won[number] += self.after(one, slot, pods) - int(one.fits[slot])
+        return sum(min(len(one.pods), more) for one, more in zip(self.alike, won, strict=True))
+
+    def after(self, one: Alike, slot: int, gone: Sequence[Pod]) -> int:
+        """How many of equal pods a node might hold without these."""
+        ports = one.pods[0].spec.host_ports
+        if ports:
+            uids = {pod.uid for pod in gone}
+            left = (pod for pod in self.on.get(slot, ()) if pod.uid not in uids)
+            if any(conflict(each, port) for pod in left for each in pod.spec.host_ports for port in ports):
+                return int(one.fits[slot])
+        cluster, room = self._cluster, int(one.empty[slot])
+        freed: dict[int, int] = {}
+        for pod in gone:
+            demand = cluster.demand(pod.spec)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
+                freed[row] = freed.get(row, 0) + amount
+        for row, amount in one.asks:
+            left_over = int(cluster.allocatable[row, slot] - cluster.requested[row, slot]) + freed.get(row, 0)
+            room = min(room, max(left_over, 0) // amount)
+        return max(room, int(one.fits[slot]))
+
+    def lies_in(self, pods: Iterable[Pod], domain: int) -> bool:
+        """Whether one of these pods holds a node of a domain."""
+        return any(self._owner[slot] == domain for slot, _ in self._by_slot(pods))
+
+    def best(self) -> list[int]:
+        """The domains in which the item may lie, those with the most room first."""
+        room = self._most()
+        order = np.argsort(-room, kind="stable")
+        return [int(one) for one in order[room[order] >= 0]]
+
+    def slots(self, domain: int) -> Ints:
+        """The nodes of a domain."""
+        return self.tree.slots_in(Domain(self.level, domain))
+
+    def weight(self, pods: Iterable[Pod]) -> int:
+        """How much pods hold of what the item asks for: of each the largest part of all that nodes offer."""
+        return sum(self._weight(pod) for pod in pods)
+
+    def worth_clearing(self, one: Alike, slots: Iterable[int], missing: int) -> list[int]:
+        """Nodes on which room is won for equal pods, those first where least has to go for it."""
+        ordered = []
+        for slot in slots:
+            won = min(int(one.empty[slot] - one.fits[slot]), missing) if one.near[slot] else 0
+            if won > 0:
+                name = natural_key(self._cluster.names[slot] or "")
+                ordered.append((self.weight(self.on.get(slot, ())) / won, -won, name, slot))
+        return [slot for *_, slot in sorted(ordered)]
+
+    def _most(self) -> Counts:
+        """By domain how many pods of all kinds may find room; -1 where the item may not lie."""
+        most = [np.minimum(room, len(one.pods)) for one, room in zip(self.alike, self.held, strict=True)]
+        found: Counts = np.sum(most, axis=0) + self._others
+        return np.where(self.held[0] < 0, -1, found)
+
+    def _by_slot(self, pods: Iterable[Pod]) -> Iterator[tuple[int, list[Pod]]]:
+        found: dict[int, list[Pod]] = {}
+        for pod in pods:
+            slot = self._cluster.placement(pod.uid)
+            if slot is not None:
+                found.setdefault(slot, []).append(pod)
+        yield from found.items()
+
+    def _asks(self, pod: Pod) -> tuple[tuple[int, int], ...]:
+        demand = self._cluster.demand(pod.spec)
+        return tuple((row, amount) for row, amount in zip(demand.rows, demand.amounts, strict=True) if amount)
+
+    def _shares(self) -> dict[int, int]:
+        """By row of what the item asks for: what one unit weighs, in whole numbers for exact sums."""
+        cluster = self._cluster
+        rows = sorted({row for one in self.alike for row, _ in one.asks} - {cluster.row_of["pods"]})
+        offered = {row: int(cluster.allocatable[row][cluster.alive].sum()) for row in rows}
+        whole = prod(filter(None, offered.values()))
+        return {row: whole // amount for row, amount in offered.items() if amount}
+
+    def _weight(self, pod: Pod) -> int:
+        demand = self._cluster.demand(pod.spec)
+        held = zip(demand.rows, demand.amounts, strict=True)
+        return max((amount * self._units[row] for row, amount in held if row in self._units), default=0)
+
+
+def domain_room(tree: Tree, level: int, anchors: Sequence[int], at: Counts) -> Counts:
+    """What counts by slot come to in each domain of a level; -1 where an item as a whole may not lie.
+
+    That is where a domain does not carry its level's label, or where others hold the members that run.
+    """
+    room = DomainCounts(tree, at).of(level)
+    if level == ROOT_LEVEL:
+        return room
+    room = np.where(tree.labelled[level], room, -1)
+    if not anchors:
+        return room
+    owners = tree.owners_of_slots(np.asarray(anchors, dtype=np.intp), level)
+    here = (owners == owners[0]).all() & (np.arange(len(room)) == owners[0])
+    return np.where(here, room, -1)
+
+
+def _near(question: Question, pod: Pod, limits: bool) -> Bools:
+    engine = question.trials.engine
+    nodes = Nodes(engine.cluster, np.arange(engine.cluster.capacity))
+    near: Bools = np.ones(engine.cluster.capacity, dtype=np.bool_)
+    for plugin in engine.profile.filters if limits and question.application is not None else ():
+        if isinstance(plugin, DependencyCost) and plugin.concerns(pod):
+            near &= plugin.filter(CycleState(), pod, nodes)
+    return near
