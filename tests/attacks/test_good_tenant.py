@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from closeby.reading.dialects.kai import REQUIRED, TOPOLOGY
+from closeby.reading.decoding.keys import KAI_REQUIRED, KAI_TOPOLOGY
 from tests.attacks.assaults import ASSAULTS, CONTROLS, Assault, under
 from tests.attacks.programs import Program, running
 from tests.control_plane.api import ApiError
@@ -62,7 +62,7 @@ class Tenant:
         template = self._it.pod("", 1, cpu="100m")
         template["spec"]["restartPolicy"] = "Never"
         spec = {"parallelism": MEMBERS, "completions": MEMBERS, "template": template}
-        wish = {TOPOLOGY: self._it.topology, REQUIRED: "rack"}
+        wish = {KAI_TOPOLOGY: self._it.topology, KAI_REQUIRED: "rack"}
         await self._it.api.create(path, {"metadata": {"name": name, "annotations": wish}, "spec": spec})
         async with asyncio.timeout(LONGEST):
             while len(bound := self._of(name, self._bound)) < MEMBERS:

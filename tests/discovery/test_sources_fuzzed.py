@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from closeby.discovery.exchange import READERS, WRITERS, kind_of
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.slurm import read_slurm
-from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY
+from closeby.discovery.topograph import SUB_DOMAIN_KEY
 from closeby.discovery.unreadable import MOST_BYTES, read_text
 from closeby.discovery.views.findings import discovery_views
 from closeby.errors import UnreadableError
 from closeby.report.documents.encoding import to_json
+from closeby.topology.presets import TOPOGRAPH_DOMAIN
 
 #: Pieces of all these formats, so that random texts come close to real ones.
 PIECES = """
@@ -78,7 +79,7 @@ PLAUSIBLE: dict[str, st.SearchStrategy[str]] = {
     "topograph": st.lists(
         st.fixed_dictionaries(
             {"id": NAMES, "network_layers": PATHS},
-            optional={"labels": st.dictionaries(st.sampled_from([DOMAIN_KEY, SUB_DOMAIN_KEY]), NAMES)},
+            optional={"labels": st.dictionaries(st.sampled_from([TOPOGRAPH_DOMAIN, SUB_DOMAIN_KEY]), NAMES)},
         )
     ).map(lambda found: json.dumps({"instances": found})),
     "aws": st.lists(

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from closeby.discovery.topograph import DOMAIN_KEY, SUB_DOMAIN_KEY, read_topograph
+from closeby.discovery.topograph import SUB_DOMAIN_KEY, read_topograph
 from closeby.errors import UnreadableError
+from closeby.topology.presets import TOPOGRAPH_DOMAIN
 from tests.golden.fixture import Golden
 
 GRAPH = {
@@ -13,7 +14,7 @@ GRAPH = {
         {
             "id": "I21",
             "network_layers": ["leaf-a", "spine-a"],
-            "labels": {"example.com/gpu": "H100", DOMAIN_KEY: "nvl-1", SUB_DOMAIN_KEY: "nvl-1.rack-1"},
+            "labels": {"example.com/gpu": "H100", TOPOGRAPH_DOMAIN: "nvl-1", SUB_DOMAIN_KEY: "nvl-1.rack-1"},
         },
         {"id": "I22", "network_layers": ["leaf-b", "spine-a"]},
     ]
@@ -73,7 +74,7 @@ def test_keys_name_the_accelerator_first_where_there_is_one() -> None:
 
 
 def test_levels_beyond_the_default_labels_are_reported_with_accelerators_too() -> None:
-    instance = {"id": "i", "network_layers": list("abcd"), "labels": {DOMAIN_KEY: "nvl"}}
+    instance = {"id": "i", "network_layers": list("abcd"), "labels": {TOPOGRAPH_DOMAIN: "nvl"}}
     findings = read_topograph("g", json.dumps({"instances": [instance]}))
     assert findings.nodes["i"].path == ("nvl", "a", "b", "c")
     assert "has 5 levels" in findings.warnings[0].message

@@ -18,11 +18,11 @@ from closeby.discovery.labelling import (
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.node_groups import and_more, listed
-from closeby.topology.presets import KUBERNETES_NETWORK
+from closeby.topology.presets import KUBERNETES_NETWORK, TOPOGRAPH_TIERS
 
 ACCELERATOR_KEY: Final = KUBERNETES_NETWORK + "accelerator"
 #: Keys for as many levels as any network has, where findings are not labels but go to another file.
-ALL_LEVELS: Final = tuple(f"fabric.topograph.run/tier-{level}" for level in range(24))
+ALL_LEVELS: Final = tuple(f"{TOPOGRAPH_TIERS}{level}" for level in range(24))
 #: What levels of accelerator domains are called by the keys of known label families.
 _DOMAIN_LEVELS: Final = frozenset(
     {"accelerator", "domain", "gpu.clique", "ultraserver-id", "capacity-block-id"}

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from closeby.discovery.findings import FoundNode, Link, LinkQuality, ScanFindings
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.node_groups import QOS_ANNOTATION
@@ -73,7 +73,7 @@ def topology_manifest(keys: Sequence[str]) -> dict[str, object]:
     """The Topology object (a manifest) of nodes that carry these labels, closest first."""
     labels = (*reversed(keys), HOSTNAME)
     return {
-        "apiVersion": "closeby.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "Topology",
         "metadata": {"name": TOPOLOGY_NAME},
         "spec": {"levels": [{"nodeLabel": label} for label in labels]},

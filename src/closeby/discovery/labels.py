@@ -14,6 +14,8 @@ from closeby.topology.network_labels import NetworkLabels, read_network_labels
 from closeby.topology.presets import EKS, NETWORK_LABELS, LabelFamily
 from closeby.topology.presets import PRESETS as KNOWN
 
+_ULTRASERVER: Final = "topology.k8s.aws/ultraserver-id"
+_CAPACITY_BLOCK: Final = "topology.k8s.aws/capacity-block-id"
 #: Oracle's labels on OKE, closest first.
 OKE: Final = LabelFamily(
     name="oke",
@@ -26,14 +28,14 @@ GPU_CLIQUE: Final = LabelFamily(
 #: EKS with UltraServers, as HyperPod labels them.
 EKS_ULTRASERVER: Final = LabelFamily(
     name="eks-ultraserver",
-    labels=("topology.k8s.aws/ultraserver-id", *EKS.labels),
-    accelerator="topology.k8s.aws/ultraserver-id",
+    labels=(_ULTRASERVER, *EKS.labels),
+    accelerator=_ULTRASERVER,
 )
 #: EKS with capacity blocks, which are the UltraServers of EC2's own description.
 EKS_CAPACITY_BLOCK: Final = LabelFamily(
     name="eks-capacity-block",
-    labels=("topology.k8s.aws/capacity-block-id", *EKS.labels),
-    accelerator="topology.k8s.aws/capacity-block-id",
+    labels=(_CAPACITY_BLOCK, *EKS.labels),
+    accelerator=_CAPACITY_BLOCK,
 )
 
 #: All families by name.

@@ -22,8 +22,8 @@ from closeby.discovery.unreadable import (
 from closeby.errors import HostlistError, UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.yaml_values import YamlDocument
+from closeby.topology.presets import TOPOGRAPH_DOMAIN
 
-DOMAIN_KEY: Final = "accelerator.topograph.run/domain"
 SUB_DOMAIN_KEY: Final = "accelerator.topograph.run/sub-domain"
 _MODEL_DOMAIN: Final = "accelerator.topology.test/domain"
 _MODEL_SUB_DOMAIN: Final = "accelerator.topology.test/sub-domain"
@@ -31,7 +31,7 @@ _JSON_START: Final = re.compile(r"\s*[{\[]")
 
 
 class _Labels(Struct):
-    domain: str | None = field(name=DOMAIN_KEY, default=None)
+    domain: str | None = field(name=TOPOGRAPH_DOMAIN, default=None)
     sub_domain: str | None = field(name=SUB_DOMAIN_KEY, default=None)
 
 
@@ -87,7 +87,7 @@ def topograph_text(findings: ScanFindings) -> str:
         node = findings.nodes[name]
         labels = {key: value for key, value in node.labels.items() if key == SUB_DOMAIN_KEY}
         if with_domains and node.path and node.path[0] is not None:
-            labels[DOMAIN_KEY] = node.path[0]
+            labels[TOPOGRAPH_DOMAIN] = node.path[0]
         layers = [switch or "" for switch in (node.path[1:] if with_domains else node.path)]
         instance: dict[str, object] = {"id": name, "network_layers": layers}
         instances.append({**instance, "labels": labels} if labels else instance)

@@ -11,7 +11,7 @@ import msgspec
 from closeby.errors import UnreadableError, YamlError
 from closeby.reading.decoding.errors import Path as FieldPath
 from closeby.reading.decoding.errors import explain, field_path
-from closeby.reading.decoding.sources import STDIN, not_utf8
+from closeby.reading.decoding.sources import STDIN, STDIN_NAME, not_utf8
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 
 T = TypeVar("T")
@@ -23,7 +23,6 @@ MOST_YAML_BYTES: Final = 4 << 20
 _LINE: Final = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-STDIN_NAME: Final = "standard input"
 _SHOWN: Final = 60
 
 

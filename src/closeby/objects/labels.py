@@ -7,6 +7,11 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 
+#: Role of a pod in its job, as annotation and label (Volcano).
+TASK_SPEC: Final = "volcano.sh/task-spec"
+#: The API version of closeby's own objects and reports.
+API_VERSION: Final = "closeby.dev/v1alpha1"
+
 #: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
 RANK: Final = "closeby.dev/rank"
 #: Annotation of a gang's member: the path of the tightest domain that holds the gang.

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod
 from closeby.objects.workloads import PodSet, Workload
 
@@ -13,7 +14,7 @@ from closeby.objects.workloads import PodSet, Workload
 _ROLE_LABELS: Final = (
     "jobset.sigs.k8s.io/replicatedjob-name",
     "training.kubeflow.org/replica-type",
-    "volcano.sh/task-spec",
+    TASK_SPEC,
     "ray.io/group",
 )
 #: Where the object between is not in the input: its kind, the label that names the top owner, and its kind.

@@ -16,7 +16,7 @@ from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.result import Manifests
-from closeby.reading.decoding.sources import STDIN, find_files, not_utf8, read_file
+from closeby.reading.decoding.sources import STDIN, STDIN_NAME, find_files, not_utf8, read_file
 from closeby.reading.decoding.splitting import Found, json_documents, value_documents
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_documents
 
@@ -28,7 +28,6 @@ _DOCUMENT_START: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 _JSON_START: Final = re.compile(rb"\s*[{\[]")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-STDIN_NAME: Final = "standard input"
 
 #: Gives what came through the pipe.
 ReadStdin = Callable[[], bytes | str | Problem]

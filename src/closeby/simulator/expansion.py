@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.labels import TASK_SPEC
 from closeby.objects.ownership import Family, families_of, names_of, set_of
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.decoding.keys import TASK_SPEC
 from closeby.reading.dialects.gangs import gangs_of
 from closeby.reading.dialects.kueue import QUEUE_NAME, queues_of
 from closeby.reading.dialects.loose import loose_gangs

@@ -9,6 +9,10 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+#: Topograph's label of accelerator domains.
+TOPOGRAPH_DOMAIN = "accelerator.topograph.run/domain"
+#: And those of as many tiers as the fabric has, before their numbers.
+TOPOGRAPH_TIERS = "fabric.topograph.run/tier-"
 KUBERNETES_NETWORK = "network.topology.kubernetes.io/"
 NVIDIA_NETWORK = "network.topology.nvidia.com/"
 
@@ -83,9 +87,9 @@ TOPOGRAPH_NVIDIA = LabelFamily(
 #: What Topograph writes since its version 1.0: as many tiers as the fabric has.
 TOPOGRAPH = LabelFamily(
     name="topograph",
-    labels=("accelerator.topograph.run/domain",),
-    accelerator="accelerator.topograph.run/domain",
-    tiers="fabric.topograph.run/tier-",
+    labels=(TOPOGRAPH_DOMAIN,),
+    accelerator=TOPOGRAPH_DOMAIN,
+    tiers=TOPOGRAPH_TIERS,
 )
 #: Google's compact placement labels on GKE.
 GKE = LabelFamily(

@@ -8,7 +8,8 @@ import click
 from closeby.cli.discovering.options import label_keys
 from closeby.cli.options import OUTPUTS
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import STDIN_NAME, read_text
+from closeby.discovery.unreadable import read_text
+from closeby.reading.decoding.sources import STDIN_NAME
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,8 +13,9 @@ from closeby.cli.discovering.options import Chosen, discovers
 from closeby.cli.names import FILE_NAME
 from closeby.discovery.device_names import NameMap, read_names
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import STDIN_NAME, read_text
+from closeby.discovery.unreadable import read_text
 from closeby.errors import UnreadableError
+from closeby.reading.decoding.sources import STDIN_NAME
 
 _STDIN = "-"
 _PORT = re.compile(r"([A-Za-z0-9][\w.-]*)(?::([0-9]{1,3}))?", re.ASCII)

@@ -8,8 +8,9 @@ from closeby.cli.discovering.options import Chosen, discovers
 from closeby.cli.names import FILE_NAME
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import STDIN_NAME, read_text
+from closeby.discovery.unreadable import read_text
 from closeby.objects.nodes import Node
+from closeby.reading.decoding.sources import STDIN_NAME
 
 _STDIN = "-"
 #: Reads a text, given its name, label keys, and names of nodes by what the source calls them.

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from closeby.objects.bounds import line
+from closeby.objects.labels import API_VERSION
 from closeby.objects.recorded import DecisionStatus, PodDecision, Story, StoryLine
 from closeby.objects.times import utc
 from closeby.scheduling.engine import Engine
@@ -39,7 +40,7 @@ def story_json(
     reserves = kept is not None and kept.key == key and kind in (None, ItemKind.GANG)
     return _encode(
         Story(
-            api_version="closeby.dev/v1alpha1",
+            api_version=API_VERSION,
             kind="Story",
             namespace=namespace,
             name=name,

@@ -6,8 +6,8 @@ one and has none waits.
 
 import msgspec
 
+from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod
-from closeby.reading.decoding.keys import TASK_SPEC
 from closeby.reading.dialects.gangs import read_ask
 
 

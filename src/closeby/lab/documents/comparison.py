@@ -6,9 +6,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from closeby.lab.comparing.figures import CONFIDENCE, ComparedFigure, paired
 from closeby.lab.comparing.running import ComparedRun
+from closeby.objects.labels import API_VERSION
 from closeby.objects.words import plural
 from closeby.quality.model import DEFAULT_MODEL, Model
-from closeby.report.documents.scheduling import API_VERSION
 
 
 class ComparedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -7,9 +7,10 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from closeby.lab.replay.history import History
+from closeby.objects.labels import API_VERSION
 from closeby.quality.placements import level_names
 from closeby.quality.summary import Measures
-from closeby.report.documents.scheduling import API_VERSION, DomainPath
+from closeby.report.documents.scheduling import DomainPath
 from closeby.topology.tree import ROOT, Tree
 
 #: Samples of a report that does not hold all.

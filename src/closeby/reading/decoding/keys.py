@@ -55,15 +55,20 @@ TASK_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
 TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
 #: Annotations of a gang that say how its roles are to lie to each other.
 ROLE_TOPOLOGY: Final = (TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC)
-#: Role of a pod in its job, as annotation and label.
-TASK_SPEC: Final = "volcano.sh/task-spec"
 
 #: Volcano's wish of a plain pod; its mode is hard unless it says soft.
 VOLCANO_MODE: Final = "volcano.sh/network-topology-mode"
 VOLCANO_TIER: Final = "volcano.sh/network-topology-highest-tier"
 
+#: What Kueue and KAI know as a wish for closeness.
+KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+KUEUE_UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+KAI_TOPOLOGY: Final = "kai.scheduler/topology"
+KAI_REQUIRED: Final = "kai.scheduler/topology-required-placement"
+KAI_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+
 _KUEUE_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
-_KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 _OWN_PREFIX: Final = "closeby.dev/"
 _DOMAINS: Final = (
     "kueue.x-k8s.io",
@@ -91,12 +96,12 @@ _WORDS: Final = (
 #: Keys with such a word that closeby does read, or that only say what was decided.
 _READ: Final = frozenset(
     {
-        _KUEUE_REQUIRED,
-        "kueue.x-k8s.io/podset-preferred-topology",
-        "kueue.x-k8s.io/podset-unconstrained-topology",
-        "kai.scheduler/topology",
-        "kai.scheduler/topology-required-placement",
-        "kai.scheduler/topology-preferred-placement",
+        KUEUE_REQUIRED,
+        KUEUE_PREFERRED,
+        KUEUE_UNCONSTRAINED,
+        KAI_TOPOLOGY,
+        KAI_REQUIRED,
+        KAI_PREFERRED,
         TASK_AFFINITY,
         TASK_ANTI_AFFINITY,
         TASK_ORDER,
@@ -216,7 +221,7 @@ def _hard(key: str, entries: Mapping[str, str]) -> bool:
         return entries.get(VOLCANO_MODE, "hard") != "soft"
     if key == _KUEUE_GROUP:
         # The pod sets of a group share one domain, which a required level makes binding.
-        return _KUEUE_REQUIRED in entries
+        return KUEUE_REQUIRED in entries
     value = entries[key]
     if value in _STRICT_NUMA or "MustGather" in value:
         return True

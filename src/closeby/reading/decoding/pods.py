@@ -9,20 +9,13 @@ from msgspec import Struct
 
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
+from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.keys import (
-    EXPECTED_END,
-    POD_GROUP,
-    ROLE,
-    SUBGROUP,
-    TASK_SPEC,
-    unread_wishes,
-    wish_path,
-)
+from closeby.reading.decoding.keys import EXPECTED_END, POD_GROUP, ROLE, SUBGROUP, unread_wishes, wish_path
 from closeby.reading.decoding.podspecs import PodSpecWire
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, seconds

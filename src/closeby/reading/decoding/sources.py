@@ -9,6 +9,8 @@ from typing import Final
 from closeby.objects.problems import Problem
 
 STDIN: Final = "-"
+#: What messages call it.
+STDIN_NAME: Final = "standard input"
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _CHUNK: Final = 1 << 20
 

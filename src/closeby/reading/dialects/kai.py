@@ -11,6 +11,7 @@ import msgspec
 from closeby.objects.groups import PodGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import KAI_PREFERRED, KAI_REQUIRED, KAI_TOPOLOGY
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
 from closeby.reading.dialects.podgroups import (
@@ -22,9 +23,6 @@ from closeby.reading.dialects.podgroups import (
 )
 from closeby.reading.dialects.trees import checked
 
-TOPOLOGY: Final = "kai.scheduler/topology"
-REQUIRED: Final = "kai.scheduler/topology-required-placement"
-PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 
 
@@ -61,7 +59,9 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
 
 def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:
     """What a workload's annotations ask for; ``owner`` and ``part`` name object and field in conditions."""
-    topology, required, preferred = (annotations.get(key) or None for key in (TOPOLOGY, REQUIRED, PREFERRED))
+    topology, required, preferred = (
+        annotations.get(key) or None for key in (KAI_TOPOLOGY, KAI_REQUIRED, KAI_PREFERRED)
+    )
     if required or preferred:
         return PlacementAsk(
             constraint=TopologyConstraint(topology=topology, required=required, preferred=preferred),
@@ -71,9 +71,9 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     condition = Condition(
         reason=Reason.INVALID_SPEC,
         object=owner,
-        field=f'{part}["{TOPOLOGY}"]',
+        field=f'{part}["{KAI_TOPOLOGY}"]',
         message=f"names topology {topology} but no level, so it asks for nothing",
-        remedy=f"add {REQUIRED} or {PREFERRED}",
+        remedy=f"add {KAI_REQUIRED} or {KAI_PREFERRED}",
     )
     return PlacementAsk(conditions=(condition,))
 

@@ -12,13 +12,11 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import KUEUE_PREFERRED, KUEUE_REQUIRED, KUEUE_UNCONSTRAINED
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec, namespace_of
 from closeby.reading.dialects.podgroups import PlacementAsk
 
-REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
-PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
-UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 #: A gang of plain pods: its name (label) and its size (annotation).
 POD_GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
@@ -104,7 +102,7 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
 
     Required, preferred and unconstrained exclude one another, and a level is named by its label.
     """
-    given = [key for key in (REQUIRED, PREFERRED, UNCONSTRAINED) if key in annotations]
+    given = [key for key in (KUEUE_REQUIRED, KUEUE_PREFERRED, KUEUE_UNCONSTRAINED) if key in annotations]
 
     def refuse(key: str, message: str, remedy: str) -> PlacementAsk:
         condition = Condition(
@@ -122,14 +120,14 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     key, value = given[0], annotations[given[0]]
     if len(given) > 1:
         return refuse(key, f"{' and '.join(given)} exclude one another", "keep one of them")
-    if key == UNCONSTRAINED:
+    if key == KUEUE_UNCONSTRAINED:
         if value not in ("true", "false"):
             return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
         return PlacementAsk(unconstrained=value == "true")
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
     constraint = (
-        TopologyConstraint(required=value) if key == REQUIRED else TopologyConstraint(preferred=value)
+        TopologyConstraint(required=value) if key == KUEUE_REQUIRED else TopologyConstraint(preferred=value)
     )
     return PlacementAsk(constraint=constraint)
 

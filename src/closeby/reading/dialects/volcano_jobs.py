@@ -3,9 +3,10 @@
 import msgspec
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.labels import TASK_SPEC
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import TASK_SPEC, members_apart
+from closeby.reading.decoding.keys import members_apart
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from closeby.objects.groups import PodGroup, Strategy
+from closeby.objects.labels import API_VERSION
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.problems import Problem
@@ -37,13 +38,7 @@ from closeby.report.documents.decided import (
 )
 from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
 from closeby.report.documents.prospects import prospect
-from closeby.report.documents.scheduling import (
-    API_VERSION,
-    GroupEntry,
-    PodEntry,
-    RejectionEntry,
-    pod_entry,
-)
+from closeby.report.documents.scheduling import GroupEntry, PodEntry, RejectionEntry, pod_entry
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation, item_key

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from closeby.objects.labels import API_VERSION
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
@@ -15,8 +16,6 @@ from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
 from closeby.whatif.records import Counterfactual
-
-API_VERSION = "closeby.dev/v1alpha1"
 
 #: What single nodes are called among the levels, whatever alias a topology gives them.
 NODE_LEVEL = "hostname"
