@@ -63,7 +63,8 @@ def test_limits(annotations: dict[str, str], limits: BandwidthLimits | None) -> 
 
 
 def pod(name: str, annotations: dict[str, str], request: int = 0) -> dict[str, object]:
-    containers = [{"resources": {"requests": {BANDWIDTH: request}}}]
+    amounts = {BANDWIDTH: request}
+    containers = [{"resources": {"requests": amounts, "limits": amounts}}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

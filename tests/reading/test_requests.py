@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from closeby.objects.pods import HostPort
-from tests.reading.manifest_text import read_pod
+from tests.reading.manifest_text import read_objects, read_pod
 
 Spec = dict[str, Any]
 
@@ -186,3 +186,55 @@ def test_only_sidecars_among_the_init_containers_hold_ports() -> None:
     sidecar = {"ports": [{"hostPort": 1}], "restartPolicy": "Always"}
     spec = {"initContainers": [sidecar, {"ports": [{"hostPort": 2}]}], "containers": [{}]}
     assert read_pod(spec).spec.host_ports == (HostPort(1),)
+
+
+@pytest.mark.parametrize(
+    ("resources", "field", "message"),
+    [
+        (
+            {"requests": {"example.com/gpu": "0.5"}, "limits": {"example.com/gpu": "0.5"}},
+            "requests",
+            "whole number",
+        ),
+        ({"limits": {"example.com/gpu": "1500m"}}, "limits", "whole number"),
+        (
+            {"requests": {"example.com/gpu": 1}, "limits": {"example.com/gpu": 2}},
+            "requests",
+            "not equal to its limit",
+        ),
+        ({"requests": {"example.com/gpu": 1}}, "limits", "is missing"),
+        (
+            {"requests": {"hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "4Mi"}},
+            "requests",
+            "not equal",
+        ),
+        ({"requests": {"cpu": 2}, "limits": {"cpu": 1}}, "requests", "more than its limit"),
+    ],
+)
+def test_an_amount_that_no_api_server_accepts_is_reported(
+    resources: dict[str, Any], field: str, message: str
+) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
+    }
+    place = f"spec.containers[0].resources.{field}"
+    notice = next(one for one in read_objects(pod).notices if one.field.startswith(place))
+    assert (notice.reason, notice.blocking) == ("InvalidSpec", False)
+    assert message in notice.message
+
+
+def test_amounts_that_an_api_server_accepts_are_not_reported() -> None:
+    resources = {
+        "requests": {"cpu": "500m", "memory": "1Gi", "example.com/gpu": 2, "ephemeral-storage": "1.5Gi"},
+        "limits": {"cpu": 1, "example.com/gpu": 2, "vendor.kubernetes.io/part": "0.5"},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
+    }
+    assert read_objects(pod).notices == ()

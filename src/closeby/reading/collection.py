@@ -24,6 +24,7 @@ from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
+from closeby.reading.known_fields import KnownFields, conditions_of
 from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
 
 _OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
@@ -48,6 +49,7 @@ class Collection:
 
     def __init__(self) -> None:
         self._reading = DocumentReading()
+        self._known_fields = KnownFields()
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._others: Counter[str] = Counter()
         self._unknown: Counter[tuple[str, str]] = Counter()
@@ -100,6 +102,12 @@ class Collection:
                 record = entry.read(document, self._reading)
                 if record is not None:
                     self._keep(document, record)
+                unknown = self._known_fields.unknown(document)
+                if unknown:
+                    namespace = getattr(record, "namespace", "")
+                    owner = object_id(document.kind, namespace, record.name) if record else _called(document)
+                    for key, condition in conditions_of(document, unknown, owner):
+                        self._reading.note(key, condition)
                 return
         elif group == OWN_GROUP:
             remedy = f"known kinds: {', '.join(own_kinds())}"

@@ -127,11 +127,14 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     node_name = spec_wire.node_name or None
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
     try:
-        spec, preferences = reading.pool.read(spec_wire)
+        read = reading.pool.read(spec_wire)
     except FieldError as error:
         raise FieldError((*path, *error.path), error.message, error.remedy) from error
-    for field in preferences:
+    spec = read.needs
+    for field in read.unheeded:
         reading.unheeded(field, identity.called)
+    for place, message, remedy in read.refused:
+        reading.refused(field_path((*path, *place)), message, remedy, identity.called)
     hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]
     hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels, labels=True) if wish.hard]
     if hard:

@@ -1,6 +1,7 @@
 """A pod's ``spec`` as needs, and the pool in which equal needs are one object."""
 
 import msgspec
+from msgspec import Struct
 
 from closeby.objects.pods import PodSpec
 from closeby.reading.decoding.affinity import (
@@ -10,7 +11,14 @@ from closeby.reading.decoding.affinity import (
     required_terms,
     tolerations_of,
 )
-from closeby.reading.decoding.requests import ContainersWire, effective_requests, host_ports, qos_class
+from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.requests import (
+    ContainersWire,
+    effective_requests,
+    host_ports,
+    qos_class,
+    refusals,
+)
 from closeby.reading.decoding.wire import Wire
 
 
@@ -81,18 +89,26 @@ class PodSpecWire(ContainersWire):
     active_deadline_seconds: int | None = None
 
 
+class ReadSpec(Struct, frozen=True):
+    """What a spec says."""
+
+    needs: PodSpec
+    #: Soft constraints that closeby does not follow yet, as field paths without positions.
+    unheeded: tuple[str, ...]
+    #: What no API server accepts: where in the spec, what is wrong, and the remedy.
+    refused: tuple[tuple[Path, str, str], ...]
+
+
 class SpecPool:
     """Turns specs on the wire into ``PodSpec`` objects, of which equal ones are the same object."""
 
     def __init__(self) -> None:
-        self._by_text: dict[bytes, tuple[PodSpec, tuple[str, ...]]] = {}
+        self._by_text: dict[bytes, ReadSpec] = {}
         self._by_value: dict[PodSpec, PodSpec] = {}
         self._encoder = msgspec.json.Encoder()
 
-    def read(self, wire: PodSpecWire) -> tuple[PodSpec, tuple[str, ...]]:
-        """The needs in ``wire``, and its wishes that nothing here heeds yet (as field paths).
-
-        ``wire`` loses its node, its group and its deadline, which are no needs.
+    def read(self, wire: PodSpecWire) -> ReadSpec:
+        """What is in ``wire``, which loses its node, its group and its deadline: those are no needs.
 
         Raises:
             FieldError: something in it makes no sense; the path starts at ``spec``.
@@ -103,7 +119,8 @@ class SpecPool:
         text = self._encoder.encode(wire)
         known = self._by_text.get(text)
         if known is None:
-            known = self._by_text[text] = self.intern(_needs(wire)), _wishes(wire)
+            known = ReadSpec(self.intern(_needs(wire)), _wishes(wire), refusals(wire))
+            self._by_text[text] = known
         return known
 
     def intern(self, spec: PodSpec) -> PodSpec:

@@ -68,6 +68,17 @@ class DocumentReading:
             ),
         )
 
+    def refused(self, field: str, message: str, remedy: str, owner: str) -> None:
+        """Notes a value that no API server accepts; said once per field and value."""
+        condition = Condition(
+            reason=Reason.INVALID_SPEC,
+            object=owner,
+            field=field,
+            message=f"{message}; no API server accepts it",
+            remedy=remedy,
+        )
+        self.note(f"{field} {message}", condition)
+
     def unread(self, wish: Wish, owner: str, part: str) -> None:
         """Notes a key of another scheduler; said once per key and value."""
         self.note(f"{wish.key}={wish.value}", wish_condition(wish, owner, part))

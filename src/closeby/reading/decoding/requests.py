@@ -5,6 +5,7 @@ KEP and the pod-level resources KEP.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from msgspec import field
 
@@ -16,6 +17,8 @@ from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.wire import Quantities, Wire
 
 Amounts = dict[str, int]
+#: In one unit of a resource.
+NANOS: Final = 10**9
 
 
 class ResourcesWire(Wire):
@@ -83,6 +86,46 @@ def effective_requests(spec: ContainersWire) -> tuple[tuple[str, int], ...]:
         return tuple((name, amount_of_nanos(name, value)) for name, value in sorted(total.items()) if value)
     except QuantityError as error:
         raise FieldError(("containers",), error.message, error.remedy) from error
+
+
+def refusals(spec: ContainersWire) -> tuple[tuple[Path, str, str], ...]:
+    """Amounts that no API server accepts: where in the pod's ``spec``, what is wrong, and the remedy.
+
+    Source: Kubernetes' validation of resource requirements. The pod is placed by what can be read of them.
+
+    Raises:
+        FieldError: as ``effective_requests``.
+    """
+    found: list[tuple[Path, str, str]] = []
+    for name, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for path, container in _containers(containers, name):
+            if container.resources is not None:
+                found += _refused(container.resources, (*path, "resources"))
+    return tuple(found)
+
+
+def _refused(resources: ResourcesWire, path: Path) -> Iterator[tuple[Path, str, str]]:
+    requests = _amounts(resources.requests, (*path, "requests"))
+    limits = _amounts(resources.limits, (*path, "limits"))
+    for part, amounts in (("requests", requests), ("limits", limits)):
+        for name, value in amounts.items():
+            if _is_device(name) and value % NANOS:
+                yield (*path, part, name), "is not a whole number, and devices are not shared", "round it up"
+    for name, value in requests.items():
+        limit = limits.get(name)
+        if _is_device(name) or name.startswith("hugepages-"):
+            if limit is None:
+                yield (*path, "limits", name), "is missing", "repeat the request: it can't be overcommitted"
+            elif limit != value:
+                yield (*path, "requests", name), "is not equal to its limit", "make both equal"
+        elif limit is not None and limit < value:
+            yield (*path, "requests", name), "is more than its limit", "raise the limit"
+
+
+def _is_device(resource: str) -> bool:
+    """Whether it is an extended resource: a name with a domain that is not Kubernetes' own."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def qos_class(spec: ContainersWire) -> str:

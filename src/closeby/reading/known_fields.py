@@ -1,0 +1,141 @@
+"""Fields that no API server knows: a slip of the pen that `kubectl apply` would refuse.
+
+The names come from the schemas of Kubernetes 1.35 to 1.37 and of the peers' kinds (`known_fields.json`, which
+`python -m tests.known_fields` makes). A kind with a strict reader of its own is not in the table.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from closeby.objects.bounds import shown, some
+from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import Path, field_path
+
+#: Types that contain themselves.
+_RECURSIVE: Final = frozenset({"JSONSchemaProps"})
+#: After so many documents of a kind its type is built, which takes longer than to look at these, and by which
+#: thousands of others are checked faster.
+_BUILT_AFTER: Final = 20
+
+
+class Table(Struct, frozen=True):
+    """Types and their fields; a field's type is ``Name``, ``[Name`` (list), ``{Name`` (map) or None (any)."""
+
+    #: ``group/Kind`` to its type.
+    kinds: dict[str, str]
+    types: dict[str, dict[str, str | None]]
+
+
+@cache
+def table() -> Table:
+    """The table, read once."""
+    return msgspec.json.decode(FilePath(__file__).with_suffix(".json").read_bytes(), type=Table)
+
+
+class UnknownField(Struct, frozen=True):
+    """A field that the type at its place does not have."""
+
+    path: Path
+    #: The fields that it has.
+    known: tuple[str, ...]
+
+
+class KnownFields:
+    """Checks the documents of one input."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def unknown(self, document: Document) -> list[UnknownField]:
+        """The fields of a document that is otherwise readable which its kind does not have."""
+        kind = f"{document.group}/{document.kind}"
+        called = table().kinds.get(kind)
+        if called is None:
+            return []
+        self._seen[kind] += 1
+        if self._seen[kind] > _BUILT_AFTER and _decodes(document, called):
+            return []
+        return list(_walk(document.plain(), called, ()))
+
+
+def conditions_of(document: Document, found: list[UnknownField], owner: str) -> list[tuple[str, Condition]]:
+    """What to say about the unknown fields of a document, whose object ``owner`` names.
+
+    Each comes with a key that the same slip in other objects of the kind shares.
+    """
+    said = []
+    for one in found[:MOST_CONDITIONS]:
+        without_positions = field_path(part for part in one.path if isinstance(part, str))
+        said.append((f"{document.kind} {without_positions}", _condition(one, owner)))
+    return said
+
+
+def _condition(unknown: UnknownField, owner: str) -> Condition:
+    close = difflib.get_close_matches(str(unknown.path[-1]), unknown.known, n=1)
+    remedy = f"did you mean {close[0]}?" if close else f"known fields: {some(unknown.known, 20)}"
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=owner,
+        field=shown(field_path(unknown.path)),
+        message="is not a known field; it is ignored",
+        remedy=remedy,
+    )
+
+
+def _walk(value: object, called: str, path: Path) -> Iterator[UnknownField]:
+    if not isinstance(value, Mapping):
+        return
+    fields = table().types[called]
+    for key, inner in value.items():
+        if key not in fields:
+            yield UnknownField((*path, str(key)), tuple(sorted(fields)))
+            continue
+        kind = fields[key]
+        if kind is None:
+            continue
+        if kind[0] == "[":
+            for i, one in enumerate(inner if isinstance(inner, list) else ()):
+                yield from _walk(one, kind[1:], (*path, key, i))
+        elif kind[0] == "{":
+            for name, one in inner.items() if isinstance(inner, Mapping) else ():
+                yield from _walk(one, kind[1:], (*path, key, str(name)))
+        else:
+            yield from _walk(inner, kind, (*path, key))
+
+
+def _decodes(document: Document, called: str) -> bool:
+    """Whether all fields are known; False also where a value has another type than its schema says."""
+    shape = _shape(called)
+    try:
+        if document.raw is not None:
+            msgspec.json.decode(document.raw, type=shape)
+        else:
+            msgspec.convert(document.value, shape)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+@cache
+def _shape(called: str) -> Any:
+    """A type that refuses unknown fields, apart from those below a type that contains itself."""
+    fields = []
+    for i, (key, kind) in enumerate(table().types[called].items()):
+        shape: Any = Any
+        if kind is not None and kind.lstrip("[{") not in _RECURSIVE:
+            shape = _shape(kind.lstrip("[{"))
+            if kind[0] == "[":
+                shape = list[shape]
+            elif kind[0] == "{":
+                shape = dict[str, shape]
+            shape = shape | None
+        fields.append((f"f{i}", shape, msgspec.field(name=key, default=None)))
+    return msgspec.defstruct("Known", fields, forbid_unknown_fields=True, gc=False)
