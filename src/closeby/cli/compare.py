@@ -19,8 +19,7 @@ from closeby.cli.simulating.over_time import (
     jobs_option,
     says_where,
 )
-from closeby.cli.simulating.overwriting import check_written
-from closeby.cli.simulating.pictures import Pictures, draws_distributions
+from closeby.cli.simulating.pictures import Pictures, check_written, draws_distributions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

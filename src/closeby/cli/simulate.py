@@ -7,8 +7,7 @@ import click
 
 from closeby.cli.options import Sources, may_read_manifests, output_option
 from closeby.cli.simulating.over_time import OverTime, runs_over_time
-from closeby.cli.simulating.overwriting import check_written
-from closeby.cli.simulating.pictures import Pictures, draws
+from closeby.cli.simulating.pictures import Pictures, check_written, draws
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -42,7 +42,6 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState, assert_state_and_cluster_agree
-from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.reserved import ReservedMask, ReservedNodes
 from closeby.scheduling.outcomes import (
     ItemKind,
@@ -89,8 +88,7 @@ class Engine:
         self.topologies = Topologies(self.cluster.labels, self.cluster.names)
         self.applications = Applications()
         self.state = SchedulingState(self.applications)
-        handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
-        self._handle = handle
+        handle = self._handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
         reserved = ReservedMask()
         profile = build_profile(handle)
         if reserve_after:
@@ -106,6 +104,8 @@ class Engine:
             least_cost=least_cost,
             reserved=reserved,
         )
+        #: Questions about the present state.
+        self.diagnosis = tools.diagnosis
         self._holdings = Holdings(self.cluster, self.state, profile.reserves)
         self._surprises = Surprises()
         #: Whether decisions that are being carried out still hold.
@@ -172,11 +172,6 @@ class Engine:
     # Reading
 
     @property
-    def diagnosis(self) -> Diagnosis:
-        """Questions about the present state."""
-        return self._tools.diagnosis
-
-    @property
     def unschedulable(self) -> tuple[str, ...]:
         """Keys of the work items that were refused, and wait for an event or back off."""
         return self._rounds.queue.unschedulable
@@ -234,7 +229,7 @@ class Engine:
             self.state.remove(pod.uid)
             if self.state.item_key(before) != self.state.item_key(pod):
                 rank = None
-                self._lost_a_pod(self.state.item_key(before))
+                self._rounds.requeue_or_forget(self.state.item_key(before))
             if on is None and before.node_name is None:
                 on = was_on  # Its binding is on the way: until that fails it keeps its node.
             if binding_refused:
@@ -267,7 +262,7 @@ class Engine:
         key = self.state.item_key(pod)
         if pod.terminating:
             self._tell(key, f"{pod.key} is being deleted")
-            self._lost_a_pod(key)
+            self._rounds.requeue_or_forget(key)
             return
         self.state.add(pod, placed=False)
         if (refusal := self._rounds.pre_enqueue(pod)) is not None:
@@ -290,15 +285,9 @@ class Engine:
             return
         self._surprised(pod)
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
-        self._lost_a_pod(self.state.item_key(pod))
+        self._rounds.requeue_or_forget(self.state.item_key(pod))
         if freed is not None:
             self._rounds.note_event(ClusterEvent.CAPACITY)
-
-    def _lost_a_pod(self, key: str) -> None:
-        if self.state.waits(key):
-            self._rounds.requeue(key)
-        else:
-            self._rounds.forget(key)
 
     def _node_upserted(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
@@ -330,7 +319,7 @@ class Engine:
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
             self.state.remove(pod.uid)
-            self._lost_a_pod(key)
+            self._rounds.requeue_or_forget(key)
         else:
             self.state.binding_refused.add(pod.uid)
             self.state.add(pod, placed=False)
@@ -380,7 +369,7 @@ class Engine:
             case AppGroupDeleted(key):
                 change = partial(self.applications.withdraw, key)
         for item in self.state.regroup(key, change):
-            self._lost_a_pod(item)
+            self._rounds.requeue_or_forget(item)
         namespace = namespace_of(key)
         self._surprises.namespace(namespace)
         self._rounds.note_app_group_change(namespace)

@@ -53,7 +53,7 @@ class Fork:
         #: Capacity if all that ends had ended.
         self.hypothetical = HypotheticalCluster(tools, state, handle)
         self._rounds = Rounds(
-            tools, state, handle, _tell_nobody, backoff=False, reserve_after=0.0, give_back=None
+            tools, state, handle, _no_story, backoff=False, reserve_after=0.0, give_back=None
         )
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
@@ -86,7 +86,7 @@ class Fork:
             if key is not None:
                 touched[key] = None
         for key in touched:
-            self._requeue(key)
+            self._rounds.requeue_or_forget(key)
         if freed:
             self._rounds.note_event(ClusterEvent.CAPACITY)
 
@@ -129,12 +129,6 @@ class Fork:
     def _did(self, undo: Callable[[], object], key: str | None = None) -> None:
         self._log.append((undo, key))
 
-    def _requeue(self, key: str) -> None:
-        if self._state.waits(key):
-            self._rounds.requeue(key)
-        else:
-            self._rounds.forget(key)
-
     def _keep_members(self, pods: Iterable[Pod]) -> None:
         """A gang's members count in the order in which they came: its record is put back as it was."""
         members = self._state.members
@@ -160,7 +154,7 @@ class Fork:
                 state.binding_refused.add(uid)
 
         self._did(undo, key)
-        self._requeue(key)
+        self._rounds.requeue_or_forget(key)
         if held:
             self._rounds.note_event(ClusterEvent.CAPACITY)
 
@@ -171,7 +165,7 @@ class Fork:
             self._state.gated[pod.uid] = refusal
         key = self._state.item_key(pod)
         self._did(partial(self._state.remove, pod.uid), key)
-        self._requeue(key)
+        self._rounds.requeue_or_forget(key)
 
     def _put_node(self, node: Node) -> None:
         cluster, before = self._tools.cluster, self._tools.cluster.slot(node.name)
@@ -191,7 +185,7 @@ class Fork:
             partial(groups.pop, key) if before is None else partial(groups.__setitem__, key, before), key
         )
         groups[key] = group
-        self._requeue(key)
+        self._rounds.requeue_or_forget(key)
 
     def _put_application(self, application: AppGroup) -> None:
         applications, key = self._state.applications, application.key
@@ -204,9 +198,9 @@ class Fork:
 
     def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
         for key in self._state.regroup(app_key, change):
-            self._requeue(key)
+            self._rounds.requeue_or_forget(key)
         self._rounds.note_app_group_change(namespace_of(app_key))
 
 
-def _tell_nobody(key: str, what: str, outcome: Outcome | None) -> None:
+def _no_story(key: str, what: str, outcome: Outcome | None) -> None:
     """The story of an item is about what happened."""

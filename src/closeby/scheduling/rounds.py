@@ -73,6 +73,13 @@ class Rounds:
             self.changed[key] = None
             self.reservations.renewed(key)
 
+    def requeue_or_forget(self, key: str) -> None:
+        """A work item may have lost a pod: what still waits of it is queued, if anything does."""
+        if self._state.waits(key):
+            self.requeue(key)
+        else:
+            self.forget(key)
+
     def requeue_at_new_place(self, key: str) -> None:
         """A gang's object was added: it may give the gang another place in the order."""
         if self.queue.knows(key):

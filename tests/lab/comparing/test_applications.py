@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from closeby.lab.comparing.running import Experiment, Load, run_all
+from closeby.lab.comparing.running import Experiment, run_all
 from closeby.lab.replay.clusters import GivenCluster, made_up
 from closeby.lab.replay.driver import Policy
-from closeby.lab.workloads.generating import WorkloadOptions
+from closeby.lab.workloads.generating import Load, WorkloadOptions
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet

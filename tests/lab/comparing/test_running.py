@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from closeby.lab.comparing.running import Experiment, Load, run_all
+from closeby.lab.comparing.running import Experiment, run_all
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.driver import Policy
-from closeby.lab.workloads.generating import WorkloadOptions
+from closeby.lab.workloads.generating import Load, WorkloadOptions
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import NAMED
 from tests.cli.programs import until_beside

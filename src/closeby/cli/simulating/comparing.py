@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 
 from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable
-from closeby.cli.simulating.given import of_applications, policy_of, progress_of, read_given
+from closeby.cli.simulating.given import policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import COMPARED_APPLICATIONS, COMPARED_JOBS, OverTime
 from closeby.errors import UnrunnableError
 from closeby.lab.comparing.running import Experiment, run_all
@@ -19,6 +19,7 @@ from closeby.lab.documents.comparison import (
     comparison_report,
 )
 from closeby.lab.replay.driver import Policy
+from closeby.lab.replay.given import asks_for_cores
 from closeby.lab.replay.history import History
 from closeby.lab.workloads.jobs import Jobs
 from closeby.plugins.configurations import FOR_GANGS_ONLY, NAMED
@@ -53,7 +54,7 @@ def compare(wanted: Wanted) -> Compared:
     """
     over_time = wanted.over_time
     over_time.check()
-    applications = of_applications(over_time)
+    applications = asks_for_cores(over_time.workload)
     policies = _policies(wanted.configs)
     given = read_given(wanted.sources, over_time, policies, (COMPARED_JOBS, COMPARED_APPLICATIONS))
     load = None if isinstance(given.jobs, Jobs) else given.jobs

@@ -23,6 +23,26 @@ if TYPE_CHECKING:
     from closeby.report.documents.scheduling import SchedulingReport
     from closeby.simulator.runs import Run
 
+
+def check_written(written: Mapping[str, str | None], read: Iterable[str | None]) -> None:
+    """Says at once that a file would be lost; ``written`` holds file names by option.
+
+    Raises:
+        UsageError: it would be.
+    """
+    kept = {Path(path).resolve() for path in read if path}
+    options: dict[Path, str] = {}
+    for option, path in written.items():
+        if not path:
+            continue
+        place = Path(path).resolve()
+        if place in kept:
+            raise click.UsageError(f"{option} {path} would overwrite a file that is read; name another one")
+        other = options.setdefault(place, option)
+        if other != option:
+            raise click.UsageError(f"{other} and {option} both write {path}; name another file for one")
+
+
 Views = Callable[[], "Iterable[RenderableType]"]
 
 LIBRARIES = ("altair", "vl_convert")

@@ -20,7 +20,7 @@ from closeby.lab.replay.driver import Policy, ReplaySettings, engine_of, replay,
 from closeby.lab.replay.history import NO_SAMPLES, History, measure
 from closeby.lab.replay.submitting import NAMESPACE, Judge, Wishes
 from closeby.lab.workloads.applications import app_group
-from closeby.lab.workloads.generating import WorkloadOptions, generate
+from closeby.lab.workloads.generating import Load
 from closeby.lab.workloads.jobs import Jobs
 from closeby.quality.traffic import RunTraffic, TrafficMeasures, run_traffic
 
@@ -43,28 +43,6 @@ def talk_over_time(history: History, found: Mapping[int, TrafficMeasures]) -> Ru
     """The means over time of what was found of applications; none of their pods moves while they run."""
     ends = np.where(np.isnan(history.ended), history.until, history.ended)
     return run_traffic(list(found.values()), (ends - history.started)[list(found)])
-
-
-class Load(Struct, frozen=True, kw_only=True):
-    """A named workload, generated for each seed."""
-
-    workload: str
-    jobs: int
-    load: float
-    #: GPUs that the jobs may use; cores where they ask for none.
-    capacity: float
-    options: WorkloadOptions
-
-    def jobs_of(self, seed: int) -> Jobs:
-        """The jobs of a seed."""
-        return generate(
-            self.workload,
-            jobs=self.jobs,
-            load=self.load,
-            capacity=self.capacity,
-            seed=seed,
-            options=self.options,
-        )
 
 
 class Experiment(Struct, frozen=True, kw_only=True, eq=False):

@@ -182,9 +182,7 @@ def generate(
         UnknownWorkloadError: there is no such workload.
         ValueError: a number makes no sense.
     """
-    workload = WORKLOADS.get(name)
-    if workload is None:
-        raise UnknownWorkloadError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    workload = workload_named(name)
     for what, value in (("jobs", jobs), ("load", load), ("capacity", capacity)):
         if not value > 0 or not np.isfinite(value):
             raise ValueError(f"{what} must be a number above 0, not {value}")
@@ -204,6 +202,17 @@ def generate(
         submitted = np.concatenate((np.zeros(len(first.durations)), submitted))
         drawn = _joined(first, drawn)
     return _jobs(name, drawn, submitted)
+
+
+def workload_named(name: str) -> GeneratedWorkload:
+    """One of ``WORKLOADS``.
+
+    Raises:
+        UnknownWorkloadError: there is no such workload.
+    """
+    if name not in WORKLOADS:
+        raise UnknownWorkloadError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+    return WORKLOADS[name]
 
 
 def _drawn(workload: GeneratedWorkload, count: int, options: WorkloadOptions, random: Generator) -> Drawn:
@@ -324,6 +333,28 @@ WORKLOADS: Final = {
 #: Seeds, and jobs of each, of which the shares are taken.
 _SEEDS: Final = 10
 _JOBS: Final = 4_000
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """A named workload, generated for each seed."""
+
+    workload: str
+    jobs: int
+    load: float
+    #: GPUs that the jobs may use; cores where they ask for none.
+    capacity: float
+    options: WorkloadOptions
+
+    def jobs_of(self, seed: int) -> Jobs:
+        """The jobs of a seed."""
+        return generate(
+            self.workload,
+            jobs=self.jobs,
+            load=self.load,
+            capacity=self.capacity,
+            seed=seed,
+            options=self.options,
+        )
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
