@@ -21,6 +21,5 @@ REMAINING: Final = {
     "src/closeby/cluster": 4,
     "src/closeby/kube": 160,
     "src/closeby/report": 1,
-    "src/closeby/scheduling": 46,
     "src/closeby/whatif": 14,
 }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from closeby.scheduling.moving.layout import Layout, Sites, talk_cost
+from closeby.scheduling.moving.layout import Layout, Sites, traffic_cost
 from closeby.scheduling.moving.local_search import improve
 from closeby.scheduling.services import Traffic
 
@@ -82,7 +82,7 @@ def test_talk_costs_what_the_layout_says_when_no_limit_is_broken(
     traffic, sites, at = case
     layout = laid_out(traffic, sites, at)
     broken = int(layout.broken[layout.kinds, layout.at].sum()) / 2
-    assert layout.cost() - layout.penalty * broken == pytest.approx(talk_cost(traffic, at), abs=1e-3)
+    assert layout.cost() - layout.penalty * broken == pytest.approx(traffic_cost(traffic, at), abs=1e-3)
 
 
 @settings(max_examples=15)

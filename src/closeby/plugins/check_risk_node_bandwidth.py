@@ -343,14 +343,14 @@ def _names(node: Node) -> tuple[str, ...]:
 
 def _standing(source: Source, known: Measurements) -> Iterator[Condition]:
     """What is odd about how measurements come, and what is used instead of them."""
-    told = [(sentence, "") for sentence in source.warnings]
+    found = [(sentence, "") for sentence in source.warnings]
     if known.reading is None:
-        told.append((known.trouble or "nothing was read yet", f"without measurements {source.fallback}"))
+        found.append((known.trouble or "nothing was read yet", f"without measurements {source.fallback}"))
     elif known.trouble:
         age = "of unknown age" if known.age is None else f"{known.age:.0f} s old"
         limit = f"from {source.max_age:g} s on {source.fallback}"
-        told.append((f"measurements are {age}: {known.trouble}", limit))
-    for message, remedy in told:
+        found.append((f"measurements are {age}: {known.trouble}", limit))
+    for message, remedy in found:
         yield Condition(
             reason=Reason.INVALID_SPEC,
             object=f"BandwidthMetrics/{source.name}",

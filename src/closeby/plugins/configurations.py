@@ -5,7 +5,7 @@ same, and so is the place of a single pod wherever the baseline has nothing to s
 node, so that whole nodes stay free for gangs. Of equally full nodes closeby takes the one in the domain that
 is fullest, which no baseline minds.
 
-None of the baselines knows what talk between pods costs: NetworkMinCost takes no part in them, so that the
+None of the baselines knows what traffic between pods costs: NetworkMinCost takes no part in them, so that the
 pods of an application are single pods to them.
 """
 

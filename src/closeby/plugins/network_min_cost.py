@@ -1,4 +1,4 @@
-"""NetworkMinCost: pods of an application go where talking to the others costs least (network-aware KEP).
+"""NetworkMinCost: pods of an application go where traffic with the others costs least (network-aware KEP).
 
 The cost of a node is the sum, over the replicas that were placed of every workload at the other end of an
 edge, of the network cost to their nodes. Edges count both ways by default: counted one way, callers that are

@@ -1,4 +1,4 @@
-"""task-topology: tasks of a gang that talk go to one node, bucket by bucket (Volcano task-topology).
+"""task-topology: tasks of a gang with traffic share a node, bucket by bucket (Volcano task-topology).
 
 Annotations of the PodGroup say which roles belong together and which apart. Their tasks are sorted into
 buckets once a cycle, which fixes the order of placing; a node scores by how much of a task's bucket it holds
@@ -209,7 +209,7 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
         """Where roles must be kept apart, and where the traffic among those that belong together is not
         given.
 
-        Scores weigh that against the talk, of these roles as of an application; moves would not.
+        Scores weigh that against the traffic, of these roles as of an application; moves would not.
         """
         plan = self._plan_of(state)
         if plan is None:
@@ -251,7 +251,7 @@ def _standing(placed: Sequence[tuple[int, int]], weights: Scores, edges: EdgeCos
     counts = np.zeros((len(weights), len(edges.between)))
     np.add.at(counts, (kinds, groups), 1.0)
     standing: Scores = (weights @ counts @ edges.between)[:, edges.group_of]
-    # On the very node of a pod the talk with it costs nothing.
+    # On the very node of a pod traffic with it costs nothing.
     for row, saved in zip(standing, weights[:, kinds] * edges.between[groups, groups], strict=True):
         np.subtract.at(row, slots, saved)
     return standing

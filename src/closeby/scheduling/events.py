@@ -106,7 +106,7 @@ class PriorityClassDeleted(Struct, frozen=True):
 
 
 class MeasurementsChanged(Struct, frozen=True, eq=False):
-    """What the plugin of this name decides by was measured anew, or is not known any more."""
+    """The values by which the plugin of this name decides were measured again, or are not known any more."""
 
     plugin: str
     measurements: Measurements

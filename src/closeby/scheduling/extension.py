@@ -341,7 +341,7 @@ class Reserve(Plugin):
 
     @property
     def idle(self) -> bool:
-        """True while it has nothing to note about the pods of the present cycle: it is told of none then."""
+        """True while it has nothing to note about pods of the present cycle: it is called for none then."""
         return False
 
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
@@ -378,7 +378,7 @@ class Bind(Plugin):
 
 
 class PostBind(Plugin):
-    """Told when a pod is bound."""
+    """Called when a pod is bound."""
 
     def post_bind(self, pod: Pod, node_name: str) -> None:
         """The binding stands."""

@@ -106,7 +106,7 @@ class ItemKind(Enum):
 class Improvement(Struct, frozen=True, kw_only=True):
     """What was gained by placing an application as a whole rather than pod by pod."""
 
-    #: Cost of the talk among the pods placed together and with those placed before: at first, and in the end.
+    #: Cost of traffic among the pods placed together and with those placed before: at first, and in the end.
     greedy: float
     final: float
     #: Moves and swaps that were evaluated.
@@ -138,7 +138,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     #: Members of a gang that belong on one node, as pod names in the order the sets were made; None without.
     buckets: tuple[tuple[str, ...], ...] | None = None
 
-    #: How an application's placement was improved; None when its pods do not talk.
+    #: How an application's placement was improved; None when its pods have no traffic.
     improvement: Improvement | None = None
     #: Nodes that are kept free for the item while it waits.
     reservation: "Reservation | None" = None

@@ -83,7 +83,7 @@ class Budget:
     __slots__ = ("_pace", "backtracks", "candidates", "growths", "spent", "steps")
 
     def __init__(self, pace: Pace = UNPACED) -> None:
-        """The ``pace`` is told of all that is taken."""
+        """The ``pace`` counts all that is taken."""
         self._pace = pace
         self.candidates = CANDIDATES
         self.backtracks = BACKTRACKS

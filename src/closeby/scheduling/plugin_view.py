@@ -53,7 +53,7 @@ class Nodes:
         return self._index
 
     def free(self, resource: str) -> Amounts:
-        """Allocatable minus requested, never below 0; 0 for a resource nobody knows."""
+        """Allocatable minus requested, never below 0; 0 for an unknown resource."""
         row = self._cluster.row_of.get(resource)
         return self._none() if row is None else self._cluster.free(row, self._index)
 
@@ -108,7 +108,7 @@ class NodeChanges:
         self._cursor = -1
 
     def take(self) -> Ints | None:
-        """Slots whose Node came, went or changed (repeats possible); None: all must be read anew."""
+        """Slots whose Node came, went or changed (repeats possible); None: all must be read again."""
         cursor = self._cursor
         if cursor == self._log.cursor:
             return _NOTHING
@@ -195,7 +195,7 @@ class CycleState:
         self.anchors = anchors
         #: Members placed in this cycle so far, in order, with their slot; the cycle's statement keeps it.
         self.placed: list[tuple[Pod, int]] = []
-        #: Counts the work done; plugins whose work grows with their input tell it so.
+        #: Counts the work done; plugins whose work grows with their input count theirs.
         self.pace = UNPACED
         self.data: dict[Hashable, object] = {}
         #: Filters of this cycle alone; they are asked after the profile's.

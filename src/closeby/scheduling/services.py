@@ -86,7 +86,7 @@ class Source(Struct, frozen=True, kw_only=True, eq=False):
     max_age: float
     #: What the plugin does without measurements.
     fallback: str = ""
-    #: What somebody should know about how it is read, such as that nobody checks who answers.
+    #: Warnings about how it is read, such as that the server's identity is not verified.
     warnings: tuple[str, ...] = ()
 
 
@@ -95,14 +95,14 @@ class Measurements(Struct, frozen=True, kw_only=True, eq=False):
 
     #: None: nothing is known, or not any more.
     reading: Reading | None = None
-    #: Seconds since it was measured, at the time this is told; None when that is not known.
+    #: Seconds since it was measured, when it was read; None when that is not known.
     age: float | None = None
     #: Why there is nothing newer; empty while all is well.
     trouble: str = ""
 
 
 class Measured(Plugin):
-    """Decides by what somebody measures outside of the cluster's objects."""
+    """Decides by values that are measured outside of the cluster's objects."""
 
     @property
     def source(self) -> Source | None:

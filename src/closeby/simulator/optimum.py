@@ -1,8 +1,8 @@
-"""The least possible cost of an application's talk, by integer programming, to judge what the search found.
+"""The least cost of an application's traffic, by integer programming, to judge what the search found.
 
 A quadratic assignment with capacities, made linear pair by pair. Nodes of one location are as far from all
-others, so that it is enough to say for each pair of talking pods in which two locations it lies and whether
-it shares a node; that is as tight as saying it for every two nodes, with far fewer variables.
+others, so that it is enough to say for each pair of pods with traffic in which two locations it lies and
+whether it shares a node; that is as tight as saying it for every two nodes, with far fewer variables.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -110,7 +110,7 @@ class _Program:
 
 
 class _Pair(NamedTuple):
-    """Two pods that talk, and the cost of that by their locations; ``barred`` where a limit forbids it."""
+    """Two pods with traffic, and its cost by their locations; ``barred`` where a limit forbids it."""
 
     one: int
     two: int
@@ -118,7 +118,7 @@ class _Pair(NamedTuple):
     barred: Bools
 
 
-class _Talk(NamedTuple):
+class _PairVariables(NamedTuple):
     """The variables of a pair."""
 
     #: By site: both pods are there.
@@ -140,7 +140,7 @@ class _Problem:
         self._standing: Floats = np.where(self._allowed, standing, 0.0)
         scarce = sites.needs.sum(axis=0) > sites.free.min(axis=1, initial=np.iinfo(np.int64).max)
         self._needs, self._free = _in_large_units(sites.needs[:, scarce], sites.free[scarce])
-        self._pairs = tuple(self._talking(traffic, found))
+        self._pairs = tuple(self._linked_pairs(traffic, found))
         self._like = list(
             zip(traffic.kinds.tolist(), sites.class_of.tolist(), map(bytes, self._needs), strict=True)
         )
@@ -159,7 +159,7 @@ class _Problem:
 
     @property
     def size(self) -> int:
-        """How many variables the talking pairs need."""
+        """How many variables the pairs with traffic need."""
         return len(self._pairs) * len(self._places) ** 2
 
     def best(self) -> Ints | None:
@@ -169,9 +169,9 @@ class _Problem:
         for needs, free in zip(self._needs.T, self._free, strict=True):
             for site in self._sites:
                 self._program.at_most([(self._x[pod][site], needs[pod]) for pod in self._pods], free[site])
-        talks = [self._write_talk(pair) for pair in self._pairs]
+        written = [self._write_pair(pair) for pair in self._pairs]
         for pod in self._pods:
-            self._write_room_beside(pod, talks)
+            self._write_room_beside(pod, written)
         self._write_symmetry()
         found = self._program.solve()
         return None if found is None else np.argmax(found[np.asarray(self._x)], axis=1)
@@ -198,7 +198,7 @@ class _Problem:
 
     # Writing
 
-    def _talking(self, traffic: Traffic, found: Ints) -> Iterator[_Pair]:
+    def _linked_pairs(self, traffic: Traffic, found: Ints) -> Iterator[_Pair]:
         between: Floats = traffic.between[np.ix_(found, found)]
         unknown: Bools = traffic.unknown[np.ix_(found, found)]
         for one, two in combinations(self._pods, 2):
@@ -208,7 +208,7 @@ class _Problem:
             if weight or barred.any():
                 yield _Pair(one, two, weight * between, barred)
 
-    def _write_talk(self, pair: _Pair) -> _Talk:
+    def _write_pair(self, pair: _Pair) -> _PairVariables:
         """Where a pair is follows from where its pods are."""
         program, x = self._program, self._x
         places = [
@@ -240,26 +240,26 @@ class _Problem:
                 together.append((both, 1.0))
             write = program.equal if pair.barred[here, here] else program.at_most
             write([*together, (inside, -1.0)], 0.0)
-        return _Talk(shared, places)
+        return _PairVariables(shared, places)
 
-    def _write_room_beside(self, pod: int, talks: Sequence[_Talk]) -> None:
-        """Near a pod there is only so much room for those it talks to.
+    def _write_room_beside(self, pod: int, written: Sequence[_PairVariables]) -> None:
+        """Near a pod there is only so much room for those it has traffic with.
 
         Follows from the capacities when all is whole, but without it the bounds are next to worthless.
         """
         mine = [
-            (pair.two if pair.one == pod else pair.one, talk)
-            for pair, talk in zip(self._pairs, talks, strict=True)
+            (pair.two if pair.one == pod else pair.one, variables)
+            for pair, variables in zip(self._pairs, written, strict=True)
             if pod in (pair.one, pair.two)
         ]
         for needs, free in zip(self._needs.T, self._free, strict=True):
             for site in self._sites:
-                beside = [(talk.shared[site], needs[other]) for other, talk in mine]
+                beside = [(variables.shared[site], needs[other]) for other, variables in mine]
                 own = (self._x[pod][site], float(needs[pod] - free[site]))
                 self._program.at_most([own, *beside], 0.0)
             for here, members in enumerate(self._members):
                 left = float(needs[pod] - free[members].sum())
-                near = [(talk.places[here][here], needs[other]) for other, talk in mine]
+                near = [(variables.places[here][here], needs[other]) for other, variables in mine]
                 self._program.at_most([*((self._x[pod][site], left) for site in members), *near], 0.0)
 
     def _write_symmetry(self) -> None:

@@ -272,8 +272,8 @@ class _Gathered:
 
 def _still_waiting(before: Outcome, after: Outcome) -> Outcome:
     """What was decided about an item of which some pods were placed, and why the others still wait."""
-    anew = {one.pod: one for one in after.explanations}
-    explanations = tuple(anew.get(one.pod, one) for one in before.explanations)
+    again = {one.pod: one for one in after.explanations}
+    explanations = tuple(again.get(one.pod, one) for one in before.explanations)
     return replace(before, left=after.leftover, explanations=explanations)
 
 

@@ -90,13 +90,13 @@ def _talk(talk: RunTraffic) -> Iterator[tuple[ComparedFigure, float | None]]:
 def _waiting(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
     by_size = {delay.size: delay for delay in measures.delays}
     unit = f"{measures.size_unit}s"
-    told: tuple[tuple[str, str, str, Callable[[Delay], float | None]], ...] = (
+    columns: tuple[tuple[str, str, str, Callable[[Delay], float | None]], ...] = (
         ("delay", "mean delay", "all", lambda delay: delay.mean),
         ("delay.p99", "99 % delay", "all", lambda delay: delay.p99),
         ("delay.9-64", f"mean, 9-64 {unit}", "9-64", lambda delay: delay.mean),
         ("delay.>64", f"mean, >64 {unit}", ">64", lambda delay: delay.mean),
     )
-    for name, title, size, value in told:
+    for name, title, size, value in columns:
         yield ComparedFigure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])
     topology = ComparedFigure("delay.topology", "mean, for topology", WAITING, Unit.SECONDS, False)
     yield topology, by_size["all"].topology

@@ -175,7 +175,7 @@ def stop_of(history: History, scene: Scene, at: float | None) -> int:
     if at is not None:
         return scene.moments.holding(at)
     stops = scene.moments.stops
-    times = scene.moments.told(history.samples.times)
+    times = scene.moments.in_units(history.samples.times)
     index = np.searchsorted(times, stops, side="right") - 1
     if scene.resource != GPU:
         running = (scene.since <= stops[:, None]) & (stops[:, None] < scene.until)

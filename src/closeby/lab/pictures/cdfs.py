@@ -68,15 +68,15 @@ def talk_distributions(histories: Sequence[History]) -> tuple[Distribution, ...]
 
     An application counts by the time that it ran with all its pods.
     """
-    told: list[tuple[float | None, ...]] = []
+    costs: list[tuple[float | None, ...]] = []
     ran: list[float] = []
     for history in histories:
         ended = np.where(np.isnan(history.ended), history.until, history.ended)
         for job, one in history.talk.items():
             cost = None if one.cost is None or not one.pairs else one.cost / one.pairs
-            told.append((cost, one.same_node, one.same_zone, one.same_region))
+            costs.append((cost, one.same_node, one.same_zone, one.same_region))
             ran.append(float(ended[job] - history.started[job]))
-    values = np.asarray(told, dtype=np.float64).reshape(-1, len(TALK))
+    values = np.asarray(costs, dtype=np.float64).reshape(-1, len(TALK))
     weights = np.asarray(ran)
     counted = ~np.isnan(values) & (weights > 0)[:, None]
     return tuple(
@@ -129,7 +129,7 @@ DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [12, 3], [4, 1])
 
 Panels = alt.HConcatChart
 #: Lines by policy, each with the group of jobs that it tells of.
-Told = Mapping[str, Sequence[tuple[str, Distribution]]]
+PolicyLines = Mapping[str, Sequence[tuple[str, Distribution]]]
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -168,8 +168,8 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     unit = size_unit(
         np.concatenate([run.jobs.gpus[run.counted] for runs in histories.values() for run in runs])
     )
-    told = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
-    return _panels(told, axis, "delay")
+    by_policy = {policy: [(_size(one.group, unit), one) for one in lines] for policy, lines in found.items()}
+    return _panels(by_policy, axis, "delay")
 
 
 def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
@@ -187,16 +187,18 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         groups="level",
         otherwise="no job larger than a node ran",
     )
-    told = {policy: [(one.group, one) for one in lines] for policy, lines in found.items()}
-    return _panels(told, axis, "span")
+    by_policy = {policy: [(one.group, one) for one in lines] for policy, lines in found.items()}
+    return _panels(by_policy, axis, "span")
 
 
 def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     """What talk costs applications and how much of it stays near: a panel each, a line for each policy."""
-    told = {
+    by_policy = {
         policy: [(one.group, one) for one in talk_distributions(runs)] for policy, runs in histories.items()
     }
-    dearest = [float(one.values.max()) for lines in told.values() for name, one in lines if name == TALK[0]]
+    dearest = [
+        float(one.values.max()) for lines in by_policy.values() for name, one in lines if name == TALK[0]
+    ]
     cost = _talk_axis(
         TALK[0],
         max(1.02 * max(dearest, default=0.0), 1.0),
@@ -205,11 +207,13 @@ def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     share = _talk_axis(
         "share of its pairs", 1.0, alt.Axis(format=".0%", tickCount=5, grid=True, labelFlush=False)
     )
-    panels = [name for name in TALK if any(name == label for lines in told.values() for label, _ in lines)]
+    panels = [
+        name for name in TALK if any(name == label for lines in by_policy.values() for label, _ in lines)
+    ]
     if not panels:
         return alt.hconcat(_nothing(cost).properties(width=WIDTH, height=HEIGHT, name="talk"))
     charts = [
-        _panel(told, panel, cost if panel == TALK[0] else share, f"talk_{number}")
+        _panel(by_policy, panel, cost if panel == TALK[0] else share, f"talk_{number}")
         for number, panel in enumerate(panels)
     ]
     return alt.hconcat(*charts, spacing=18)
@@ -228,11 +232,11 @@ def _talk_axis(title: str, end: float, axis: alt.Axis) -> Axis:
     )
 
 
-def _panel(told: Told, panel: str, axis: Axis, name: str) -> alt.Chart:
+def _panel(by_policy: PolicyLines, panel: str, axis: Axis, name: str) -> alt.Chart:
     """One panel of several, with a line for each policy."""
-    lines = [(policy, one) for policy, all_ in told.items() for label, one in all_ if label == panel]
+    lines = [(policy, one) for policy, all_ in by_policy.items() for label, one in all_ if label == panel]
     title = alt.TitleParams(text=panel, fontSize=12, anchor="start")
-    chart: alt.Chart = _chart(lines, axis, POLICY, list(told))
+    chart: alt.Chart = _chart(lines, axis, POLICY, list(by_policy))
     return chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=name)
 
 
@@ -240,16 +244,16 @@ def _size(bucket: str, unit: SizeUnit) -> str:
     return f"1 {unit}" if bucket == "1" else f"{bucket} {plural_noun(unit)}"
 
 
-def _panels(told: Told, axis: Axis, name: str) -> Panels:
-    if not any(told.values()):
+def _panels(by_policy: PolicyLines, axis: Axis, name: str) -> Panels:
+    if not any(by_policy.values()):
         return alt.hconcat(_nothing(axis).properties(width=WIDTH, height=HEIGHT, name=name))
-    if len(told) == 1:
-        (lines,) = told.values()
+    if len(by_policy) == 1:
+        (lines,) = by_policy.values()
         named = [(f"{label} ({plural(one.jobs, 'job')})", one) for label, one in lines]
         chart = _chart(named, axis, axis.groups, [label for label, _ in named])
         return alt.hconcat(chart.properties(width=WIDTH, height=HEIGHT, name=name))
-    panels = dict.fromkeys(label for lines in told.values() for label, _ in lines)
-    charts = [_panel(told, panel, axis, f"{name}_{number}") for number, panel in enumerate(panels)]
+    panels = dict.fromkeys(label for lines in by_policy.values() for label, _ in lines)
+    charts = [_panel(by_policy, panel, axis, f"{name}_{number}") for number, panel in enumerate(panels)]
     return alt.hconcat(*charts, spacing=18)
 
 

@@ -161,7 +161,7 @@ def fabric(scene: Scene, limbs: Limbs) -> alt.LayerChart:
     loads = loads_of(scene, limbs.levels)
     base = _at_moment(scene, limbs, loads)
     layers = [
-        _links(sheet, base, greatest_load(scene, loads), told=scene.has_rings),
+        _links(sheet, base, greatest_load(scene, loads), with_rings=scene.has_rings),
         _bars(sheet, base, scene),
         _shares(sheet, base),
         *_names(sheet, scene, limbs),
@@ -240,7 +240,7 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
     return chart
 
 
-def _links(sheet: Sheet, base: alt.Chart, most: float, *, told: bool) -> alt.Chart:
+def _links(sheet: Sheet, base: alt.Chart, most: float, *, with_rings: bool) -> alt.Chart:
     """Uplinks, wider and redder the more flows share each of their links."""
     # Up to 1 every flow has a link of its own: the scale never ends below, nor right behind it.
     end = 1.0 if most <= 1 else max(most, 2.0)
@@ -263,9 +263,9 @@ def _links(sheet: Sheet, base: alt.Chart, most: float, *, told: bool) -> alt.Cha
                 "crossing:Q",
                 scale=alt.Scale(domain=domain, range=inks, interpolate="rgb"),
                 title=["flows per full", "link of an uplink"],
-                legend=legend if told else None,
+                legend=legend if with_rings else None,
             ),
-            tooltip=_told(),
+            tooltip=_tooltip(),
         )
     )
     return chart
@@ -283,7 +283,7 @@ def _bars(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
             title=f"{scene.unit} busy",
             legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
         ),
-        tooltip=_told(),
+        tooltip=_tooltip(),
     )
     return chart
 
@@ -303,7 +303,7 @@ def _shares(sheet: Sheet, base: alt.Chart) -> alt.Chart:
     return chart
 
 
-def _told() -> list[alt.Tooltip]:
+def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("name:N", title="domain"),
         alt.Tooltip("busy:Q", title="busy", format=".0%"),
@@ -319,8 +319,12 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
     """Levels at the left; above its bar the name of each domain that has room for it."""
     names = ["all", *scene.tree.level_names[: limbs.levels]]
     counts = [1, *(scene.tree.count(level) for level in range(limbs.levels))]
-    told = [name if name == "all" else plural(count, name) for name, count in zip(names, counts, strict=True)]
-    rows = data(left=np.zeros(len(told)), middle=np.arange(len(told)) * (BAR + LINKS) + BAR / 2, name=told)
+    labels = [
+        name if name == "all" else plural(count, name) for name, count in zip(names, counts, strict=True)
+    ]
+    rows = data(
+        left=np.zeros(len(labels)), middle=np.arange(len(labels)) * (BAR + LINKS) + BAR / 2, name=labels
+    )
     yield (
         alt.Chart(rows)
         .mark_text(align="left", baseline="middle", fontSize=11, color=PALE_INK)

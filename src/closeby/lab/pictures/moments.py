@@ -93,14 +93,14 @@ class Moments(Struct, frozen=True, kw_only=True, eq=False):
         """A stop as it is shown: ``26.5 h``."""
         return f"{round(self.at(stop), 2):g} {self.unit}"
 
-    def told(self, seconds: Floats) -> Floats:
+    def in_units(self, seconds: Floats) -> Floats:
         """Times in the unit, exact enough for a picture; equal times stay equal, and the order is kept."""
-        return _told(seconds, self.seconds)
+        return _rounded(seconds, self.seconds)
 
     def holding(self, seconds: float) -> int:
         """The last stop that does not lie after a time."""
-        told = float(self.told(np.asarray(seconds)))
-        return max(int(np.searchsorted(self.stops, told, side="right")) - 1, 0)
+        moment = float(self.in_units(np.asarray(seconds)))
+        return max(int(np.searchsorted(self.stops, moment, side="right")) - 1, 0)
 
     def seen(self, since: Floats, until: Floats) -> NDArray[np.bool_]:
         """Whether some stop lies in ``[since, until)``; times in the unit."""
@@ -114,12 +114,12 @@ def moments_of(happened: Floats, until: float, most: int = STOPS, wanted: float 
     ``wanted`` is a time that shall be a stop besides, such as one that the user asks to see. All in seconds.
     """
     unit, seconds = next((name, size) for name, size, longest in UNITS if until <= longest)
-    times = np.unique(_told(np.append(happened, [0.0, until]), seconds))
+    times = np.unique(_rounded(np.append(happened, [0.0, until]), seconds))
     stops = times[evenly(len(times), most)]
     if wanted is not None:
-        stops = np.unique(np.append(stops, _told(np.asarray([min(wanted, until)]), seconds)))
+        stops = np.unique(np.append(stops, _rounded(np.asarray([min(wanted, until)]), seconds)))
     return Moments(unit=unit, seconds=seconds, stops=stops, happened=len(times))
 
 
-def _told(times: Floats, seconds: float) -> Floats:
+def _rounded(times: Floats, seconds: float) -> Floats:
     return np.asarray(np.round(times / seconds, 4))

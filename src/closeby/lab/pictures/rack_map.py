@@ -169,12 +169,12 @@ def _frames(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
 
 def _titles(sheet: Sheet, boxes: Boxes) -> alt.Chart:
     """Names of domains at the top of their boxes."""
-    told = [box for box in boxes.boxes if box.label]
+    labelled = [box for box in boxes.boxes if box.label]
     rows = data(
-        left=np.asarray([box.left + 3.5 for box in told]),
-        top=np.asarray([box.top + (2.5 if box.is_leaf else 4.0) for box in told]),
-        label=[box.label for box in told],
-        size=np.asarray([8.0 if box.is_leaf else 11.0 for box in told]),
+        left=np.asarray([box.left + 3.5 for box in labelled]),
+        top=np.asarray([box.top + (2.5 if box.is_leaf else 4.0) for box in labelled]),
+        label=[box.label for box in labelled],
+        size=np.asarray([8.0 if box.is_leaf else 11.0 for box in labelled]),
     )
     chart: alt.Chart = (
         alt.Chart(rows)
@@ -253,13 +253,21 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         until=scene.until,
     )
     nodes = data(slot=np.arange(len(scene.nodes)), node=scene.nodes)
-    told = ["job", "asks", *(["waited"] if any(one.waited for one in scene.tenants) else []), "span", "node"]
+    fields = [
+        "job",
+        "asks",
+        *(["waited"] if any(one.waited for one in scene.tenants) else []),
+        "span",
+        "node",
+    ]
     hover = alt.selection_point(
         name=HOVER, fields=["tenant"], on="pointerover", clear="pointerout", empty=True
     )
     chart: alt.Chart = (
         alt.Chart(rows, name="held")
-        .transform_lookup("tenant", alt.LookupData(tenants, "tenant", [*told[:-1], "fill", "since", "until"]))
+        .transform_lookup(
+            "tenant", alt.LookupData(tenants, "tenant", [*fields[:-1], "fill", "since", "until"])
+        )
         .transform_lookup("slot", alt.LookupData(nodes, "slot", ["node"]))
         .transform_filter(THERE)
         .mark_rect(stroke="#FFFFFF", strokeWidth=0.35)
@@ -270,7 +278,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
             y2="bottom:Q",
             color=colour("fill"),
             opacity=alt.condition(hover, alt.value(1.0), alt.value(0.2)),
-            tooltip=[alt.Tooltip(f"{field}:N") for field in told],
+            tooltip=[alt.Tooltip(f"{field}:N") for field in fields],
         )
         .add_params(hover)
     )

@@ -53,10 +53,10 @@ class Tenant(Struct, frozen=True, kw_only=True):
         Where it is, to distinguish those of one colour.
         """
         upper = list(self.span.items())[-2:-1]
-        told = plural(upper[0][1], upper[0][0]) if upper else ""
+        where = plural(upper[0][1], upper[0][0]) if upper else ""
         if self.within:
-            told = self.within if upper[0][1] == 1 else f"{told} of {self.within}"
-        return f"{self.name}: {self.asks} in {told}" if told else f"{self.name}: {self.asks}"
+            where = self.within if upper[0][1] == 1 else f"{where} of {self.within}"
+        return f"{self.name}: {self.asks} in {where}" if where else f"{self.name}: {self.asks}"
 
 
 class Keeping(Struct, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ def scene_of(history: History, at: float | None = None, most_pods: int = MOST_PO
     most = STOPS
     while True:
         moments = moments_of(happened, history.until, most, at)
-        since, until = moments.told(history.started), moments.told(ended)
+        since, until = moments.in_units(history.started), moments.in_units(ended)
         # What still runs when the run stops is there at the last stop too.
         until = np.where(ran & np.isnan(history.ended), moments.last + 1.0, until)
         seen = np.zeros(len(history.jobs), dtype=np.bool_)
@@ -220,8 +220,8 @@ def _happened(history: History) -> Floats:
 def _keepings(history: History, moments: Moments) -> tuple[Keeping, ...]:
     """The reservations that hold at some stop of the slider."""
     kept = history.reservations
-    since = moments.told(np.asarray([one.begin for one in kept]))
-    until = moments.told(np.asarray([one.end for one in kept]))
+    since = moments.in_units(np.asarray([one.begin for one in kept]))
+    until = moments.in_units(np.asarray([one.end for one in kept]))
     # What holds when the run stops does so at the last stop too, as jobs do.
     until = np.where([not one.why for one in kept], moments.last + 1.0, until)
     jobs = history.jobs

@@ -49,7 +49,7 @@ def snapshot(run: Run) -> Scene:
     offsets = np.concatenate(([0], np.cumsum([len(members) for _, members in groups]))).astype(np.intp)
     at = np.asarray([cluster.placement(pod.uid) for pod in pods], dtype=np.intp)
     tree, others = _tree(run)
-    told = GPU if is_gpu(resource) else resource
+    name = GPU if is_gpu(resource) else resource
     return Scene(
         tree=tree,
         nodes=tuple("" if node is None else node.name for node in cluster.nodes[:slots]),
@@ -58,9 +58,9 @@ def snapshot(run: Run) -> Scene:
             [node is not None and node.ready and not node.unschedulable for node in cluster.nodes[:slots]],
             dtype=np.bool_,
         ),
-        resource=told,
+        resource=name,
         whole=is_gpu(resource),
-        tenants=_tenants(groups, told, np.asarray(amounts), placements(tree, offsets, at), at),
+        tenants=_tenants(groups, name, np.asarray(amounts), placements(tree, offsets, at), at),
         since=np.zeros(len(groups)),
         until=np.ones(len(groups)),
         offsets=offsets,
@@ -117,8 +117,8 @@ def _tree(run: Run) -> tuple[Tree, tuple[str, ...]]:
         return topologies.flat(), ("No topology is declared, so all nodes are side by side.",)
     trees.sort(key=lambda tree: (-lying[tree.name], -len(tree.levels), tree.name))
     others = ", ".join(tree.name for tree in trees[1:])
-    told = f"Topology {trees[0].name}, which holds most gangs, is drawn; not drawn: {others}."
-    return trees[0], (told,) if others else ()
+    note = f"Topology {trees[0].name}, which holds most gangs, is drawn; not drawn: {others}."
+    return trees[0], (note,) if others else ()
 
 
 def _tenants(

@@ -60,7 +60,7 @@ def axis_of(history: History, moments: Moments) -> TimeAxis:
     """The axis of a run."""
     last = moments.last
     seconds = history.quiet_from
-    focus = float(moments.told(np.asarray(seconds)))
+    focus = float(moments.in_units(np.asarray(seconds)))
     if not 0 < focus < FOCUS * last:
         return TimeAxis(focus=last, last=last, marks=_marks(0.0, last, MARKS), notes=())
     note = (
@@ -137,10 +137,10 @@ def _line(
     series: _Series, times: Floats, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
 ) -> tuple[alt.Chart, alt.Chart]:
     values = series.values
-    kept = thinned(axis.places(moments.told(times)), values)
+    kept = thinned(axis.places(moments.in_units(times)), values)
     rows = data(
         # The last value holds until the end; without this point its step would have no length.
-        time=np.append(moments.told(times[kept]), moments.last),
+        time=np.append(moments.in_units(times[kept]), moments.last),
         value=np.append(values[kept], values[-1:] if len(values) else 0),
         number=np.arange(len(kept) + 1),
     )
@@ -155,14 +155,14 @@ def _line(
     y = alt.Y(
         "value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4), stack=None
     )
-    told = [
+    tooltip = [
         alt.Tooltip("time:Q", title=f"time [{moments.unit}]", format=",.2f"),
         alt.Tooltip("value:Q", title=series.title, format=",d"),
     ]
     base = alt.Chart(rows)
     area = base.mark_area(interpolate="step-after", color=series.ink, opacity=0.18).encode(x=x, y=y)
     line = base.mark_line(interpolate="step-after", color=series.ink, strokeWidth=1.2)
-    return area, line.encode(x=x, y=y, order="number:Q", tooltip=told)
+    return area, line.encode(x=x, y=y, order="number:Q", tooltip=tooltip)
 
 
 def _counts(top: float, ticks: int) -> alt.Axis:
@@ -196,7 +196,7 @@ def _rule() -> alt.Chart:
 def _in_words(history: History, moments: Moments) -> alt.Chart:
     """``At 26.5 h: 5,312 of 6,776 GPUs busy, 12 jobs wait for 400 GPUs`` for each stop of the slider."""
     stops, samples = moments.stops, history.samples
-    index = np.searchsorted(moments.told(samples.times), stops, side="right") - 1
+    index = np.searchsorted(moments.in_units(samples.times), stops, side="right") - 1
     columns = [
         np.where(index >= 0, one[index], 0) for one in (samples.busy, samples.queued, samples.queued_gpus)
     ]

@@ -57,9 +57,9 @@ def comparison_views(report: ComparisonReport, *, quality: bool = False) -> Iter
     """What was run, the tables, and what the marks mean; with ``quality`` also the model's constants."""
     yield _what_ran(report)
     for title, figures in groupby(report.figures, key=lambda figure: figure.section):
-        told = [figure for figure in figures if any(one.mean is not None for one in figure.policies)]
-        if told:
-            yield section(title, _table(told))
+        shown = [figure for figure in figures if any(one.mean is not None for one in figure.policies)]
+        if shown:
+            yield section(title, _table(shown))
     words = _WORDS if report.cluster.cores is UNSET else _WORDS_OF_APPLICATIONS
     yield Text(f"\n{_legend(report)}\n{words}", style="dim")
     if quality and isinstance(report.model, Model):

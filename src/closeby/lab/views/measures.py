@@ -138,10 +138,10 @@ def by_level(levels: Iterable[LevelMeasures]) -> Table:
     return table
 
 
-def of_run(measures: Measures, told: Iterable[ShownMeasure]) -> Table:
+def of_run(measures: Measures, shown: Iterable[ShownMeasure]) -> Table:
     """A row for each measure that is known."""
     table = plain_table("", "all jobs", DEFINITION, right=("all jobs",))
-    for one in told:
+    for one in shown:
         value = getattr(measures, one.field)
         if value is not None:
             table.add_row(one.title, one.written(value), Text(one.definition, style="dim"))

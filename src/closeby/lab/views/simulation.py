@@ -104,8 +104,8 @@ def _what_came_of_it(report: SimulationReport) -> Text:
         (summary.impossible, f"too large for {f'any {required} of ' if required else ''}the cluster"),
         (summary.to_come, "not submitted yet"),
     )
-    told = [f"{count:,} {what}" for count, what in rest if count]
-    return text.append(f"; {', '.join(told)}." if told else ".")
+    parts = [f"{count:,} {what}" for count, what in rest if count]
+    return text.append(f"; {', '.join(parts)}." if parts else ".")
 
 
 def _delays(report: SimulationReport) -> Table:
@@ -123,10 +123,10 @@ def _delays(report: SimulationReport) -> Table:
 
 
 def _waiting_words(report: SimulationReport) -> Iterator[Text]:
-    told = "From submission to start; a job that never started counts with what it had waited in the end."
+    note = "From submission to start; a job that never started counts with what it had waited in the end."
     if any(delay.topology is not None for delay in report.measures.delays):
-        told += " For topology: more than in the same run in which nothing is required of it."
-    yield Text(told, style="dim")
+        note += " For topology: more than in the same run in which nothing is required of it."
+    yield Text(note, style="dim")
 
 
 def _signed(seconds: float) -> str:
@@ -244,11 +244,11 @@ def _applications(found: ApplicationsEntry) -> RenderableType:
         ("zone", found.same_zone),
         ("region", found.same_region),
     )
-    told = [f"{value:.0%} in one {name}" for name, value in shares if value is not None]
+    shown = [f"{value:.0%} in one {name}" for name, value in shares if value is not None]
     cost = "unknown" if found.cost_per_pair is None else f"{found.cost_per_pair:.2f} on average"
     return Text(
         f"{plural(found.placed, 'application')} with {plural(found.pairs, 'pair')} of dependent pods: "
-        f"{', '.join((*told, f'cost {cost}'))}"
+        f"{', '.join((*shown, f'cost {cost}'))}"
     )
 
 

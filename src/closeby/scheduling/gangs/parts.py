@@ -139,7 +139,7 @@ class SearchedPart:
         return np.zeros(tree.count(level), dtype=np.int64) if room is None else room
 
     def _level(self, tree: Tree, index: int, level: int) -> Counts:
-        # Asked anew each time: what was tried meanwhile is undone, but the class has not seen that yet.
+        # Asked again each time: what was tried meanwhile is undone, but the class has not seen that yet.
         counts = self._counts.get((tree.name, index))
         if counts is None:
             pod_class = self._demand[index].pod_class
@@ -173,7 +173,7 @@ def entangled(part: Part, table: ClassTable) -> Mapping[str, Sequence[Tree]]:
 
     For these, one way per domain is not all there is to try. Where pods are equal and each leaf is placed
     before all coarser ones, only the room that is left in the domains counts, so that there are none.
-    Returns the trees in which nodes are to be told apart, by name of the leaf.
+    Returns the trees in which nodes are to be distinguished, by name of the leaf.
     """
     leaves = list(_in_order(part, None))
     trees = {levels.tree.name: levels.tree for _, levels in leaves if levels is not None}

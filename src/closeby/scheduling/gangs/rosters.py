@@ -134,8 +134,8 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
         conditions.extend(resolution.conditions)
         if resolution.levels is not None:
             levels[name] = resolution.levels
-    nobody_asked = all(constraint is None for _, constraint, _ in asked)
-    if nobody_asked and group.wants_closeness and close_by_default:
+    none_asked = all(constraint is None for _, constraint, _ in asked)
+    if none_asked and group.wants_closeness and close_by_default:
         tree = topologies.only_tree()
         if tree is not None:
             levels[""] = closest(tree, several_nodes=group.members_apart)
@@ -143,7 +143,7 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
 
 
 def tree_of(constraints: Constraints) -> Tree | None:
-    """The tree in which the gang's closeness is told: its own, else the only one its subgroups name."""
+    """The tree in which the gang's closeness is judged: its own, else the only one its subgroups name."""
     own = constraints.levels.get("")
     if own is not None:
         return own.tree

@@ -1,1 +1,1 @@
-"""What the engine has heard: who exists, what waits in which order, and what was decided before."""
+"""What the engine knows: which pods and gangs exist, and which items wait, in which order."""

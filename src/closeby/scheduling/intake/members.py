@@ -28,7 +28,7 @@ class Members:
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
-        #: Members that did their work and are still heard of, by uid.
+        #: Members that did their work and whose object is still there, by uid.
         self.done: dict[str, Pod] = {}
         #: uid -> rank of each placed member that has one.
         self.ranks: dict[str, int] = {}
@@ -152,7 +152,7 @@ class Priorities:
         return self._default if named is None else named.value
 
     def turn(self, gang: PriorityInput) -> Turn:
-        """Who of a gang (or of an application, whose group is None) is decided next, at which priority."""
+        """Which pods of a gang (an application has no group) are decided next, and at which priority."""
         group, waiting = gang.group, gang.waiting
         if group is None and len(waiting) == 1:
             return Turn(self.of(waiting[0]), waiting)

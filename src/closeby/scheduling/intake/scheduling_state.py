@@ -108,7 +108,7 @@ class SchedulingState:
         return pod
 
     def finish(self, pod: Pod) -> None:
-        """A member of a gang has done its work: it holds nothing any more, but nobody has to wait for it."""
+        """A member of a gang has done its work: it holds nothing, and the gang need not wait for it."""
         if pod.group is None or pod.phase != "Succeeded":
             return
         key = gang_key(pod)
@@ -186,7 +186,7 @@ class SchedulingState:
         return () if members is None else members.in_order()
 
     def placed(self, key: str) -> tuple[Pod, ...]:
-        """The members of a gang that hold a node (or are bound to one nobody has heard of) and stay there.
+        """The members of a gang that hold a node (or are bound to an unknown one) and stay there.
 
         Those that are being deleted hold it too, but the gang can't count on them, nor need it lie near them.
         """

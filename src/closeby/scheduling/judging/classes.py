@@ -37,7 +37,7 @@ Ints = NDArray[np.intp]
 CACHED_FIGURES = 8_000_000
 #: Specs whose key is remembered.
 REMEMBERED_SPECS = 1 << 17
-#: Changes of a class after which nobody asked for its scores; then they are worked out anew.
+#: Changes of a class without a request for its scores; after more, they are computed again as a whole.
 REMEMBERED_CHANGES = 256
 #: A larger part than this of all slots is recomputed as a whole.
 WHOLE_FRACTION = 8
@@ -83,9 +83,9 @@ class PodClass:
         self.fits: Counts = np.zeros(0, dtype=np.int64)
         #: Pods that fit on all nodes together.
         self.total = 0
-        #: Total of the cacheable scores where a pod fits, else -inf; None until somebody needs it.
+        #: Total of the cacheable scores where a pod fits, else -inf; None until it is needed.
         self.ranked: Scores | None = None
-        #: Slots touched since, whose totals are worked out when somebody needs them.
+        #: Slots touched since, whose totals are computed when they are needed.
         self.stale: list[Ints] = []
         self.counts: dict[str, DomainCounts] = {}
         #: Cursor of the nodes' changes, and the scorers with cacheable scores that were active then.
@@ -127,7 +127,7 @@ class ClassTable:
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
         self._keyed = tuple(p for p in plugins.values() if not _constant_key(p))
-        #: Which of these look at the spec alone; that may change with what the cluster is told.
+        #: Which of these look at the spec alone; that may change with the events.
         self._sharing: tuple[bool, ...] | None = None
         self._keyed_by_spec: tuple[Plugin, ...] = ()
         self._keyed_by_pod: tuple[Plugin, ...] = ()

@@ -71,25 +71,25 @@ class Diagnosis:
         """How many nodes take no such pod, by reason: ``2 nodes NodeUnschedulable; 1 node …``.
 
         ``examples``: where it lies in a node itself, which one and why, such as ``2 nodes NodeUnschedulable,
-        for instance n7: the node is not ready``. That is for who asks now: while a gang waits it may become
-        untrue though nothing helps the gang.
+        for instance n7: the node is not ready``. Such an example may become untrue while a gang waits, though
+        nothing helps the gang.
         """
         refused = self.refusals(state, pod)
-        told: dict[ReasonToken, str] = {}
+        instances: dict[ReasonToken, str] = {}
         for plugin, slots in refused if examples else ():
             if plugin.filter_scope is Scope.STATIC:
                 slot = int(slots[0])
                 found = plugin.rejection(state, pod, slot)
-                told.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
+                instances.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
         return "; ".join(
-            f"{count} node{'s' if count > 1 else ''} {reason}{told.get(reason, '')}"
+            f"{count} node{'s' if count > 1 else ''} {reason}{instances.get(reason, '')}"
             for reason, count in _count(state, pod, refused).most_common()
         )
 
     def why_no_node(self, state: CycleState, pod: Pod) -> tuple[ReasonToken, str]:
         """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
 
-        Nodes that would take the pod if they were not kept for others tell more than nodes that could if they
+        Nodes that would take the pod if they were not kept for others say more than nodes that could if they
         had room, and those more than nodes that never will; otherwise the most frequent reason wins.
         """
         refused = self.refusals(state, pod)

@@ -1,1 +1,1 @@
-"""Pods that talk are moved to where that costs least, on a small copy of the nodes."""
+"""Moves pods with traffic between them to where it costs least, on a small copy of the nodes."""

@@ -1,4 +1,4 @@
-"""Where pods that talk lie: the nodes among which they may be moved, and what that costs, move by move."""
+"""Where pods with traffic lie: the nodes among which they may be moved, and what that costs."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -125,8 +125,9 @@ class Layout:
     """Where the pods are. With P pods of K kinds on S sites.
 
     ``costs[k, s]`` is what a pod of kind k would cost on site s as all pods lie now, itself included where it
-    talks to its own kind, and ``broken[k, s]`` how many limits it would break there. A broken limit costs
-    ``penalty``, more than all talk together; kept apart, because talk would be lost in the rounding of that.
+    has traffic with its own kind, and ``broken[k, s]`` how many limits it would break there. A broken limit
+    costs ``penalty``, more than all traffic together. The two are kept apart, because the cost of traffic
+    would be lost in the rounding of that.
     """
 
     def __init__(self, traffic: Traffic, sites: Sites, pods: Sequence[int]) -> None:
@@ -154,15 +155,15 @@ class Layout:
         #: By kind: a limit, the kinds that it is about, and once known where sites are beyond it, (S, S).
         self._bounds = _bounds(traffic.limits)
         self._beyond: dict[float, Counts] = {}
-        self._talks = (traffic.weights != 0) | np.isfinite(traffic.limits)
-        self._talkative = self._talks.any(axis=1)
+        self._linked = (traffic.weights != 0) | np.isfinite(traffic.limits)
+        self._has_links = self._linked.any(axis=1)
         self._fits_kind = np.isfinite(standing)
         reach = float(standing.max(initial=0.0, where=self._fits_kind))
         farthest = float(traffic.between.max(initial=0.0)) + 1.0
         greatest = farthest * (float(traffic.weights.sum()) + 1.0)
         per_kind = np.bincount(self.kinds, minlength=len(traffic.weights)).astype(np.float64)
         most = farthest * (float(per_kind @ traffic.weights @ per_kind) + 1.0) + reach * len(pods)
-        # A power of two: so many broken limits more or less leave the rounding of talk as it is.
+        # A power of two: so many broken limits more or less leave the rounding of the costs as it is.
         self.penalty = float(2.0 ** np.ceil(np.log2(2.0 * most)))
         self.epsilon = max(LEAST_SAVING, ROUNDING * (greatest * len(pods) + reach))
         self._standing = np.where(self._fits_kind, standing, self.penalty)
@@ -197,7 +198,7 @@ class Layout:
         if not self._pairwise:
             self._spread(kind, before, -1)
             self._spread(kind, site, 1)
-        elif self._talkative[kind]:
+        elif self._has_links[kind]:
             self.costs += self._columns[kind] * (self.apart[site] - self.apart[before])
             for limit, others in self._bounds.get(kind, ()):
                 beyond = self._over(limit)
@@ -229,10 +230,10 @@ class Layout:
     # Asking
 
     def cost(self) -> float:
-        """Cost of all talk, each pair once."""
+        """Cost of all traffic, each pair once."""
         here = self.kinds, self.at
-        talk = float((self._standing[here] + self.costs[here]).sum())
-        return (talk + self.penalty * int(self.broken[here].sum())) / 2
+        costs = float((self._standing[here] + self.costs[here]).sum())
+        return (costs + self.penalty * int(self.broken[here].sum())) / 2
 
     def room(self, pod: int) -> Bools:
         """Sites that would take a pod; its own is among them only if it holds it twice. Shape (S,)."""
@@ -245,8 +246,8 @@ class Layout:
         """The change of cost by the best move of a pod, and the site; inf when it can't move."""
         site = int(self.at[pod])
         self.evaluated += len(self.locations)
-        talk, broken = self._without_itself(pod)
-        row = (talk - talk[site]) + self.penalty * (broken - broken[site])
+        costs, broken = self._without_itself(pod)
+        row = (costs - costs[site]) + self.penalty * (broken - broken[site])
         change = np.where(self.room(pod), row, np.inf)
         change[site] = np.inf
         best = int(np.argmin(change))
@@ -257,14 +258,14 @@ class Layout:
         site, far = int(self.at[pod]), self.at
         self.evaluated += len(far)
         kind, kinds = int(self.kinds[pod]), self.kinds
-        talk, broken = self._without_itself(pod)
+        costs, broken = self._without_itself(pod)
         away, obscure = self._from(site)
         cost, unknown = away[far], obscure[far]
-        pair_talk, pair_broken = self._pair(kind, kinds, cost, unknown)
-        own_talk, own_broken = self._pair(kinds, kinds, cost, unknown)
+        pair_costs, pair_broken = self._pair(kind, kinds, cost, unknown)
+        own_costs, own_broken = self._pair(kinds, kinds, cost, unknown)
         # Each looks at the other's place as if the other stayed there: twice the pair too little.
-        saved = talk[far] - talk[site] + 2 * pair_talk
-        saved = saved + (self.costs[kinds, site] - own_talk - self.costs[kinds, far])
+        saved = costs[far] - costs[site] + 2 * pair_costs
+        saved = saved + (self.costs[kinds, site] - own_costs - self.costs[kinds, far])
         mended = broken[far] - broken[site] + 2 * pair_broken
         mended = mended + (self.broken[kinds, site] - own_broken - self.broken[kinds, far])
         change = saved + self.penalty * mended
@@ -302,17 +303,17 @@ class Layout:
     # Inside
 
     def _without_itself(self, pod: int) -> tuple[Costs, Counts]:
-        """What a pod would cost and break on each site, not counting that it talks to itself; shape (S,)."""
+        """What a pod would cost and break on each site, not counting traffic with itself; shape (S,)."""
         kind = int(self.kinds[pod])
-        talk, broken = self.costs[kind], self.broken[kind]
-        if self._talks[kind, kind]:
-            own_talk, own_broken = self._pair(kind, kind, *self._from(int(self.at[pod])))
-            talk, broken = talk - own_talk, broken - own_broken
-        return talk, broken
+        costs, broken = self.costs[kind], self.broken[kind]
+        if self._linked[kind, kind]:
+            own_costs, own_broken = self._pair(kind, kind, *self._from(int(self.at[pod])))
+            costs, broken = costs - own_costs, broken - own_broken
+        return costs, broken
 
     def _spread(self, kind: int, site: int, sign: int) -> None:
-        """Add (or take away) what a pod of a kind on a site means to all kinds it talks to."""
-        if not self._talkative[kind]:
+        """Add (or take away) what a pod of a kind on a site means to all kinds it has traffic with."""
+        if not self._has_links[kind]:
             return
         cost, unknown = self._from(site)
         self.costs += self._columns[kind] * (cost if sign > 0 else -cost)
@@ -342,9 +343,9 @@ class Layout:
     def _pair(self, kind: int | Ints, kinds: int | Ints, cost: Costs, unknown: Bools) -> tuple[Costs, Counts]:
         """What pairs of pods cost and break when they are so far from each other."""
         limits = self._limits[kind, kinds]
-        talk: Costs = self._weights[kind, kinds] * cost
+        costs: Costs = self._weights[kind, kinds] * cost
         broken: Bools = ((cost > limits) | unknown) & np.isfinite(limits)
-        return talk, broken.astype(np.int64)
+        return costs, broken.astype(np.int64)
 
 
 def _bounds(limits: Costs) -> dict[int, list[tuple[float, Ints]]]:
@@ -357,8 +358,8 @@ def _bounds(limits: Costs) -> dict[int, list[tuple[float, Ints]]]:
     return found
 
 
-def talk_cost(traffic: Traffic, slots: Sequence[int | None]) -> float:
-    """Cost of all talk among placed pods and with those placed before, each pair once.
+def traffic_cost(traffic: Traffic, slots: Sequence[int | None]) -> float:
+    """Cost of all traffic among placed pods and with those placed before, each pair once.
 
     ``slots`` has one entry per pod; None for one that has no place.
     """

@@ -1,4 +1,4 @@
-"""Improving where talking pods lie: several starts, moves and swaps, then shaken and improved again.
+"""Improving where pods with traffic lie: several starts, moves and swaps, then shaken and improved again.
 
 The budget is a count of evaluated moves and the random numbers are always the same, so that results repeat.
 """
@@ -83,7 +83,7 @@ class Neighbourhood:
         at = layout.at
         costs = layout.costs + layout.penalty * layout.broken if self._limits else layout.costs
         moves: Floats = costs.take(layout.kinds, axis=0)
-        # A pod does not talk to itself.
+        # A pod has no traffic with itself.
         if self._own is not None:
             moves -= self._own * self._apart.take(at, axis=0)
         for own, beyond in self._own_limits:
@@ -160,7 +160,7 @@ class Searched(Struct, frozen=True, kw_only=True):
 
 
 def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None], pace: Pace = UNPACED) -> Searched:
-    """Lower the cost of talk among pods; ``before`` holds the slot of each, None for those without one."""
+    """Lower the cost of traffic among pods; ``before`` holds the slot of each, None for those without one."""
     active = [pod for pod, slot in enumerate(before) if slot is not None]
     layout = Layout(traffic, sites, active)
     small = len(active) * (len(active) + len(sites.slots)) <= AT_ONCE_UP_TO
@@ -184,7 +184,7 @@ class _Search:
     def __init__(self, layout: Layout, pace: Pace, neighbourhood: Neighbourhood | None = None) -> None:
         """``neighbourhood`` is that of the layout; None when there is none worth looking at as a whole.
 
-        The ``pace`` is told of each look and of each change. Nothing here is seen by others, or sees them.
+        The ``pace`` counts each look and each change. Nothing here is seen by others, or sees them.
         """
         self._layout = layout
         self._pace = pace
@@ -267,7 +267,7 @@ class _Search:
             for site in self._first_sites():
                 gathered = self._gather(site, largest_first=largest_first)
                 if gathered and not layout.keeps_limits():
-                    self._descend()  # A broken limit costs more than all talk, so that mending it saves most.
+                    self._descend()  # A broken limit costs more than all traffic.
                 if gathered and layout.keeps_limits() and layout.cost() < least:
                     best, least = layout.at.copy(), layout.cost()
                 layout.restore(empty)
@@ -317,7 +317,7 @@ class _Search:
         return first
 
     def _gather(self, site: int, *, largest_first: bool = False) -> bool:
-        """Place all anew around a site, the one that says most to those placed first; False if that fails.
+        """Place all again around a site, that with most traffic to those placed first; False if it fails.
 
         ``largest_first`` takes them by what they need instead, so that the last ones fit into small gaps.
         """

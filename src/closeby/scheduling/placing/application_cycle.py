@@ -9,7 +9,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import ReasonToken
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.judging.outlook import look_ahead
-from closeby.scheduling.moving.layout import Sites, sites_of, talk_cost
+from closeby.scheduling.moving.layout import Sites, sites_of, traffic_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools
@@ -154,7 +154,7 @@ class _ApplicationCycle:
         final = found.cost
         if not self._assume_again(wanted):
             now = {pod.uid: slot for pod, slot in self._state.placed}
-            final = talk_cost(traffic, [now.get(pod.uid) for pod in pods])
+            final = traffic_cost(traffic, [now.get(pod.uid) for pod in pods])
             if len(now) < len(before) or final > found.cost_before:
                 self._assume_again(before)
                 final = found.cost_before

@@ -28,7 +28,7 @@ from closeby.scheduling.plugin_view import CycleState
 
 
 def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> Attempt | None:
-    """Place members where ``planned`` (uid -> node) puts them; None when the plan helps nobody.
+    """Place members where ``planned`` (uid -> node) puts them; None when the plan helps no member.
 
     While nothing is bound the plan counts as a whole or not at all, as a better place costs nothing then.
     """

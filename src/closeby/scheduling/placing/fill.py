@@ -228,7 +228,7 @@ class Filler:
             return None
         if not fleeting:
             return best
-        # Whoever is further behind can't catch up.
+        # A node further behind can't catch up.
         slots = np.flatnonzero(ranked >= ranked[best] - reach)
         if len(slots) == 1:
             return int(slots[0])

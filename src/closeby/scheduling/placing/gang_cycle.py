@@ -43,7 +43,7 @@ class Explaining:
 
     @property
     def record(self) -> Callable[[Pod], None] | None:
-        """To be called with each pod that is about to be placed by itself; None when nobody asked."""
+        """To be called with each pod before it is placed by itself; None when no explanation is wanted."""
         return self._record if self._wanted else None
 
     def survey(self) -> tuple[DomainFit, ...]:
@@ -70,7 +70,7 @@ class Explaining:
         batches = tuple(self._statement.since(0))
         first = self._state.placed[:1]
         self._statement.rollback(0)
-        # Closeness is told as the first member sees it: before that has a place, all nodes are as close.
+        # Closeness is judged as for the first member: before that has a place, all nodes are as close.
         self._state.placed[:] = first
         explanations = []
         for share in self._tools.table.shares(self._gang.waiting):
@@ -195,7 +195,7 @@ class _GangCycle:
         return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
 
     def _move_together(self, traffic: Traffic, search: Search, minimum: Part) -> Improvement:
-        """Lower the cost of talk without leaving the domains that the search chose."""
+        """Lower the cost of traffic without leaving the domains that the search chose."""
         slots = {pod.uid: slot for pod, slot in self._state.placed}
         capacity = self._tools.cluster.capacity
         confines: dict[str, Bools | None] = {}
@@ -215,15 +215,15 @@ class _GangCycle:
         )
 
     def _find(self, minimum: Part, demand: Sequence[Share]) -> Search | None:
-        """Everybody if possible, else the minimum: one way per domain, then every way if that matters."""
+        """All members if possible, else the minimum: one way per domain, then every way if that matters."""
         self._short = _short_of_room(demand)
         optional = minimum.may_leave_out
         if self._short is not None and not optional:
             return None
         if optional or any(leaf.extra for leaf in minimum.leaves()):
             whole = self._gang.parts(everyone=True)
-            everybody = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
-            if _short_of_room(everybody) is None:
+            everyone = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
+            if _short_of_room(everyone) is None:
                 search = self._close_or_any(whole, Budget(self._tools.pace))
                 if search is not None:
                     return search

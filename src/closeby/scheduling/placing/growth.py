@@ -1,4 +1,4 @@
-"""What follows once a gang's minimum is placed: moving members that talk together, and placing more."""
+"""What follows once a gang's minimum is placed: placing more members, and moving those with traffic."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -54,7 +54,7 @@ def move_together(
     pods: Sequence[Pod],
     confines: Callable[[Pod], Bools | None],
 ) -> Improvement:
-    """Move the placed ones among ``pods`` to where their talk costs less; all stay placed.
+    """Move the placed ones among ``pods`` to where their traffic costs less; all stay placed.
 
     ``traffic`` is that of ``pods`` before any was placed. ``confines`` says where each may go, None meaning
     anywhere.
@@ -106,7 +106,7 @@ class Growth:
         return self._place(search, minimum, {})
 
     def beyond(self, search: Search, minimum: Part) -> tuple[Left, ...]:
-        """The same; who finds no room there may go wherever no required level forbids it."""
+        """The same; a member that finds no room there may go wherever no required level forbids it."""
         return self._place(search, minimum, self._required(minimum, NodeSet()))
 
     def _place(self, search: Search, minimum: Part, required: Mapping[str, NodeSet]) -> tuple[Left, ...]:
@@ -180,7 +180,7 @@ class Growth:
         return Reason.GANG_DOES_NOT_FIT, "no allowed node has room for this member"
 
     def _required(self, part: Part, scope: NodeSet) -> dict[str, NodeSet]:
-        """Where each leaf must stay, as far as those above it require a level: what they prefer binds nobody.
+        """Where each leaf must stay, as far as those above it require a level: what they prefer binds no pod.
 
         Leaves below a part that requires a level and has no member there are left out: any domain may do.
         """

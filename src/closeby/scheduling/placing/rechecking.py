@@ -117,7 +117,7 @@ class Checked(Struct, frozen=True):
     version: int
     #: Why it does not hold; None when it does.
     broken: Condition | None = None
-    #: Of a gang: the slots of all nodes that it depends on. None where it depends on more, or nobody looked.
+    #: Of a gang: the slots of all nodes that it depends on. None where it depends on more, or was not asked.
     slots: frozenset[int] | None = None
 
 
@@ -152,7 +152,7 @@ class Recheck:
         return Checked(self.version)
 
     def place(self, key: str) -> Place | None:
-        """Where a gang's members lie now, be it that they are not bound yet; None when that can't be told."""
+        """Where a gang's members lie now, be it that they are not bound yet; None when that is not known."""
         group = self._state.groups.get(key)
         running = running_members(self._tools, self._state, key)
         if group is None or not running or len(running) < len(self._state.placed(key)):

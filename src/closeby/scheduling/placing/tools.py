@@ -56,7 +56,7 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     improvement: Improvement | None = None
 
 
-#: Least cost of the talk of some pods on some nodes, None where that is too large to work out.
+#: Least cost of the traffic of some pods on some nodes, None where that is too large to work out.
 LeastCost = Callable[[Traffic, Sites], float | None]
 
 
@@ -101,7 +101,7 @@ class Tools:
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         self._explain = explain
         self.explain_everything = explain_everything
-        #: Works out the least possible cost of an application's talk, where that is asked for.
+        #: Works out the least possible cost of an application's traffic, where that is asked for.
         self.least_cost = least_cost
 
     def for_fork(self) -> "Tools":
@@ -113,12 +113,12 @@ class Tools:
         return twin
 
     def statement(self, state: CycleState) -> Statement:
-        """An empty statement that tells the plugins, and the cycle's state, what it does."""
+        """An empty statement that reports what it does to the plugins and the cycle's state."""
         state.pace = self.pace
         return Statement(self.cluster, self.profile.reserves, state, self.pace, self.allows)
 
     def filler(self, statement: Statement, before_pod: Callable[[Pod], None] | None = None) -> Filler:
-        """Places pods on a statement; ``before_pod`` is told of each pod that is placed on its own."""
+        """Places pods on a statement; ``before_pod`` is called with each pod that is placed on its own."""
         return Filler(
             cluster=self.cluster,
             table=self.table,
@@ -158,7 +158,7 @@ class Tools:
         )
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
-        """What talk among the pods costs, by the first plugin that knows; None where they must stay."""
+        """What traffic among the pods costs, by the first plugin that knows; None where they must stay."""
         if any(plugin.forbids_moves(state) for plugin in self.profile.traffic_costs):
             return None
         for plugin in self.profile.traffic_costs:

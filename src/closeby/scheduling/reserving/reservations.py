@@ -209,7 +209,7 @@ class Reservations:
         """The first gang in the queue that has waited long enough and is not hopeless."""
         for _, key in self._line:
             waited = now - self._waiters[key].since
-            # One whose object is gone still waits in line until it is decided anew.
+            # One whose object is gone still waits in line until it is decided again.
             if waited >= self._after and key in self._state.groups and not self._is_hopeless(key, now):
                 return key
         return None
@@ -247,7 +247,7 @@ class Reservations:
         return True
 
     def _stands(self, held: _Held, slots: Ints) -> None:
-        """The nodes were looked at and suffice; others are only told of where their slots are others now."""
+        """The nodes were looked at and suffice; others are only reported where their slots have changed."""
         if np.array_equal(slots, held.slots):
             self._doubted = False
             self._held = replace(held, nodes=self._tools.cluster.node_changes.cursor)
