@@ -14,13 +14,13 @@ import aiohttp
 import pytest
 
 from closeby.controllers.running import Running
-from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.errors import LATE, ApiError
-from closeby.kube.client.paths import is_name
 from closeby.kube.client.transport import Limits, Transport
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import ListenAddress, Server
+from closeby.kube.watch.resources import is_name
 from closeby.kube.writing.work_queue import Places
 from tests.control_plane.api import Object, create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane

@@ -20,7 +20,7 @@ from closeby.controllers.statuses import (
     namespace_of,
     seen,
 )
-from closeby.kube.client.backoff import RequestPace
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.watch.changes import upserted
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.statuses import StatusWriter

@@ -10,8 +10,7 @@ from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.running import ControllerRunner, Running
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.credentials import Fixed
-from closeby.kube.client.dry_run import DryTransport
-from closeby.kube.client.transport import Transport
+from closeby.kube.client.transport import DryTransport, Transport
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.controllers.grouper_world import (

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
-from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.credentials import Fixed
 from closeby.kube.client.transport import Limits, OnRequest, Transport
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.watch.changes import Change, Deleted, Resumed, Synced, Troubled, Upserted
 from closeby.kube.watch.reflector import Reflector
 from closeby.objects.pods import Pod, PodSpec

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from closeby.kube.client.backoff import RequestPace
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.state.following import Following
 from closeby.kube.watch.reflector import Watching
 from tests.control_plane.cluster import ControlPlane

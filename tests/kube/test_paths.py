@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.kube.client.paths import is_name, path_of
-from closeby.kube.watch.resources import NODES, PODS
+from closeby.kube.watch.resources import NODES, PODS, is_name, path_of
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../..", "%2e%2e", "50%", "x" * 254])

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.transport import Transport
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.reflector import Reflector, Watching
 from closeby.kube.watch.resources import PODS

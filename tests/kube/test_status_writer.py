@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 
-from closeby.kube.client.backoff import RequestPace
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.statuses import Desired, StatusReconciler
 from closeby.kube.writing.work_queue import Places, WorkQueue

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.connection import Connection, connect
 from closeby.kube.client.credentials import Fixed, TokenFile
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Limits, Request, Retry, Transport
+from closeby.kube.client.waiting import RequestPace
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Refuse, Silence
 from tests.kube.live import direct, through_proxy

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from closeby.kube.client.threads import in_thread
+from closeby.kube.client.waiting import in_thread
 from closeby.objects.unexpected import Contained, brief, fields_of
 
 

@@ -5,9 +5,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import ApiError, Details, read_error
-from closeby.kube.client.lines import LineSplitter
+from closeby.kube.client.waiting import Backoff, RequestPace
+from closeby.kube.watch.reflector import LineSplitter
 
 
 def test_a_line_may_come_in_pieces() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from closeby.kube.client.backoff import RequestPace
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.writing.work_queue import AFTER_CRASHES, Places, WorkQueue
 
 

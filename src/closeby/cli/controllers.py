@@ -89,8 +89,7 @@ def command(
     from closeby.controllers.networks.controller import NetworkTopologyController, Timing
     from closeby.controllers.running import ControllerRunner, Running
     from closeby.kube.client.connection import own_namespace
-    from closeby.kube.client.dry_run import DryTransport
-    from closeby.kube.client.transport import Transport
+    from closeby.kube.client.transport import DryTransport, Transport
     from closeby.kube.metrics.health import Health
     from closeby.kube.writing.writer import Writer
 

@@ -45,12 +45,12 @@ from msgspec import Struct
 
 from closeby.controllers.meters import ControllerMeters
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
+from closeby.kube.client.waiting import unless
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.state.following import Following
 from closeby.kube.watch.changes import Deleted, Upserted
-from closeby.kube.watch.collector import collector_paused, settle
+from closeby.kube.watch.reflector import collector_paused, settle
 from closeby.kube.watch.resources import NODES, PODS, Resource, Watched
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings

@@ -12,9 +12,8 @@ from closeby.cli.operating.log_lines import FORMATS
 from closeby.cli.operating.long_running import reach, run_until_told
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import ScanFindings
-from closeby.kube.client.dry_run import DryTransport
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.transport import Transport
+from closeby.kube.client.transport import DryTransport, Transport
 from closeby.kube.writing.node_labels import LabelledNode, label_nodes
 from closeby.objects.reasons import Condition
 from closeby.topology.node_groups import listed

@@ -15,15 +15,14 @@ from closeby.cli.options import SchedulerOptions, Sources
 from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
 from closeby.kube.client.connection import Connection, connect, own_namespace
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.paths import is_name
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.records import MIRRORS
 from closeby.kube.metrics.asking import DEFAULT_NAMESPACE, SchedulerAddress, ask_for_story
 from closeby.kube.scheduler.live import DEFAULT_NAME
 from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
 from closeby.kube.state.recorded import read_pods_of, read_recorded
-from closeby.kube.watch.collector import settle
-from closeby.kube.watch.resources import PODS
+from closeby.kube.watch.reflector import settle
+from closeby.kube.watch.resources import PODS, is_name
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.problems import Problem
 from closeby.objects.recorded import SchedulerStatus, Story

@@ -26,7 +26,7 @@ from closeby.controllers.applications.status import (
 from closeby.controllers.counting import COSTS_KNOWN, Counting, costs_condition, costs_problem
 from closeby.controllers.running import News
 from closeby.controllers.statuses import Key, SeenStatus, desired_status, namespace_of, seen, validity
-from closeby.kube.client.backoff import RequestPace
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import PODS, Resource, Watched

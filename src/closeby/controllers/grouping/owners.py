@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from closeby.kube.client.errors import LATE, UNREADABLE, ApiError
-from closeby.kube.client.paths import is_name, path_of
 from closeby.kube.client.transport import Request, Transport
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.watch.changes import Upserted
-from closeby.kube.watch.resources import Resource
+from closeby.kube.watch.resources import Resource, is_name, path_of
 from closeby.objects.bounds import shown
 from closeby.objects.reasons import Condition
 from closeby.objects.workloads import Workload

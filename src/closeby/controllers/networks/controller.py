@@ -27,8 +27,7 @@ from closeby.controllers.networks.status import Failure, Limit, Measurement, is_
 from closeby.controllers.networks.weights import NetworkPlace, place_of
 from closeby.controllers.running import News
 from closeby.controllers.statuses import Key, SeenStatus, WantedStatus, desired_status, namespace_of, seen
-from closeby.kube.client.backoff import RequestPace
-from closeby.kube.client.threads import in_thread
+from closeby.kube.client.waiting import RequestPace, in_thread
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import NODES, Watched

@@ -7,9 +7,12 @@ replaces; an exec plugin is a program that prints a token or a client certificat
 
 import asyncio
 import base64
+import os
 import ssl
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,7 +20,6 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from closeby.kube.client.pem import as_file
 from closeby.objects.problems import Problem
 
 #: A token's file is read again after so many seconds, as client-go does.
@@ -249,3 +251,22 @@ def _moment(text: object) -> float | None:
     except ValueError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+@contextmanager
+def as_file(content: bytes) -> Iterator[str]:
+    """The path of a file with this content, which only this process can read; gone after the context.
+
+    On Linux it lies in memory: a container's root file system may be read-only.
+    """
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("closeby"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
+    with tempfile.TemporaryDirectory(prefix="closeby-") as folder:
+        path = Path(folder, "content.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        yield str(path)

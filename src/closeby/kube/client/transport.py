@@ -15,12 +15,14 @@ from typing import Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import BytesPayload
 from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
 import closeby
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.errors import (
     CERTIFICATE,
@@ -33,7 +35,7 @@ from closeby.kube.client.errors import (
     read_error,
 )
 from closeby.kube.client.sockets import Sockets
-from closeby.kube.client.withholding import Withholding
+from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.objects.problems import Problem
 
 JSON: Final = "application/json"
@@ -275,7 +277,7 @@ class Transport:
         method: str,
         url: URL,
         headers: CIMultiDict[str],
-        body: bytes | Withholding | None,
+        body: "bytes | Withholding | None",
         patience: aiohttp.ClientTimeout,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._session.request(
@@ -311,3 +313,38 @@ def _broken(error: Exception) -> ApiError:
     if isinstance(error, TimeoutError):
         return ApiError(None, LATE, said)
     return ApiError(None, CUT, said)
+
+
+class Withholding(BytesPayload):
+    """A body that is written, together with its headers, only if that is still wanted then.
+
+    Until then it may have waited for credentials or for a connection, or the process stood still.
+    """
+
+    def __init__(self, body: bytes, wanted: Callable[[], bool]) -> None:
+        super().__init__(body)
+        self._wanted = wanted
+        self.withheld = False
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """As aiohttp asks for it, once the connection stands."""
+        if not self._wanted():
+            self.withheld = True
+            raise ConnectionError("it is not wanted any more")
+        await super().write_with_length(writer, content_length)
+
+
+_READS: Final = frozenset({"GET", "HEAD"})
+
+
+class DryTransport(Transport):
+    """A client whose writes are checked by the server and not kept (``dryRun=All``).
+
+    It answers as if everything had been written: rights, validation and admission are checked as for a write.
+    """
+
+    async def exchange(self, request: Request) -> Answer | ApiError:
+        """As the request, but without effect."""
+        if request.method not in _READS:
+            request = msgspec.structs.replace(request, query={**request.query, "dryRun": "All"})
+        return await super().exchange(request)

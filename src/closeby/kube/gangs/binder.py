@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import FAULT, ApiError
-from closeby.kube.client.stopping import Stopping
+from closeby.kube.client.waiting import Backoff, RequestPace, Stopping
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import (
     BindingTurn,

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
+from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.gangs.binder import Binder
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import Reconciled

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from closeby.kube.client.backoff import RequestPace
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.records import GangRecords, Record
 from closeby.kube.gangs.start_events import StatusWritten

@@ -12,14 +12,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.backoff import RequestPace
 from closeby.kube.client.connection import Connection, connection_to
 from closeby.kube.client.credentials import TokenFile
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.paths import path_of
 from closeby.kube.client.transport import Limits, Request, Retry, Transport
+from closeby.kube.client.waiting import RequestPace
 from closeby.kube.metrics.serving import FORWARDED_TOKEN
-from closeby.kube.watch.resources import PODS
+from closeby.kube.watch.resources import PODS, path_of
 from closeby.objects.problems import Problem
 from closeby.objects.recorded import Story
 from closeby.scheduling.outcomes import ItemKind

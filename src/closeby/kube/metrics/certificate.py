@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.kube.client.pem import as_file
+from closeby.kube.client.credentials import as_file
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from closeby.applications import graph
 from closeby.applications.networks import live_scope
 from closeby.kube.client.errors import ApiError
-from closeby.kube.client.stopping import unless
 from closeby.kube.client.transport import Transport
+from closeby.kube.client.waiting import unless
 from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
@@ -32,7 +32,7 @@ from closeby.kube.scheduler.unknown_costs import UnknownCosts
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
-from closeby.kube.watch.collector import collector_paused, settle
+from closeby.kube.watch.reflector import collector_paused, settle
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings

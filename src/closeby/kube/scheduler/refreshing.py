@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from closeby.kube.client.backoff import Backoff, RequestPace
-from closeby.kube.client.threads import in_thread
+from closeby.kube.client.waiting import Backoff, RequestPace, in_thread
 from closeby.kube.scheduler.measurement_events import MeasurementEvents
 from closeby.measurements.ageing import Known, State
 from closeby.objects.saying import Say

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from closeby.kube.metrics.meters import Meters
-from closeby.kube.scheduler.ages import ages
+from closeby.kube.metrics.meters import Meters, gauge
 from closeby.kube.scheduler.gang_meters import GangMeters
 from closeby.kube.scheduler.use import Use
 from closeby.kube.scheduler.waits import GATED, Wait, pods_by_queue, pods_by_reason, sizes
-from closeby.measurements.ageing import Known
+from closeby.measurements.ageing import Known, State
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, PodDeleted, PodUpserted
@@ -289,3 +288,33 @@ class _Standing(Collector):
         yield from ages(self._meters.measured)
         if self._meters.use is not None:
             yield from self._meters.use.gauges()
+
+
+def ages(measured: Mapping[Measured, Known]) -> Iterator[Metric]:
+    """Of each plugin with a source; the age is absent while nothing is known."""
+    names = {(plugin.name, known.source.name): (plugin, known) for plugin, known in measured.items()}
+    labels = ("plugin", "source")
+    yield gauge(
+        "closeby_measurements_age_seconds",
+        "Time since what a plugin decides by was measured; absent while nothing is known.",
+        labels,
+        {key: age for key, (_, known) in names.items() if (age := known.age) is not None},
+    )
+    yield gauge(
+        "closeby_measured_nodes",
+        "Nodes of which something is known.",
+        labels,
+        {key: plugin.measured_nodes for key, (plugin, _) in names.items()},
+    )
+    yield gauge(
+        "closeby_measurements_missing",
+        "Whether a plugin does without measurements (1), because there are none or they are too old.",
+        labels,
+        {key: known.state in (State.UNREAD, State.GONE) for key, (_, known) in names.items()},
+    )
+    failures = CounterMetricFamily(
+        "closeby_measurement_failures_total", "Attempts to read measurements that failed.", labels=labels
+    )
+    for key, (_, known) in names.items():
+        failures.add_metric(key, known.failures)
+    yield failures

@@ -11,9 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.applications.networks import ALL_NAMESPACES, Counts, NetworkScope
-from closeby.kube.state.decoding import Decoder
+from closeby.kube.state.decoding import Decoder, held_for_its_gang, in_its_task
 from closeby.kube.state.label_topologies import LabelTopologies
-from closeby.kube.state.membership import held_for_its_gang, in_its_task
 from closeby.kube.state.mirrors import SharedGangs
 from closeby.kube.state.names import SharedNames, clash
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups

@@ -9,13 +9,11 @@ from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.state.decoding import Decoder
+from closeby.kube.state.decoding import Decoder, held_for_its_gang, in_its_task
 from closeby.kube.state.following import FOLLOWED
-from closeby.kube.state.membership import held_for_its_gang, in_its_task
 from closeby.kube.state.names import clash
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
-from closeby.kube.watch.collector import collector_paused
-from closeby.kube.watch.reflector import Reflector, Watching
+from closeby.kube.watch.reflector import Reflector, Watching, collector_paused
 from closeby.kube.watch.resources import NODES, PODS, Discovery, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup

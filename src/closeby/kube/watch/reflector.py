@@ -6,19 +6,19 @@ is gone is found by comparing.
 """
 
 import asyncio
+import gc
 import random
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import UNREADABLE, ApiError, read_error
-from closeby.kube.client.lines import LineSplitter
 from closeby.kube.client.transport import Transport
+from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.watch.changes import (
     Change,
     Deleted,
@@ -32,7 +32,6 @@ from closeby.kube.watch.changes import (
     read_page,
     upserted,
 )
-from closeby.kube.watch.collector import collector_paused
 from closeby.kube.watch.resources import Resource
 
 
@@ -258,3 +257,47 @@ def _needs_list(error: ApiError) -> bool:
     if error.expired or error.ahead or error.reason == UNREADABLE:
         return True
     return error.code is not None and 400 <= error.code < 500 and error.code not in _NOT_CURED_BY_A_LIST
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines of any length: keeps what is left of one until the rest comes."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are complete now, without line ends; empty lines are left out."""
+        if b"\n" not in chunk:
+            if chunk:
+                self._parts.append(chunk)
+            return []
+        lines = chunk.split(b"\n")
+        if self._parts:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts.clear()
+        if rest := lines.pop():
+            self._parts.append(rest)
+        return [line for line in lines if line]
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Python's cyclic garbage collector does not run inside. May be nested; nothing may be awaited inside.
+
+    Decoding tens of thousands of objects allocates much and leaves no cycles. The collector, which runs by
+    the number of allocations, would look at all of them again and again, and take longer than the decoding.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def settle() -> None:
+    """Spares later collections all objects there are now; for when the first lists are complete."""
+    gc.collect()
+    gc.freeze()

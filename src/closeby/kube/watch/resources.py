@@ -7,13 +7,41 @@ aggregated discovery document tells all of it, and costs next to nothing while n
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from closeby.kube.client.errors import UNREADABLE, ApiError
-from closeby.kube.client.paths import path_of
 from closeby.kube.client.transport import Request, Transport
+
+#: No API server stores an object with a longer name.
+LONGEST_NAME: Final = 253
+
+
+def is_name(name: str) -> bool:
+    """Whether an API server takes ``name`` as a path segment.
+
+    The rules are those of apimachinery's ``IsValidPathSegmentName``, which hold for the names of all kinds.
+    """
+    if not 0 < len(name) <= LONGEST_NAME or name in (".", ".."):
+        return False
+    return "/" not in name and "%" not in name
+
+
+def path_of(*segments: str) -> str:
+    """The path of these segments, each of them quoted: the only place where names become parts of a path.
+
+    Names come from objects, and a user who writes an object chooses them. Unquoted, an owner reference to
+    ``?watch=true`` would become a watch, and one to ``../..`` a request for something else.
+
+    Raises:
+        ValueError: a segment is not a name. Check names that a user chose with ``is_name`` first.
+    """
+    for one in segments:
+        if not is_name(one):
+            raise ValueError(f"{one[:LONGEST_NAME]!r} can't be a segment of a path")
+    return "".join(f"/{quote(one, safe='')}" for one in segments)
 
 
 class Resource(Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, RequestPace
 from closeby.kube.client.errors import FAULT, ApiError
+from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import Key, WorkQueue
 from closeby.kube.writing.writer import DONE, Note, Reference, Verdict, Written

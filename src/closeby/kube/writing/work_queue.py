@@ -25,7 +25,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from closeby.kube.client.backoff import Backoff, RequestPace
+from closeby.kube.client.waiting import Backoff, RequestPace
 
 #: Between two attempts at one key (seconds).
 DEFAULT_PACE: Final = RequestPace(first=1.0, longest=10.0)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, Protocol
 
-from closeby.kube.client.stopping import unless
+from closeby.kube.client.waiting import unless
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import Key, WorkQueue
 from closeby.kube.writing.writer import Note, Reference
