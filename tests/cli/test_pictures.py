@@ -34,6 +34,15 @@ def test_a_state_as_pictures_and_as_one_page(tmp_path: Path, golden: Golden) -> 
     assert "<td>train</td>" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("config", "name"), [((), "default"), (("--config", "closeby"), "closeby")])
+def test_a_page_names_the_configuration_that_placed_the_pods(
+    tmp_path: Path, config: tuple[str, ...], name: str
+) -> None:
+    page = tmp_path / "report.html"
+    assert closeby("simulate", "-f", "-", "--html", page, *config, stdin=STATE).exit_code == 0
+    assert f"configuration {name}" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_a_run_over_time_and_the_same_one_again(tmp_path: Path) -> None:
     """Files of the same names are overwritten, by the same bytes."""

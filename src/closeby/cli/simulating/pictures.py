@@ -107,8 +107,9 @@ class Pictures(NamedTuple):
             return
         from closeby.lab.pictures.album import heading_of_scheduling, pictures_of_run
         from closeby.lab.pictures.page import page_of_run
+        from closeby.plugins.configurations import DEFAULT
 
-        policy = "closeby" if config_path is None else Path(config_path).stem
+        policy = DEFAULT if config_path is None else Path(config_path).stem
         heading = heading_of_scheduling(report, run.engine.cluster.node_count, policy)
         self._write(lambda: pictures_of_run(run, heading), lambda: page_of_run(run, heading, views()))
 
