@@ -1,10 +1,19 @@
 """The page about the architecture: its modules exist, and all pages have the enforced order of rooms."""
 
 import re
+import sys
 import tomllib
 from pathlib import Path
+from types import FrameType
 
 import pytest
+
+from closeby.lab.benchmarks import clusters
+from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
+from closeby.scheduling.outcomes import bindings_of
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "closeby"
@@ -13,6 +22,26 @@ README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 #: Steps of a gang on its way from the watch event to the binding.
 STEPS = 25
+#: The steps inside the engine, each with the function in which it begins.
+ENGINE_STEPS = {
+    "scheduling/engine.py": "handle",
+    "scheduling/intake/scheduling_state.py": "add",
+    "scheduling/intake/queue.py": "add",
+    "scheduling/rounds.py": "_decide_item",
+    "scheduling/placing/deciding.py": "decide",
+    "scheduling/gangs/rosters.py": "roster",
+    "scheduling/placing/gang_cycle.py": "place_gang",
+    "scheduling/judging/classes.py": "shares",
+    "scheduling/placing/search.py": "alternatives",
+    "plugins/topology.py": "placement_generate",
+    "scheduling/placing/fill.py": "fill",
+    "scheduling/placing/descent.py": "descend",
+    "scheduling/placing/statement.py": "assume",
+    "cluster/columns.py": "assume",
+    "scheduling/gangs/places.py": "place_of",
+}
+#: Modules that a gang enters inside the engine.
+ENTERED = 60
 
 
 def section(title: str) -> str:
@@ -43,6 +72,46 @@ def test_every_step_of_a_walk_names_a_module(title: str) -> None:
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
     assert len(steps) <= STEPS
     assert [text for _, text in steps if not modules(text)] == []
+
+
+@pytest.fixture
+def calls() -> list[tuple[str, str]]:
+    """Module and function of each call, in order, while the engine takes in a gang of eight and places it."""
+    engine = Engine(lambda handle: profile_for(Configuration(), handle))
+    nodes = clusters.nodes(64, racks_a_block=4, nodes_a_rack=8)
+    clusters.fill(engine, nodes, clusters.topology("block", "rack"), iter(()))
+    group, pods = clusters.gang("train", 8, 1, required="rack")
+    made: dict[tuple[str, str], None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{SOURCE}/"):
+            made.setdefault((code.co_filename.removeprefix(f"{SOURCE}/"), code.co_name))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        outputs = engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods), Tick())
+    finally:
+        sys.setprofile(before)
+    assert len(bindings_of(outputs)) == 8
+    return list(made)
+
+
+def test_the_steps_inside_the_engine_are_in_the_order_in_which_they_are_taken(
+    calls: list[tuple[str, str]],
+) -> None:
+    steps = modules(section("A gang, from the watch event to the binding"))
+    first = steps.index("scheduling/engine.py")
+    assert steps[first : first + len(ENGINE_STEPS)] == list(ENGINE_STEPS)
+    taken = [calls.index(step) for step in ENGINE_STEPS.items()]
+    assert taken == sorted(taken)
+
+
+def test_a_gang_enters_few_modules_inside_the_engine(calls: list[tuple[str, str]]) -> None:
+    entered = {module for module, _ in calls}
+    assert len(entered) < ENTERED
+    assert sum(one.startswith("scheduling/") for one in entered) < ENTERED / 2
 
 
 def test_a_change_has_its_place() -> None:

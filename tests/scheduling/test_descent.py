@@ -4,7 +4,7 @@ import pytest
 
 from closeby.objects.groups import Strategy
 from closeby.objects.labels import HOSTNAME
-from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.descent import descend
 from closeby.topology.tree import ROOT
 from tests.worlds import GPU, world

@@ -15,7 +15,7 @@ from closeby.cluster.columns import conflict
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree

@@ -11,7 +11,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
-from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
-from closeby.scheduling.judging.counts import DomainCounts
-from closeby.scheduling.judging.reserved import ReservedMask
-from closeby.scheduling.judging.scoring import (
+from closeby.scheduling.judging.figures import (
+    DomainCounts,
     Weighted,
     active_scorers,
     cacheable,
     plugin_scores,
     total_scores,
 )
+from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import Tree
 

@@ -14,10 +14,9 @@ from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason, ReasonToken, Rejection
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable, Share
-from closeby.scheduling.judging.counts import DomainCounts
+from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
 from closeby.scheduling.judging.outlook import LooksAhead
 from closeby.scheduling.judging.reserved import ReservedNodes
-from closeby.scheduling.judging.scoring import Weighted, active_scorers, plugin_scores
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.objects.groups import Strategy
-from closeby.scheduling.judging.counts import Counts, DomainCounts, Ints
+from closeby.scheduling.judging.figures import Counts, DomainCounts, Ints
 from closeby.topology.tree import Domain
 
 Scores = NDArray[np.float64]

@@ -12,7 +12,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
-from closeby.scheduling.judging.scoring import Weighted, active_scorers, greatest_sum, total_scores
+from closeby.scheduling.judging.figures import Weighted, active_scorers, greatest_sum, total_scores
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import MeanScores, descend
 from closeby.scheduling.placing.statement import Checkpoint, Statement
