@@ -13,7 +13,7 @@ from closeby.discovery.labelling import Place
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import block_lines, slurm_block_text, slurm_tree_text, slurm_yaml_text
 from closeby.discovery.topograph import read_topograph, topograph_text
-from closeby.report.documents.encoding import to_json
+from closeby.report.documents.common import to_json
 from tests.cli.calling import closeby
 
 HOSTS = st.from_regex(r"[a-z]{1,3}[0-9]{1,4}(-[a-z]{1,2})?", fullmatch=True)

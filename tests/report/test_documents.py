@@ -11,8 +11,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import TopologyLevel
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
-from closeby.report.documents.conditions import condition_entries
-from closeby.report.documents.encoding import to_json, to_yaml
+from closeby.report.documents.common import condition_entries, to_json, to_yaml
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
 from closeby.simulator.runs import Asked, simulate
 from tests.worlds import draw, fabric, gang, pods, spec

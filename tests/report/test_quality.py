@@ -7,7 +7,7 @@ from closeby.objects.labels import HOSTNAME
 from closeby.quality.model import DEFAULT_MODEL
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
-from closeby.report.documents.encoding import to_json
+from closeby.report.documents.common import to_json
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
 from closeby.report.views.quality import seconds_text

@@ -15,7 +15,7 @@ from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Reason
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests
-from closeby.report.documents.encoding import to_json
+from closeby.report.documents.common import to_json
 from closeby.report.documents.scheduling import scheduling_report
 from closeby.simulator.runs import Asked, Run, simulate
 from closeby.topology.presets import NETWORK_LABELS

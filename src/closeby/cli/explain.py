@@ -51,9 +51,8 @@ def command(
       closeby explain podgroup/train -f cluster.yaml -f my-job.yaml
     """
     from closeby.cli.output import emit
-    from closeby.cli.reading.inputs import Unusable, usable_configuration
+    from closeby.cli.reading.inputs import Unusable, read_cluster_or_files, usable_configuration
     from closeby.cli.reading.measuring import measures
-    from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.documents.decided import Live, standing_of
     from closeby.report.documents.explanations import explain
     from closeby.report.documents.subjects import Unclear, find_subject, schedules

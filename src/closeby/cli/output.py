@@ -54,6 +54,6 @@ def _print(document: Struct, output: str, views: Callable[[], Iterable["Renderab
 
         show(views())
         return
-    from closeby.report.documents.encoding import to_json, to_yaml
+    from closeby.report.documents.common import to_json, to_yaml
 
     click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)

@@ -139,7 +139,7 @@ def _once(
     )
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.documents.parts import all_parts
+        from closeby.report.documents.lines import all_parts
         from closeby.report.views.scheduling import scheduling_views
 
         return scheduling_views(report, all_parts(run), quality=quality)

@@ -46,9 +46,8 @@ def command(
       closeby topology -f cluster.yaml --after
     """
     from closeby.cli.output import emit
-    from closeby.cli.reading.inputs import usable_configuration
+    from closeby.cli.reading.inputs import read_cluster_or_files, usable_configuration
     from closeby.cli.reading.measuring import measures
-    from closeby.cli.reading.sources import read_cluster_or_files
     from closeby.report.documents.topologies import topology_report
     from closeby.simulator.runs import Asked, simulate
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -15,6 +16,9 @@ from closeby.objects.words import harmless
 from closeby.plugins.configurations import NAMED
 from closeby.reading.configuration import Configuration, read_configuration
 from closeby.reading.manifests import Manifests, read_manifests
+
+if TYPE_CHECKING:
+    from closeby.cli.reading.cluster import ReadCluster
 
 
 class Unusable(ClosebyError, click.ClickException):  # noqa: N818 - it is how a command ends
@@ -63,6 +67,19 @@ def read_inputs(sources: Sources) -> Inputs:
         errors=errors,
         scheduler_name=sources.scheduler_name,
     )
+
+
+def read_cluster_or_files(sources: Sources) -> "tuple[Inputs, ReadCluster | None]":
+    """As ``read_inputs``; without paths the live cluster, which comes second then.
+
+    Raises:
+        Unusable: see ``read_inputs``; or the cluster can't be read.
+    """
+    if sources.paths:
+        return read_inputs(sources), None
+    from closeby.cli.reading.cluster import read_live
+
+    return read_live(sources)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.text import Text
 from closeby.discovery.findings import ScanFindings
 from closeby.objects.natural import natural_key
 from closeby.objects.words import names_text, path_text, plural
-from closeby.report.documents.conditions import condition_entries
+from closeby.report.documents.common import condition_entries
 from closeby.report.views.layout import plain_table, worth_knowing
 from closeby.topology.quality import format_bandwidth
 

@@ -1,4 +1,4 @@
-"""Who may read the metrics: whoever the API server knows by its bearer token and lets ``get`` ``/metrics``.
+"""Who may read the metrics: users whose bearer token the API server knows and who may ``get`` ``/metrics``.
 
 As kube-scheduler does, the API server is asked twice: a TokenReview says whose token it is, a
 SubjectAccessReview whether that user may. Answers are kept for a while. What a flood of tokens costs the API

@@ -1,7 +1,7 @@
 """The certificate of the metrics' server: from files, which are read again when they change, or made here.
 
 A certificate made here is signed by its own key, as kube-scheduler's is without ``--tls-cert-file``: the
-connection is encrypted, but whoever scrapes can't tell the server from another.
+connection is encrypted, but a scraper can't tell the server from another.
 """
 
 import datetime

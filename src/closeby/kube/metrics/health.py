@@ -23,7 +23,7 @@ class HealthVerdict(Struct, frozen=True):
         return not any(self.found.values())
 
     def text(self, endpoint: str) -> str:
-        """One line a check, as kube-apiserver and kube-scheduler write them; but the reasons are told."""
+        """One line a check, as kube-apiserver and kube-scheduler write them, but with the reasons."""
         lines = [
             f"[+]{name} ok" if why is None else f"[-]{name} failed: {why}" for name, why in self.found.items()
         ]
@@ -39,7 +39,7 @@ class HealthVerdict(Struct, frozen=True):
 class Health:
     """The checks of one process, by what they mean.
 
-    ``/livez`` and ``/healthz`` ask whether it must be started anew, ``/readyz`` whether it does its work by
+    ``/livez`` and ``/healthz`` ask whether it must be restarted, ``/readyz`` whether it does its work by
     now. That an answer comes at all is a check too: decisions are made in the same event loop.
     """
 

@@ -2,7 +2,7 @@
 
 The names are those of Kubernetes' own components where they mean the same (``component-base/metrics`` of
 Kubernetes 1.36), so that dashboards and alerts serve; else they have the prefix ``closeby_``. What happens is
-counted when it happens; what is, such as ages, is looked up when somebody asks.
+counted when it happens; what is, such as ages, is looked up at each scrape.
 """
 
 import time
@@ -83,7 +83,7 @@ class Meters:
         self._watches.followed.pop(resource, None)
 
     def leads(self, lease: str, leading: Callable[[], bool]) -> None:
-        """``leading`` is asked, when somebody looks, whether this process holds the Lease."""
+        """``leading`` is called at each scrape: whether this process holds the Lease."""
         self._leader.labels(lease).set_function(lambda: float(leading()))
 
     def ruled(self, ruling: str) -> None:

@@ -1,8 +1,8 @@
 """The small HTTP server beside a long-running command: is it alive, is it ready, what has it done.
 
-Unless told otherwise that is plain HTTP without authentication, on this machine only. With a gate and a
-certificate it is what kube-scheduler's secure port is: TLS, and metrics for those alone whom the API server
-lets read them. Health is told to everybody, since the kubelet's probes bring no token.
+By default that is plain HTTP without authentication, on this machine only. With a gate and a certificate it
+is what kube-scheduler's secure port is: TLS, and metrics only for users whom the API server lets read them.
+Health is served to all, since the kubelet's probes bring no token.
 """
 
 import ssl
@@ -71,7 +71,7 @@ class Server:
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """Without ``gate`` anybody may read the metrics, without ``tls`` anybody may overhear them."""
+        """Without ``gate`` all clients may read the metrics; without ``tls`` they are sent unencrypted."""
         self._tls = tls
         self._gate = gate
         self._address = address

@@ -1,4 +1,4 @@
-"""What became of applications: their order, what their talk costs, and which limits it breaks."""
+"""What became of applications: their order, what their traffic costs, and which limits it breaks."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.quality.traffic import traffic_measures
-from closeby.report.documents.conditions import ConditionEntry, condition_entries
-from closeby.report.documents.quality import told
+from closeby.report.documents.common import ConditionEntry, condition_entries
+from closeby.report.documents.quality import six_digits
 from closeby.simulator.runs import Run
 
 #: Whole numbers are written without a fraction.
@@ -40,7 +40,7 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     name: str
     topology_order: tuple[Mapping[str, str | int], ...]
-    #: None where no NetworkTopology says what talk costs.
+    #: None where no NetworkTopology gives costs.
     cost: Cost | None
     conditions: tuple[ConditionEntry, ...]
     edges: tuple[EdgeEntry, ...] = ()
@@ -53,7 +53,7 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     #: The least possible for them and how far above it they lie (0.05 is 5 %), where that was worked out.
     optimum: Cost | None = None
     gap: float | None = None
-    #: Pairs of placed replicas that talk; shares of them on one node, in one zone and in one region (null
+    #: Pairs of placed replicas with traffic; shares of them on one node, in one zone and in one region (null
     #: where there are none); and those farther apart than allowed.
     pairs: int = 0
     same_node: float | None = None
@@ -79,14 +79,14 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
     improvement = None if outcome is None else outcome.improvement
     together = None if improvement is None else improvement.final
     optimum = None if improvement is None else improvement.optimum
-    talk = traffic_measures(
+    traffic = traffic_measures(
         application.edges, _replicas(run, application, pods), run.engine.cluster.labels, edges
     )
     return AppGroupEntry(
         namespace=group.namespace,
         name=group.name,
         topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
-        cost=None if talk.cost is None else cost_of(talk.cost),
+        cost=None if traffic.cost is None else cost_of(traffic.cost),
         conditions=condition_entries(
             (
                 *group.conditions,
@@ -102,11 +102,11 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         together=None if together is None else cost_of(together),
         optimum=None if optimum is None else cost_of(optimum),
         gap=None if optimum is None or together is None else _gap(together, optimum),
-        pairs=talk.pairs,
-        same_node=told(talk.same_node),
-        same_zone=told(talk.same_zone),
-        same_region=told(talk.same_region),
-        over=talk.over,
+        pairs=traffic.pairs,
+        same_node=six_digits(traffic.same_node),
+        same_zone=six_digits(traffic.same_zone),
+        same_region=six_digits(traffic.same_region),
+        over=traffic.over,
     )
 
 

@@ -22,8 +22,7 @@ from closeby.objects.recorded import (
 )
 from closeby.objects.words import plural
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
-from closeby.report.documents.lines import PartLine
-from closeby.report.documents.parts import parts_of
+from closeby.report.documents.lines import PartLine, parts_of
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, group_entries, pod_entry
 from closeby.report.documents.subjects import Subject, item_of
 from closeby.scheduling.outcomes import ItemKind, Outcome, Reservation

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.objects.groups import PodGroup, Strategy
+from closeby.objects.groups import PodGroup
 from closeby.objects.labels import API_VERSION
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.problems import Problem
 from closeby.objects.recorded import (
@@ -17,9 +16,9 @@ from closeby.objects.recorded import (
     SchedulerStatus,
     StoryLine,
 )
-from closeby.objects.words import path_text, plural
+from closeby.objects.words import plural
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
-from closeby.report.documents.conditions import ConditionEntry, condition_entries
+from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.decided import (
     BY_THIS_COMMAND,
     DecidedEntry,
@@ -36,14 +35,26 @@ from closeby.report.documents.decided import (
     view_gang,
     who_decided,
 )
-from closeby.report.documents.lines import DomainLine, NodeLine, PartLine
+from closeby.report.documents.lines import (
+    DomainLine,
+    NodeLine,
+    PartLine,
+    domain_lines,
+    explanation_of,
+    node_lines,
+)
 from closeby.report.documents.prospects import prospect
-from closeby.report.documents.scheduling import GroupEntry, PodEntry, RejectionEntry, pod_entry
+from closeby.report.documents.scheduling import (
+    GroupEntry,
+    PodEntry,
+    RejectionEntry,
+    pod_entry,
+    rejections,
+)
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
-from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation, item_key
+from closeby.scheduling.outcomes import Outcome, item_key
 from closeby.simulator.runs import Run
-from closeby.topology.tree import Tree
 from closeby.whatif.records import Counterfactual
 
 
@@ -227,7 +238,7 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
     pods = [pod for pod in run.pods if pod.group is not None and f"{pod.namespace}/{pod.group}" == key]
     outcome = run.gang_outcomes.get(key)
     group = next((one for one in run.groups if one.key == key), None)
-    domains = _domains(run, group, outcome, pods)
+    domains = domain_lines(run, group, outcome, pods)
     view = view_gang(run, key, pods, live)
     entry = view.entry
     sentences = gang_sentences(
@@ -255,8 +266,8 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     now = entry = pod_entry(run, pod)
     application = run.engine.applications.of(pod)
     outcome = run.pod_outcomes.get(key) if application is None else run.app_outcomes.get(application.key)
-    shown = None if outcome is None else _of_pod(outcome, key)
-    nodes = _nodes(shown)
+    shown = explanation_of(outcome, key)
+    nodes = node_lines(shown)
     known = None if live is None else live.of_pod(pod)
     decided = None
     if live is None or known is None:
@@ -277,7 +288,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
         reason=entry.reason,
         pods=(entry,),
         nodes=nodes,
-        rejected=_rejected(shown),
+        rejected={} if shown is None else rejections(shown),
     )
     return _in_cluster(explanation, decided, () if known is None else (known,), _now((now,)))
 
@@ -298,7 +309,7 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
     whole = _explain_gang(run, gang, live)
     entry = next(one for one in whole.pods if one.name == pod.name)
     outcome = run.gang_outcomes.get(gang)
-    shown = None if outcome is None else _of_pod(outcome, pod.key)
+    shown = explanation_of(outcome, pod.key)
     decisions = whole.decisions if isinstance(whole.decisions, tuple) else ()
     own = tuple(one for one in decisions if one.name == pod.name)
     rank = "" if entry.rank is None else f", as rank {entry.rank}"
@@ -316,84 +327,12 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
         gang=whole.gang,
         pods=(entry,),
         domains=whole.domains,
-        nodes=_nodes(shown),
-        rejected=_rejected(shown),
+        nodes=node_lines(shown),
+        rejected={} if shown is None else rejections(shown),
         conditions=() if whole.gang is None else whole.gang.conditions,
     )
     decided = whole.decided if isinstance(whole.decided, DecidedEntry) else None
     return _in_cluster(explanation, decided, own, _now((pod_entry(run, pod),)))
-
-
-def _of_pod(outcome: Outcome, key: str) -> PodExplanation | None:
-    return next((one for one in outcome.explanations if one.pod == key), None)
-
-
-def _rejected(shown: PodExplanation | None) -> dict[str, RejectionEntry]:
-    """Why nodes were refused."""
-    return {
-        node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
-        for node, one in ({} if shown is None else shown.rejected).items()
-    }
-
-
-def _domains(
-    run: Run, group: PodGroup | None, outcome: Outcome | None, pods: Sequence[Pod]
-) -> tuple[DomainLine, ...]:
-    if outcome is None or not outcome.domains:
-        return ()
-    tree = run.engine.topologies.tree(outcome.domains[0].topology)
-    lines = [_domain_line(fit, _taken(run, tree, fit, pods)) for fit in outcome.domains]
-    tight = group is None or group.strategy is Strategy.BINPACK
-
-    def order(line: DomainLine) -> tuple[object, ...]:
-        holds = line.fits >= line.wanted
-        return (
-            -line.taken,
-            not holds,
-            line.fits if holds and tight else -line.fits,
-            natural_key(path_text(line.domain)),
-        )
-
-    return tuple(sorted(lines, key=order))
-
-
-def _domain_line(fit: DomainFit, taken: int) -> DomainLine:
-    blocked = {str(reason): count for reason, count in fit.blocked_by.items()}
-    return DomainLine(
-        domain=fit.path,
-        level=fit.level,
-        fits=fit.fits,
-        wanted=fit.wanted,
-        taken=taken,
-        nodes=fit.nodes,
-        blocked_by=dict(sorted(blocked.items(), key=lambda item: (-item[1], item[0]))),
-        lack=fit.lack,
-    )
-
-
-def _taken(run: Run, tree: Tree | None, fit: DomainFit, pods: Iterable[Pod]) -> int:
-    """Members of a gang that were placed in a domain in this run."""
-    taken = 0
-    for pod in pods:
-        slot = run.engine.cluster.placement(pod.uid) if pod.uid in run.bindings else None
-        domain = None if tree is None or slot is None else tree.node_domain(slot)
-        if tree is not None and domain is not None:
-            taken += tree.path(domain)[: len(fit.path)] == fit.path
-    return taken
-
-
-def _nodes(shown: PodExplanation | None) -> tuple[NodeLine, ...]:
-    if shown is None:
-        return ()
-    lines = [
-        NodeLine(
-            node=node,
-            total=scores["total"],
-            scores={name: value for name, value in scores.items() if name != "total"},
-        )
-        for node, scores in shown.scores.items()
-    ]
-    return tuple(sorted(lines, key=lambda line: (-line.total, natural_key(line.node))))
 
 
 def _by_whom(view: GangView) -> Iterable[str]:

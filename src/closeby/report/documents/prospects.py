@@ -139,9 +139,9 @@ def _causes(asked: _Asked) -> Iterator[str]:
         looked_at += len(slots)
     causes = sorted(kept.items(), key=lambda one: -len(one[1]))
     if causes:
-        told = [f"{names_text(names)} ({message})" for message, names in causes[:CAUSES]]
+        named = [f"{names_text(names)} ({message})" for message, names in causes[:CAUSES]]
         more = " and others" if len(causes) > CAUSES else ""
-        yield f"As they are, these nodes take none of its pods: {', '.join(told)}{more}."
+        yield f"As they are, these nodes take none of its pods: {', '.join(named)}{more}."
     wanted = {resource for resource, _ in asked.pod.spec.requests}
     staying = asked.hypothetical.staying(pinned=True)
     if any(wanted & {one for one, _ in pod.spec.requests} for pod, _ in staying):

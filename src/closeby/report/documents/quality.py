@@ -67,7 +67,7 @@ def _with_best(entry: QualityEntry, run: Run, tree: Tree, members: Members) -> Q
     return replace(
         entry,
         least_span=None if best is None else dict(zip(entry.excess_span, best.span, strict=True)),
-        least_mean_distance=None if best is None else told(best.mean_distance),
+        least_mean_distance=None if best is None else six_digits(best.mean_distance),
     )
 
 
@@ -90,10 +90,10 @@ def _members(run: Run) -> dict[str, Members]:
 def _entry(found: GangMeasures) -> QualityEntry:
     levels = found.levels
     return QualityEntry(
-        excess_span=dict(zip(levels, map(told, found.excess_span), strict=True)),
+        excess_span=dict(zip(levels, map(six_digits, found.excess_span), strict=True)),
         cross_pairs=dict(zip(levels, found.cross_pairs, strict=True)),
         pairs=found.pairs,
-        mean_distance=told(found.mean_distance),
+        mean_distance=six_digits(found.mean_distance),
         diameter=found.diameter,
         ring_crossings=dict(zip(levels, found.ring_crossings, strict=True)),
         ring_hops=found.ring_hops,
@@ -101,13 +101,13 @@ def _entry(found: GangMeasures) -> QualityEntry:
         group_spread=dict(zip(levels, found.group_spread, strict=True)),
         all_reduce_seconds=_digits(found.all_reduce),
         contended_all_reduce_seconds=_digits(found.contended_all_reduce),
-        ideal_all_reduce_seconds=told(found.ideal_all_reduce),
-        slowdown=told(found.slowdown),
-        job_slowdown=told(found.job_slowdown),
+        ideal_all_reduce_seconds=six_digits(found.ideal_all_reduce),
+        slowdown=six_digits(found.slowdown),
+        job_slowdown=six_digits(found.job_slowdown),
     )
 
 
-def told(value: float | None) -> float | None:
+def six_digits(value: float | None) -> float | None:
     """A measure as it is written, to six digits."""
     return None if value is None else _digits(value)
 

@@ -11,7 +11,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
-from closeby.report.documents.conditions import ConditionEntry, condition_entries
+from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
@@ -47,7 +47,7 @@ class PodEntry(Struct, frozen=True, kw_only=True):
 
 
 class TrafficEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the talk of a gang's pods costs: placed pod by pod, and moved together."""
+    """What the traffic of a gang's pods costs: placed pod by pod, and moved together."""
 
     one_by_one: Cost
     together: Cost
@@ -70,7 +70,7 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None
     message: str | None
     conditions: tuple[ConditionEntry, ...]
-    #: Only there for gangs whose roles talk.
+    #: Only there for gangs whose roles have traffic.
     traffic: TrafficEntry | UnsetType = UNSET
     #: How close its placed members lie; only there when it has some.
     quality: QualityEntry | UnsetType = UNSET
@@ -291,12 +291,12 @@ def buckets_of(run: Run, pod: Pod) -> tuple[tuple[str, ...], ...] | None:
 
 def _candidate(fit: DomainFit) -> CandidateEntry:
     return CandidateEntry(
-        domain=fit.path, fits=fit.fits, wanted=fit.wanted, blocked_by=_counts(fit.blocked_by)
+        domain=fit.path, fits=fit.fits, wanted=fit.wanted, blocked_by=by_frequency(fit.blocked_by)
     )
 
 
-def _counts(by_reason: Mapping[ReasonToken, int]) -> dict[str, int]:
-    """The most frequent first."""
+def by_frequency(by_reason: Mapping[ReasonToken, int]) -> dict[str, int]:
+    """Counts by reason, the most frequent first."""
     return {
         str(reason): by_reason[reason] for reason in sorted(by_reason, key=lambda one: (-by_reason[one], one))
     }
@@ -315,10 +315,15 @@ def _explain_pod(
         pod=pod.key,
         candidates=candidates,
         scores=explained.scores,
-        rejected={
-            node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
-            for node, one in explained.rejected.items()
-        },
+        rejected=rejections(explained),
         buckets=buckets,
-        rejected_by=_counts(explained.rejected_by) if refused > len(explained.rejected) else UNSET,
+        rejected_by=by_frequency(explained.rejected_by) if refused > len(explained.rejected) else UNSET,
     )
+
+
+def rejections(explained: PodExplanation) -> dict[str, RejectionEntry]:
+    """Why nodes were refused, by node."""
+    return {
+        node: RejectionEntry(plugin=one.plugin, reason=str(one.reason), message=one.message)
+        for node, one in explained.rejected.items()
+    }

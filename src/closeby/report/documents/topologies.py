@@ -11,7 +11,7 @@ from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import main_resources, offered, taking_pods
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
-from closeby.report.documents.conditions import ConditionEntry, condition_entries
+from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.scheduling import NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree

@@ -16,7 +16,7 @@ EDGES = 24
 
 
 def app_groups_table(app_groups: Sequence[AppGroupEntry], names: Names) -> Table:
-    """Pods placed, the cost of their talk, what moving them together saved, and the order."""
+    """Pods placed, their network cost, what moving them together saved, and the order."""
     columns = ("placed", "cost", "one by one", "optimum")
     solved = any(entry.optimum is not None for entry in app_groups)
     shown = columns if solved else columns[:3]

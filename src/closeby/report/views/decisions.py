@@ -1,20 +1,22 @@
 """What `--explain` adds to the tables: candidates, scores and refusals."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from closeby.objects.words import Names, counts_text, path_text
+from closeby.objects.words import Names, counts_text, names_text, path_text, plural
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
-from closeby.report.views.buckets import buckets_table
 from closeby.report.views.layout import Indented, plain_table
 from closeby.whatif.view import different_lines
 
 #: Nodes and candidates shown per pod or gang.
 LINES = 10
+#: Buckets shown, and nodes of one bucket.
+BUCKETS = 12
+NODES = 4
 
 
 def decision_views(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
@@ -97,3 +99,22 @@ def _refusals(entry: ExplainEntry, refused: Mapping[str, int]) -> Text:
 
 def _tally(entry: ExplainEntry) -> dict[str, int]:
     return dict(Counter(one.reason for one in entry.rejected.values()).most_common())
+
+
+def buckets_table(buckets: Sequence[Sequence[str]], nodes: Mapping[str, str | None]) -> Table:
+    """One line per bucket, in the order in which they were made; ``nodes`` has the node of each pod."""
+    table = plain_table("bucket", "pods that belong on one node", "lie on", right=("bucket",))
+    for number, bucket in enumerate(buckets[:BUCKETS], start=1):
+        table.add_row(f"{number}", names_text(bucket), _nodes_of(bucket, nodes))
+    left = len(buckets) - BUCKETS
+    if left > 0:
+        table.add_row("", Text(f"{plural(left, 'more bucket')} (-o json)", style="dim"))
+    return table
+
+
+def _nodes_of(bucket: Sequence[str], nodes: Mapping[str, str | None]) -> Text:
+    """Nodes with most of the bucket first; green where it is together."""
+    counts = Counter(nodes.get(name) or "–" for name in bucket)
+    shown = [f"{node} ×{count}" if len(counts) > 1 else node for node, count in counts.most_common(NODES)]
+    more = f" and {plural(len(counts) - NODES, 'more node')}" if len(counts) > NODES else ""
+    return Text(", ".join(shown) + more, style="green" if len(counts) == 1 and "–" not in counts else "")

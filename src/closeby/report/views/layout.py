@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.documents.conditions import ConditionEntry
+from closeby.report.documents.common import ConditionEntry
 
 #: Columns between two columns of a table.
 GAP = 3
@@ -96,8 +96,8 @@ class PlainTable(Table):
             if name.plain:
                 yield Indented(_named(first.header, name[depth:]), (0, 0, 0, depth))
             cells = ((column.header, _joined(list(column.cells)[row])) for column in others)
-            told = [_named(header, value) for header, value in cells if value.plain]
-            for line in _packed(told, width - depth - INDENT):
+            texts = [_named(header, value) for header, value in cells if value.plain]
+            for line in _packed(texts, width - depth - INDENT):
                 yield Indented(line, (0, 0, 0, depth + INDENT))
 
 

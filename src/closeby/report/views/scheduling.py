@@ -9,7 +9,7 @@ from rich.text import Text
 
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
-from closeby.report.documents.conditions import ConditionEntry
+from closeby.report.documents.common import ConditionEntry
 from closeby.report.documents.lines import PartLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.views.app_groups import app_groups_table, edges_tables
@@ -164,15 +164,15 @@ def _row_order(pod: PodEntry) -> tuple[object, ...]:
 
 def _waiting(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
     """Gangs with their sentence; then pods whose own reason says more."""
-    told: set[tuple[str, str | None, str | None]] = set()
+    shown: set[tuple[str, str | None, str | None]] = set()
     for group in report.groups:
         if group.reason is not None:
             least = "no PodGroup" if group.min_member is None else f"min {group.min_member}"
             yield _waits(names.of(group.namespace, group.name), least, group.reason, group.message)
-            told.add((group.namespace, group.name, group.reason))
+            shown.add((group.namespace, group.name, group.reason))
     alike: dict[tuple[str, str | None, str | None, str | None], list[str]] = {}
     for pod in report.pods:
-        if pod.phase == "Pending" and (pod.namespace, pod.group, pod.reason) not in told:
+        if pod.phase == "Pending" and (pod.namespace, pod.group, pod.reason) not in shown:
             alike.setdefault((pod.namespace, pod.group, pod.reason, pod.message), []).append(pod.name)
     for (namespace, gang, reason, message), pods in alike.items():
         count = plural(len(pods), "pod") if len(pods) > 1 else ""

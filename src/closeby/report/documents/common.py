@@ -1,7 +1,11 @@
-"""Conditions as the report shows them."""
+"""What all documents share: how conditions are shown, and how a record is written.
+
+JSON and YAML have the same keys in the same order, byte for byte the same every time.
+"""
 
 from collections.abc import Iterable
 
+import msgspec
 from msgspec import Struct
 
 from closeby.objects.reasons import Condition
@@ -34,3 +38,13 @@ def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, 
         )
         for one in dict.fromkeys(conditions)
     )
+
+
+def to_json(document: Struct) -> str:
+    """Indented JSON, ending with a newline."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def to_yaml(document: Struct) -> str:
+    """YAML in block style; keys keep the order of the record."""
+    return msgspec.yaml.encode(document).decode()
