@@ -2,10 +2,27 @@
 
 from msgspec import UNSET
 
-from closeby.objects.recorded import DecisionStatus, ReservationStatus, SchedulerStatus
+from closeby.objects.problems import Problem
+from closeby.objects.recorded import (
+    DecisionStatus,
+    PodCondition,
+    PodDecision,
+    ReservationStatus,
+    SchedulerStatus,
+    Story,
+)
 from closeby.reading.configuration import Configuration
-from closeby.report.documents.decided import Live, reserved_sentences, standing_of
-from closeby.report.documents.explanations import Explanation, explain
+from closeby.report.documents.decided import (
+    BY_THIS_COMMAND,
+    DecidedEntry,
+    Live,
+    NowEntry,
+    PodDecidedEntry,
+    Source,
+    reserved_sentences,
+    standing_of,
+)
+from closeby.report.documents.explanations import Explanation, NotAsked, explain
 from closeby.report.documents.subjects import GANG, POD, Subject
 from closeby.scheduling.outcomes import ItemKind, Reservation
 from closeby.simulator.runs import Asked, Simulation
@@ -30,6 +47,7 @@ def explained(
     member: bool = False,
     full: bool = True,
     bound: bool = False,
+    story: Story | None = None,
 ) -> Explanation:
     """A gang that waits for a rack (unless it is ``bound``), of which the cluster says this."""
     waiting = pods("big", 2, on="n2" if bound else None, needs=spec(gpu=1 if bound else 2), created=1_000.0)
@@ -41,7 +59,7 @@ def explained(
     configuration = Configuration(reserve_after=reserve_after)
     simulation = Simulation(given, configuration, Asked(explain=(), wall=WALL))
     before = simulation.standing()
-    status = SchedulerStatus(last_decision=decision, reservation=reservation)
+    status = SchedulerStatus(last_decision=decision, reservation=reservation, story=story)
     kind, name = (POD, "default/big-0") if member else (GANG, "default/big")
     subject = Subject(kind, name, "default/big", ItemKind.GANG)
     live = Live(standing=standing_of(before, subject), status=status)
@@ -147,3 +165,104 @@ def test_the_status_says_what_the_reservation_is() -> None:
     assert list(reserved_sentences(status, own)) == [
         f"The scheduler says that 1 node of a/- is reserved for it since {SINCE}."
     ]
+
+
+# The story of a scheduler that was asked, and conditions of pods
+
+
+def served(
+    *pods: PodDecision, decision: DecisionStatus | None = None, kept: ReservationStatus | None = None
+) -> Story:
+    return Story(
+        api_version="v1",
+        kind="Story",
+        namespace="default",
+        name="any",
+        scheduler="closeby",
+        last_decision=decision,
+        pods=pods,
+        reservation=kept,
+    )
+
+
+def refused(name: str, reason: str = "GangIncomplete", message: str = "") -> PodDecision:
+    return PodDecision(name=name, uid=f"default/{name}", reason=reason, message=message, time=SINCE)
+
+
+def test_the_story_counts_before_the_status() -> None:
+    members = refused("big-0"), refused("big-1", "PodAntiAffinityConflict", "its own")
+    older = DecisionStatus(time="1970-01-01T00:00:00Z", reason="GangDoesNotFit", message="older")
+    found = explained(older, story=served(*members, decision=waits()))
+    assert found.decided == DecidedEntry(source=Source.SCHEDULER, scheduler="closeby", time=SINCE)
+    assert (found.reason, found.last_decision) == ("GangIncomplete", older)
+    assert [(one.reason, one.message) for one in found.pods] == [
+        ("GangIncomplete", waits().message),
+        ("PodAntiAffinityConflict", "its own"),
+    ]
+    assert isinstance(found.now, NowEntry) and found.now.reason == "TopologyPlacementFailed"
+
+
+def test_a_story_of_before_a_member_came_does_not_count() -> None:
+    found = explained(waits("GangDoesNotFit"), story=served(refused("big-0"), decision=waits()))
+    assert isinstance(found.decided, DecidedEntry) and found.decided.source is Source.STATUS
+    assert found.reason == "GangDoesNotFit"
+
+
+def test_a_reservation_in_the_story_is_the_newest() -> None:
+    members = refused("big-0"), refused("big-1")
+    found = explained(waits(), kept(), story=served(*members, decision=waits(), kept=kept(("a", "r1"))))
+    assert found.reservation == kept(("a", "r1"))
+
+
+def solo(status: SchedulerStatus, *, bound: bool = False) -> Explanation:
+    """A pod that would get a node now, of which the cluster says this."""
+    (pod,) = pods(None, 1, prefix="solo", on="n2" if bound else None, needs=spec(gpu=1))
+    given = world([], [pod], "a r1 : n1=2 n2=2")
+    simulation = Simulation(given, Configuration(), Asked(explain=(), wall=WALL))
+    subject = Subject(POD, pod.key, pod.key, ItemKind.POD)
+    live = Live(standing=standing_of(simulation.standing(), subject), status=status)
+    return explain(simulation.decided(explain=[pod.key]), subject, live)
+
+
+def condition(*, bound: bool) -> dict[str, PodCondition]:
+    reason = "" if bound else "SchedulingGated"
+    return {"solo-0": PodCondition(bound=bound, reason=reason, message="gated", since=SINCE)}
+
+
+def only(found: Explanation) -> PodDecidedEntry:
+    assert isinstance(found.decisions, tuple)
+    (one,) = found.decisions
+    return one
+
+
+def test_a_pod_that_no_scheduler_has_decided_about() -> None:
+    found = solo(SchedulerStatus())
+    assert only(found).source is Source.COMMAND and found.pods[0].phase == "Scheduled"
+    assert found.sentences[-1] == BY_THIS_COMMAND
+
+
+def test_a_pod_of_which_only_its_condition_is_known() -> None:
+    found = solo(SchedulerStatus(pods=condition(bound=False)))
+    one = only(found)
+    assert (one.source, one.reason, one.message, one.time) == (Source.POD, "SchedulingGated", "gated", SINCE)
+    assert (found.reason, found.pods[0].node) == ("SchedulingGated", None)
+    assert isinstance(found.now, NowEntry) and found.now.scheduled == 1
+
+
+def test_a_bound_pod_is_on_its_node_since_its_condition_says_so() -> None:
+    found = solo(SchedulerStatus(pods=condition(bound=True)), bound=True)
+    assert (only(found).node, only(found).time, only(found).source) == ("n2", SINCE, Source.POD)
+    assert BY_THIS_COMMAND not in found.sentences
+
+
+def test_a_pod_whose_binding_is_on_the_way() -> None:
+    chosen = PodDecision(name="solo-0", uid="default/solo-0", node="n1", time=SINCE)
+    found = solo(SchedulerStatus(story=served(chosen, decision=DecisionStatus(time=SINCE))))
+    assert (only(found).source, only(found).node) == (Source.SCHEDULER, "n1")
+    assert (found.pods[0].phase, found.pods[0].node, found.reason) == ("Scheduled", "n1", None)
+
+
+def test_a_scheduler_that_could_not_be_asked() -> None:
+    found = solo(SchedulerStatus(unasked=Problem("it sleeps", "wake it")))
+    assert found.not_asked == NotAsked(message="it sleeps", remedy="wake it")
+    assert found.story is UNSET
