@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from closeby.agents.latency.asking import TcpProbe
 from closeby.agents.latency.credentials import PEER_NAME, PeerCredentials, TlsFiles
 from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.probing import TcpProbe
 from closeby.agents.latency.responder import Responder
 from tests.certificates import Authority
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.plan import asked
+from closeby.agents.latency.plan import peers_to_probe
 from closeby.agents.latency.results import PeerLatency, Results
 from closeby.controllers.networks.weights import NetworkPlace, weights_of
 from closeby.measurements.links import Latency as Link
@@ -45,7 +45,7 @@ def costs_by_round(nodes: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         second = (number - 100) * ROUND
         now = float(second)
         for peer in peers:
-            for other in asked(peers, peer.name, number):
+            for other in peers_to_probe(peers, peer.name, number):
                 figure = latency(peer.name, other.name, second)
                 results[peer.name].measured(other.name, PeerLatency(p50=figure, samples=50))
         scraped.append(

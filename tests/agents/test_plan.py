@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.plan import MOST, asked
+from closeby.agents.latency.plan import MOST, peers_to_probe
 
 
 def cluster(*sizes: int, region: str = "") -> list[Peer]:
@@ -27,7 +27,7 @@ def cluster(*sizes: int, region: str = "") -> list[Peer]:
 
 def pairs(peers: list[Peer], number: int, most: int = MOST) -> list[tuple[Peer, Peer]]:
     """All questions of a round."""
-    return [(one, other) for one in peers for other in asked(peers, one.name, number, most)]
+    return [(one, other) for one in peers for other in peers_to_probe(peers, one.name, number, most)]
 
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=6)
@@ -89,7 +89,7 @@ def test_all_agents_come_to_the_same_plan(sizes: list[int], number: int, chance:
     shuffled = peers.copy()
     chance.shuffle(shuffled)
     for peer in peers:
-        assert asked(peers, peer.name, number) == asked(shuffled, peer.name, number)
+        assert peers_to_probe(peers, peer.name, number) == peers_to_probe(shuffled, peer.name, number)
 
 
 def test_every_node_in_a_zone_of_its_own_is_no_case_of_all_pairs() -> None:
@@ -107,7 +107,7 @@ def test_questions_of_a_big_cluster() -> None:
     """5,000 nodes in 20 zones: one question a node, and 380 between zones."""
     peers = cluster(*[250] * 20)
     chosen = peers[::250] + peers[1::250]
-    counts = [len(asked(peers, one.name, 12345)) for one in chosen]
+    counts = [len(peers_to_probe(peers, one.name, 12345)) for one in chosen]
     assert max(counts) <= 2
     assert 250 * 20 + 20 * 19 < 0.0003 * 5000 * 4999
 
@@ -123,6 +123,6 @@ def test_regions_are_distinguished_where_zones_have_the_same_name() -> None:
 
 
 def test_an_agent_alone_or_not_among_the_peers_asks_no_peer() -> None:
-    assert asked(cluster(1), "z0-0", 5) == ()
-    assert asked(cluster(3, 2), "stranger", 5) == ()
-    assert asked([], "stranger", 5) == ()
+    assert peers_to_probe(cluster(1), "z0-0", 5) == ()
+    assert peers_to_probe(cluster(3, 2), "stranger", 5) == ()
+    assert peers_to_probe([], "stranger", 5) == ()

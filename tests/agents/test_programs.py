@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.agents.latency.companions import COMMANDS, Companion
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.programs import (
     Iperf3,
@@ -23,6 +22,7 @@ from closeby.agents.latency.programs import (
     parse_qperf,
 )
 from closeby.agents.latency.results import PeerLatency
+from closeby.agents.latency.servers import COMMANDS, ProgramServer
 from closeby.objects.problems import Problem
 from tests.agents.programs import free_port
 from tests.agents.talking import Lines, answering, asking, soon
@@ -49,10 +49,10 @@ def there(program: str) -> None:
 
 
 @contextmanager
-def companion(program: str) -> Iterator[tuple[Companion, Peer]]:
+def companion(program: str) -> Iterator[tuple[ProgramServer, Peer]]:
     """Its server on this machine, when it listens."""
     port = free_port()
-    one = Companion(program, port, Lines().say)
+    one = ProgramServer(program, port, Lines().say)
     assert one.open() is None
 
     def listens() -> bool:
@@ -176,7 +176,7 @@ def test_a_server_whose_port_is_taken_is_tried_less_and_less_often() -> None:
     there("iperf3")
     lines = Lines()
     with socket.create_server(("", 0)) as taken:
-        one = Companion("iperf3", int(taken.getsockname()[1]), lines.say)
+        one = ProgramServer("iperf3", int(taken.getsockname()[1]), lines.say)
         assert one.open() is None
         soon(lambda: len(lines.said("server exited")) >= 2)
         one.close()
@@ -192,7 +192,7 @@ def test_a_program_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.M
     found = ProgramRunner().run("qperf")
     assert isinstance(found, Problem) and "can't be started" in str(found)
     lines = Lines()
-    one = Companion("iperf3", 1, lines.say)
+    one = ProgramServer("iperf3", 1, lines.say)
     assert one.open() is None
     soon(lambda: lines.said("server exited"))
     one.close()

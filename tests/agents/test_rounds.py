@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.agents.latency.asking import TcpProbe
 from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.probing import TcpProbe
 from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import PeerLatency, Results, latency_of
-from closeby.agents.latency.rounds import AskedPeer, Course, LatencyRounds
+from closeby.agents.latency.rounds import LatencyRounds, RoundInputs, RoundSettings
 from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.kube.metrics.meters import Meters
 from closeby.objects.problems import Problem
@@ -47,8 +47,8 @@ class World:
         self.clock, self.now = Clock(), Clock()
         self.results = Results(900.0, self.clock)
         self.takes = 0.0
-        asking = AskedPeer(peers=lambda: self.peers, probe=self._probe, bytes=1000)
-        course = Course(name="a-0", seconds=seconds)
+        asking = RoundInputs(peers=lambda: self.peers, probe=self._probe, bytes=1000)
+        course = RoundSettings(name="a-0", seconds=seconds)
         self.rounds = LatencyRounds(course, asking, self.results, self.lines.say, limits, self.now)
 
     def _probe(self, peer: Peer) -> PeerLatency | Problem:
@@ -236,8 +236,10 @@ def test_a_cluster_that_really_talks() -> None:
         for name in names:
             probe = TcpProbe(name, shared(), Delays({}, None, Lines().say), limits)
             results = measured[name] = Results(900.0)
-            asking = AskedPeer(peers=lambda: peers, probe=probe)
-            agents[name] = LatencyRounds(Course(name=name), asking, results, Lines().say, limits, lambda: 0.0)
+            asking = RoundInputs(peers=lambda: peers, probe=probe)
+            agents[name] = LatencyRounds(
+                RoundSettings(name=name), asking, results, Lines().say, limits, lambda: 0.0
+            )
         for one in agents.values():
             one.one_round(5)
         assert sum(results.probes for results in measured.values()) == 29 + 4 * 3
@@ -257,14 +259,14 @@ def test_what_a_program_sends_is_held_to_the_limit_too() -> None:
         ended.append(time.monotonic())
         return 1e9
 
-    asking = AskedPeer(
+    asking = RoundInputs(
         peers=lambda: [peer("a-0"), peer("a-1")],
         probe=lambda _: ANSWER,
         throughput=carries,
         carried=12_000,
     )
     limits = ResponderLimits(probes=1e9, bytes=10_000.0)
-    rounds = LatencyRounds(Course(name="a-0"), asking, Results(900.0), Lines().say, limits)
+    rounds = LatencyRounds(RoundSettings(name="a-0"), asking, Results(900.0), Lines().say, limits)
     began = time.monotonic()
     for number in range(2):
         rounds.one_round(number)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.responder import DOORS, Responder
+from closeby.agents.latency.responder import ADDRESS_BUCKETS, Responder
 from closeby.agents.latency.results import PeerLatency
 from closeby.agents.latency.wire import (
     ANSWER,
@@ -28,7 +28,7 @@ from closeby.agents.latency.wire import (
     MessageKind,
     WireError,
     ask,
-    introduce,
+    authenticate_to,
 )
 from closeby.objects.problems import Problem
 from tests.agents.talking import LINES, PATIENT, TOKEN, answering, asking, shared, soon
@@ -204,7 +204,7 @@ def connected(peer: Peer) -> socket.socket:
 def introduced(one: socket.socket) -> Channel:
     """Ours, once both sides know each other."""
     channel = Channel(one, time.monotonic() + 60)
-    introduce(channel, "a", "b", TOKEN.encode())
+    authenticate_to(channel, "a", "b", TOKEN.encode())
     return channel
 
 
@@ -296,7 +296,7 @@ def test_who_knocks_all_the_time_takes_nothing_from_others() -> None:
         address = next(
             one
             for one in (f"127.0.0.{number}" for number in range(2, 255))
-            if hash(one) % DOORS != hash(peer.host) % DOORS
+            if hash(one) % ADDRESS_BUCKETS != hash(peer.host) % ADDRESS_BUCKETS
         )
         began = time.monotonic()
         for _ in range(60):

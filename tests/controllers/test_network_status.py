@@ -91,7 +91,7 @@ def measured(text: str, unusable: int = 0) -> Measurement:
     """As it is read where these five nodes are known, and any others but ``ghost``, ``w`` … ``z``."""
     known = [one for one in links(text) if not STRANGERS & {one.origin, one.destination}]
     strangers = {name for one in links(text) for name in (one.origin, one.destination)} & STRANGERS
-    latencies = Latencies(links=Links.of(known), unusable=unusable, strangers=tuple(sorted(strangers)))
+    latencies = Latencies(links=Links.of(known), unusable=unusable, unknown_names=tuple(sorted(strangers)))
     return Measurement(latencies=latencies, time=NOW)
 
 
@@ -129,7 +129,7 @@ def test_the_keps_graph() -> None:
     # Z2-Z3: the median of 5 and 3.
     assert area_costs(found, "zone") == {("Z1", "Z2"): 4, ("Z1", "Z3"): 6, ("Z2", "Z3"): 4}
     assert area_costs(found, "region") == {}
-    assert (found.unmeasured, found.strangers, found.omitted) == ((), (), ())
+    assert (found.unmeasured, found.unknown_names, found.omitted) == ((), (), ())
 
 
 @pytest.mark.parametrize("algorithm", ["BellmanFord", "Dijkstra", "Mystery", ""])
@@ -216,7 +216,7 @@ def test_names_that_are_no_nodes() -> None:
         ("a.example.com", "c_d"): 11,
         ("b", "c_d"): 6,
     }
-    assert found.strangers == ("ghost",)
+    assert found.unknown_names == ("ghost",)
 
 
 def test_nothing_of_these_nodes_was_measured() -> None:

@@ -10,7 +10,7 @@ import yaml
 from closeby.agents.latency.credentials import PEER_NAME
 from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import LONGEST_NAME, PROBE_PORT, Peer, parse_peers
-from closeby.agents.latency.plan import MOST, asked
+from closeby.agents.latency.plan import MOST, peers_to_probe
 from closeby.agents.latency.rounds import LATE, UNEXPECTED
 from closeby.agents.latency.wire import NONCE, PROOF, QUESTION, TRIP
 from closeby.objects.problems import Problem
@@ -97,7 +97,7 @@ def test_its_example_of_a_big_cluster() -> None:
         for number in range(size)
     ]
     # Every zone is alike, so one of them tells how many.
-    counts = [len(asked(peers, one.name, 77)) for one in peers[:250]]
+    counts = [len(peers_to_probe(peers, one.name, 77)) for one in peers[:250]]
     assert 20 * sum(counts) == 5380
     assert set(counts) == {1, 2}
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import Asking, FetchedAnswer, fetch
+from closeby.measurements.fetching import FetchedAnswer, RequestSettings, fetch
 
 #: Seconds for each word of a server that answers: the machine may be busy with other things.
 LONG = 60.0
@@ -94,7 +94,7 @@ def left_in_the_end(address: str, timeout: float) -> FetchedAnswer | Unavailable
     """
     end = time.monotonic() + LONG
     while True:
-        found = fetch(address, Asking(timeout=timeout))
+        found = fetch(address, RequestSettings(timeout=timeout))
         late = isinstance(found, Unavailable) and "does not answer within" in found.message
         if not late or time.monotonic() > end:
             return found

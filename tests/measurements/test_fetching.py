@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from closeby.measurements.bandwidth import Unavailable
-from closeby.measurements.fetching import Asking, FetchedAnswer, fetch, read_file
+from closeby.measurements.fetching import FetchedAnswer, RequestSettings, fetch, read_file
 from tests.golden.fixture import Golden
 from tests.measurements.serving import LONG, left_in_the_end, serving
 
@@ -69,7 +69,7 @@ def test_who_says_a_little_all_the_time_is_left_in_the_end(first: bytes, more: b
 def test_an_answer_that_breaks_off(status: str) -> None:
     text = f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nhalf".encode()
     with saying(lambda connected: connected.sendall(text)) as address:
-        found = fetch(address, Asking(timeout=LONG))
+        found = fetch(address, RequestSettings(timeout=LONG))
     assert isinstance(found, Unavailable)
     assert found.message.startswith(f"{address} broke off: ClientPayloadError")
 
@@ -77,7 +77,7 @@ def test_an_answer_that_breaks_off(status: str) -> None:
 def test_a_redirect_to_a_file_is_not_followed() -> None:
     text = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
     with saying(lambda connected: connected.sendall(text)) as address:
-        found = fetch(address, Asking(timeout=LONG))
+        found = fetch(address, RequestSettings(timeout=LONG))
     assert isinstance(found, Unavailable)
 
 
@@ -90,10 +90,10 @@ def test_a_proxy_is_asked_where_the_environment_names_one(monkeypatch: pytest.Mo
 
     with serving(answer) as address:
         monkeypatch.setenv("http_proxy", address)
-        found = fetch("http://server.invalid/path", Asking(timeout=LONG))
+        found = fetch("http://server.invalid/path", RequestSettings(timeout=LONG))
         assert isinstance(found, FetchedAnswer) and found.body == b"answer"
         monkeypatch.setenv("no_proxy", "server.invalid")
-        assert isinstance(fetch("http://server.invalid/path", Asking(timeout=LONG)), Unavailable)
+        assert isinstance(fetch("http://server.invalid/path", RequestSettings(timeout=LONG)), Unavailable)
     assert asked == ["http://server.invalid/path"]
 
 

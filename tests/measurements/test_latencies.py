@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 from closeby.measurements.bandwidth import Cause, Unavailable
-from closeby.measurements.fetching import Asking, fetch
+from closeby.measurements.fetching import RequestSettings, fetch
 from closeby.measurements.latencies import (
     LONGEST,
     METRICS,
@@ -137,15 +137,15 @@ def test_the_token_is_for_the_server_that_was_asked_alone() -> None:
         server: HTTPServer
 
     with handled_by(Handler) as address:
-        fetch(f"{address}/first", Asking(timeout=LONG, token="secret"))
+        fetch(f"{address}/first", RequestSettings(timeout=LONG, token="secret"))
     assert seen == ["Bearer secret", None]
 
 
 def test_an_answer_without_end_is_given_up() -> None:
     with serving(lambda path: (200, "x" * 2000)) as address:
-        found = fetch(address, Asking(timeout=LONG, longest=1000))
+        found = fetch(address, RequestSettings(timeout=LONG, longest=1000))
         assert found == Unavailable(f"{address} answers more than 1,000 bytes", "ask for less")
-        exact = fetch(address, Asking(timeout=LONG, longest=2000))
+        exact = fetch(address, RequestSettings(timeout=LONG, longest=2000))
     assert not isinstance(exact, Unavailable) and len(exact.body) == 2000
 
 
@@ -245,7 +245,7 @@ def test_only_latencies_between_known_nodes_are_kept() -> None:
         found = PrometheusLatencies(address, minutes=5, timeout=LONG).read({"a", "b"})
     assert isinstance(found, Latencies)
     assert sorted(found.links) == [Latency("a", "b", 5.0), Latency("b", "a", 6.0)]
-    assert (len(found.strangers), found.more_strangers) == (1000, 2000)
+    assert (len(found.unknown_names), found.more_unknown) == (1000, 2000)
 
 
 def test_of_the_same_pair_the_greatest_counts_in_16_bytes() -> None:

@@ -1,4 +1,4 @@
-"""A log of touched slots, so that whoever keeps results per node recomputes only what changed."""
+"""A log of touched slots: a reader that keeps results per node recomputes only what changed."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ Ints = NDArray[np.intp]
 class ChangeLog:
     """Append-only log of slot numbers; readers keep a cursor.
 
-    The log forgets its older half when it grows past ``limit``; a reader that fell behind is told so.
+    The log forgets its older half when it grows past ``limit``; a reader that fell behind gets None.
     """
 
     def __init__(self, limit: int = 1 << 16) -> None:

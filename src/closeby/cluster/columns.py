@@ -257,7 +257,7 @@ class Cluster:
             yield
         finally:
             rows = len(self.requested) - len(requested)
-            if rows:  # A resource that nobody had asked for before.
+            if rows:  # A resource that no pod had requested before.
                 requested = np.concatenate([requested, np.zeros((rows, requested.shape[1]), dtype=np.int64)])
             self.requested, self.alive, self._ports = requested, alive, ports
 

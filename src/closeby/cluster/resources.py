@@ -1,4 +1,4 @@
-"""The resources by which a cluster is told: what nodes offer, what of it matters most, and who takes pods."""
+"""The resources that describe a cluster: what nodes offer, what of it matters most, and who takes pods."""
 
 from typing import Final
 

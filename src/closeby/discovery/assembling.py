@@ -1,4 +1,4 @@
-"""Findings out of what files tell: accelerator domains are the closest level; what can not be is reported."""
+"""Findings from files: accelerator domains are the closest level; contradictions are reported."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise

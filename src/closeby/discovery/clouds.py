@@ -1,4 +1,4 @@
-"""What clouds tell of the network under their hosts, as their command lines print it in JSON."""
+"""The network under the hosts of clouds, as their command lines print it in JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""All that scans of an InfiniBand fabric tell, from their text to the common record."""
+"""Scans of an InfiniBand fabric, from their text to the common record."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO

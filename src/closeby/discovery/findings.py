@@ -1,4 +1,4 @@
-"""What a source tells of a network, in one form whatever the source."""
+"""The description of a network, in one form for all sources."""
 
 from collections.abc import Mapping
 
@@ -59,7 +59,7 @@ class Plane(Struct, frozen=True, kw_only=True):
 
 
 class ScanFindings(Struct, frozen=True, kw_only=True):
-    """All that a source tells (the JSON of ``closeby discover``)."""
+    """All that a source describes (the JSON of ``closeby discover``)."""
 
     #: Closest first.
     levels: tuple[str, ...]

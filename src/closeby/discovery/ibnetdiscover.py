@@ -63,7 +63,7 @@ _REMEDY: Final = "give what `ibnetdiscover` prints, or `ibnetdiscover -p`"
 
 
 def read_scan(name: str, stream: BinaryIO, builder: FabricBuilder) -> tuple[Condition, ...]:
-    """Adds what a scan tells to ``builder``; returns what is odd about it.
+    """Adds a scan to ``builder``; returns what is odd about it.
 
     ``name`` is the file's, for messages.
 
@@ -136,7 +136,7 @@ class _Reader:
         return tuple(self._problems)
 
     def _read(self, line: str) -> bool:
-        """Whether the line tells something of a device or a cable."""
+        """Whether the line describes a device or a cable."""
         if (port := _PORT.match(line)) is not None:
             return self._port(port)
         if (record := _RECORD.match(line)) is not None:

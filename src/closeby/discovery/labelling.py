@@ -81,7 +81,7 @@ def topology_manifest(keys: Sequence[str]) -> dict[str, object]:
 
 
 def uplinks_known(node: FoundNode) -> bool:
-    """Whether the source tells of cables between the node's switches."""
+    """Whether the source has cables between the node's switches."""
     return any(quality.uplinks is not None for quality in node.qos.values())
 
 

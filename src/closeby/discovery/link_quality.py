@@ -1,6 +1,6 @@
 """How well switches are connected upwards, and which of them, or of their hosts, worse than their siblings.
 
-A cable that is down is not in a scan at all: only the comparison with siblings tells.
+A cable that is down is not in a scan at all: only the comparison with siblings shows it.
 """
 
 from collections import Counter

@@ -17,7 +17,7 @@ _COMMENT: Final = re.compile(r"(?:^|\s)#.*")
 
 
 class Collected:
-    """Places of nodes by the names that Kubernetes knows; it has one owner and is thrown away afterwards."""
+    """Places of nodes by the names that Kubernetes knows; for one file."""
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         self.warnings: list[Condition] = []

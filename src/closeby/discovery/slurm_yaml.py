@@ -89,7 +89,7 @@ def read_topology_yaml(file: str, text: str, topology: str | None = None) -> Dec
 
 
 class _Reader:
-    """Values of one file; what is wrong is said with the line."""
+    """Values of one file; problems come with their line."""
 
     def __init__(self, file: str, content: YamlDocument) -> None:
         self._file = file

@@ -46,7 +46,7 @@ class FetchedAnswer(Struct, frozen=True):
 Sink = Callable[[bytes], Unavailable | None]
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class RequestSettings(Struct, frozen=True, kw_only=True):
     """How a server is asked."""
 
     #: Seconds, for each of its words.
@@ -61,7 +61,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     redirects: bool = True
 
 
-DEFAULT_ASKING: Final = Asking()
+DEFAULT_SETTINGS: Final = RequestSettings()
 
 
 def read_file(path: str) -> bytes | Unavailable:
@@ -77,26 +77,26 @@ def read_file(path: str) -> bytes | Unavailable:
     return content
 
 
-def fetch(url: str, asking: Asking = DEFAULT_ASKING) -> FetchedAnswer | Unavailable:
+def fetch(url: str, settings: RequestSettings = DEFAULT_SETTINGS) -> FetchedAnswer | Unavailable:
     """The answer to a GET, whatever its status."""
     body = bytearray()
 
     def take(chunk: bytes) -> None:
         body.extend(chunk)
 
-    head = stream(url, take, asking)
+    head = stream(url, take, settings)
     return head if isinstance(head, Unavailable) else FetchedAnswer(head.code, head.status, bytes(body))
 
 
-def stream(url: str, sink: Sink, asking: Asking = DEFAULT_ASKING) -> Head | Unavailable:
+def stream(url: str, sink: Sink, settings: RequestSettings = DEFAULT_SETTINGS) -> Head | Unavailable:
     """Gives the body of the answer to a GET to ``sink`` as it comes, whatever its status."""
     place = address_of(url)
     try:
-        return asyncio.run(_stream(url, place, sink, asking))
+        return asyncio.run(_stream(url, place, sink, settings))
     except aiohttp.ServerTimeoutError:
-        return Unavailable(f"{place} does not answer within {asking.timeout:g} s", cause=Cause.LATE)
+        return Unavailable(f"{place} does not answer within {settings.timeout:g} s", cause=Cause.LATE)
     except TimeoutError:
-        seconds = f"{_PATIENCE * asking.timeout:g}"
+        seconds = f"{_PATIENCE * settings.timeout:g}"
         return Unavailable(f"{place} is not done with its answer after {seconds} s", cause=Cause.LATE)
     except aiohttp.ClientConnectorCertificateError as error:
         why = getattr(error.certificate_error, "verify_message", str(error.certificate_error))
@@ -115,13 +115,13 @@ def stream(url: str, sink: Sink, asking: Asking = DEFAULT_ASKING) -> Head | Unav
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
 
 
-async def _stream(url: str, place: str, sink: Sink, asking: Asking) -> Head | Unavailable:
+async def _stream(url: str, place: str, sink: Sink, settings: RequestSettings) -> Head | Unavailable:
     patience = aiohttp.ClientTimeout(
-        total=_PATIENCE * asking.timeout, sock_connect=asking.timeout, sock_read=asking.timeout
+        total=_PATIENCE * settings.timeout, sock_connect=settings.timeout, sock_read=settings.timeout
     )
     headers = {"Accept-Encoding": "identity"}
-    if asking.token:
-        headers["Authorization"] = f"Bearer {asking.token}"
+    if settings.token:
+        headers["Authorization"] = f"Bearer {settings.token}"
     async with (
         aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, timeout=patience
@@ -129,16 +129,16 @@ async def _stream(url: str, place: str, sink: Sink, asking: Asking) -> Head | Un
         session.get(
             url,
             headers=headers,
-            ssl=asking.context or True,
+            ssl=settings.context or True,
             proxy=_proxy_of(url),
-            allow_redirects=asking.redirects,
+            allow_redirects=settings.redirects,
         ) as reply,
     ):
         length = 0
         async for chunk in reply.content.iter_any():
             length += len(chunk)
-            if length > asking.longest:
-                return Unavailable(f"{place} answers more than {asking.longest:,} bytes", "ask for less")
+            if length > settings.longest:
+                return Unavailable(f"{place} answers more than {settings.longest:,} bytes", "ask for less")
             refused = sink(chunk)
             if refused is not None:
                 return refused
@@ -174,24 +174,24 @@ class Client:
 
     def get(self, url: str) -> FetchedAnswer | Unavailable:
         """As ``fetch``; a token or certificate that can't be used is returned as an error."""
-        asking = self._asking(url)
-        return asking if isinstance(asking, Unavailable) else fetch(url, asking)
+        settings = self._settings(url)
+        return settings if isinstance(settings, Unavailable) else fetch(url, settings)
 
     def stream(self, url: str, sink: Sink, longest: int) -> Head | Unavailable:
         """As the function, without redirects, of at most ``longest`` bytes."""
-        asking = self._asking(url)
-        if isinstance(asking, Unavailable):
-            return asking
-        return stream(url, sink, msgspec.structs.replace(asking, longest=longest, redirects=False))
+        settings = self._settings(url)
+        if isinstance(settings, Unavailable):
+            return settings
+        return stream(url, sink, msgspec.structs.replace(settings, longest=longest, redirects=False))
 
-    def _asking(self, url: str) -> Asking | Unavailable:
+    def _settings(self, url: str) -> RequestSettings | Unavailable:
         token = self._token()
         if isinstance(token, Unavailable):
             return token
         context = self._tls() if _is_https(url) else None
         if isinstance(context, Unavailable):
             return context
-        return Asking(timeout=self._timeout, token=token, context=context)
+        return RequestSettings(timeout=self._timeout, token=token, context=context)
 
     def _token(self) -> str | Unavailable:
         path = self._access.token_file

@@ -27,7 +27,7 @@ LONGEST: Final = 32 * 1024 * 1024
 #: A greater one is not a latency: an hour, in microseconds.
 GREATEST: Final = 3.6e9
 #: Names of no node that are remembered of one answer, to tell of them.
-_STRANGERS: Final = 1000
+_MOST_UNKNOWN: Final = 1000
 _LONGEST_NAME: Final = 253
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 #: Several answers are read at the same time, but decoded one after another: the interpreter decodes no faster
@@ -42,13 +42,13 @@ class Latencies(Struct, frozen=True, kw_only=True):
     #: Series that name no two nodes, or have no usable value.
     unusable: int = 0
     #: Names that no known node has; of very many some, and the number of the series with others.
-    strangers: tuple[str, ...] = ()
-    more_strangers: int = 0
+    unknown_names: tuple[str, ...] = ()
+    more_unknown: int = 0
 
     @property
     def empty(self) -> bool:
         """Whether nothing at all was measured, between whatever nodes."""
-        return not self.links and not self.strangers
+        return not self.links and not self.unknown_names
 
 
 class _Names(Struct, frozen=True, gc=False):
@@ -68,7 +68,7 @@ class _Reading:
         self._known = known
         self._packer = Packer()
         self._unusable = 0
-        self._strangers: set[str] = set()
+        self._unknown_names: set[str] = set()
         self._more = 0
 
     def take(self, series: Sequence[_Series]) -> None:
@@ -83,23 +83,23 @@ class _Reading:
             elif known is None or (origin in known and destination in known):
                 add(origin, destination, value)
             else:
-                self._strange(origin, destination)
+                self._unknown(origin, destination)
 
     def latencies(self) -> Latencies:
         return Latencies(
             links=Links(self._packer),
             unusable=self._unusable,
-            strangers=tuple(sorted(self._strangers)),
-            more_strangers=self._more,
+            unknown_names=tuple(sorted(self._unknown_names)),
+            more_unknown=self._more,
         )
 
-    def _strange(self, *names: str) -> None:
+    def _unknown(self, *names: str) -> None:
         for name in names:
             shown = name[:_LONGEST_NAME]
-            if name in (self._known or ()) or shown in self._strangers:
+            if name in (self._known or ()) or shown in self._unknown_names:
                 continue
-            if len(self._strangers) < _STRANGERS:
-                self._strangers.add(shown)
+            if len(self._unknown_names) < _MOST_UNKNOWN:
+                self._unknown_names.add(shown)
             else:
                 self._more += 1
 

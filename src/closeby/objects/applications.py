@@ -16,7 +16,7 @@ class Dependency(Struct, frozen=True, kw_only=True):
 
     #: What ``AppWorkload.name`` is for the other; one that no workload has is a leaf of the graph.
     workload: str
-    #: How much is said over this edge; its cost counts that many times.
+    #: The traffic over this edge; its cost counts that many times.
     weight: float = 1.0
     #: Bits per second; None when not given.
     min_bandwidth: int | None = None

@@ -1,4 +1,4 @@
-"""What it costs to talk from one place to another: NetworkTopology of the network-aware scheduling KEP.
+"""The network cost between places: NetworkTopology of the network-aware scheduling KEP.
 
 Costs between nodes (the KEP's status) and between zones and regions (as published) are one record here.
 """

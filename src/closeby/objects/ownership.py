@@ -125,7 +125,7 @@ def is_pinned(pod: Pod) -> bool:
 
 
 def is_long_running(pod: Pod) -> bool:
-    """Whether it runs for ever, so that nothing waits for its end; a gang's pods are no exception.
+    """Whether it runs until it is removed, so that nothing waits for its end; a gang's pods are no exception.
 
     What is being deleted goes, unless it comes back.
     """

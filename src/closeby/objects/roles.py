@@ -22,7 +22,7 @@ class RoleRules(Struct, frozen=True, kw_only=True):
     anti_affinity: frozenset[Pair] = frozenset()
     #: Roles that come first, in this order; the others follow.
     order: tuple[str, ...] = ()
-    #: How much two pods of these roles say to each other; pairs that are not in it say nothing.
+    #: Traffic between two pods of these roles; pairs that are not in it have none.
     traffic: Mapping[Pair, float] = {}
 
     def rank(self, role: str) -> int:
@@ -44,7 +44,7 @@ class RoleRules(Struct, frozen=True, kw_only=True):
         return self.order.index(role) if role in self.order else len(self.order)
 
     def pull(self, one: str, other: str) -> int:
-        """How two pods of these roles draw each other: 1, -1, or 0 when nothing or both is said."""
+        """Affinity of two pods of these roles: 1, -1, or 0 when neither or both are asked for."""
         pair = pair_of(one, other)
         return int(pair in self.affinity) - int(pair in self.anti_affinity)
 
@@ -53,18 +53,18 @@ class RoleRules(Struct, frozen=True, kw_only=True):
         return pair_of(one, other) in self.anti_affinity
 
     def weight(self, one: str, other: str) -> float:
-        """How much two pods of these roles say to each other."""
+        """The traffic between two pods of these roles."""
         return self.traffic.get(pair_of(one, other), 0.0)
 
     def by_traffic(self, sizes: Mapping[str, int]) -> "RoleRules":
         """The rules with what traffic adds where the annotations leave something open.
 
-        Without affinity roles that talk belong together; without an order either, the role whose pod says
+        Without affinity, roles with traffic belong together; without an order either, the role whose pod says
         most goes first. ``sizes`` holds the number of pods of each role.
         """
         if not self.traffic or self.affinity:
             return self
-        order = self.order or tuple(sorted(sizes, key=lambda role: (-self._said(role, sizes), role)))
+        order = self.order or tuple(sorted(sizes, key=lambda role: (-self._traffic_of(role, sizes), role)))
         return RoleRules(
             affinity=frozenset(self.traffic),
             anti_affinity=self.anti_affinity,
@@ -72,8 +72,8 @@ class RoleRules(Struct, frozen=True, kw_only=True):
             traffic=self.traffic,
         )
 
-    def _said(self, role: str, sizes: Mapping[str, int]) -> float:
-        """What one pod of a role says to all others."""
+    def _traffic_of(self, role: str, sizes: Mapping[str, int]) -> float:
+        """The traffic of one pod of a role with all others."""
         return sum(self.weight(role, other) * (count - (role == other)) for other, count in sizes.items())
 
 

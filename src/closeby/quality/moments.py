@@ -53,7 +53,7 @@ COMPARED: Final = 50
 
 
 class Fragmentation(Struct, frozen=True, kw_only=True, eq=False):
-    """By level, mean over moments; shape (K,); nan where no moment tells."""
+    """By level, mean over moments; shape (K,); nan without a known moment."""
 
     #: Largest gang of pods of one GPU that a domain can hold, over all free GPUs.
     largest: Floats

@@ -16,7 +16,7 @@ from closeby.quality.utilisation import Window, goodput, held, submission_window
 
 
 class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How jobs lie over the domains of one level. None where no job tells."""
+    """How jobs lie over the domains of one level. None without jobs that ran."""
 
     #: Short name; ``hostname`` for single nodes.
     level: str
@@ -45,7 +45,7 @@ class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run, summarised. Times are seconds, shares lie between 0 and 1; None where nothing tells."""
+    """One run, summarised. Times are seconds, shares lie between 0 and 1; None where it is unknown."""
 
     #: All jobs, those that started, and those that ended before the run stopped.
     jobs: int
@@ -94,7 +94,7 @@ def summarise(
     """All measures of a run.
 
     ``unconstrained`` is what the same jobs waited in the same run (same seed) without topology constraints,
-    in seconds, shape (J,), as ``waits_of`` tells it; without it the wait caused by topology is unknown.
+    in seconds, shape (J,), as of ``waits_of``; without it the wait caused by topology is unknown.
     """
     run = columns
     window = submission_window(run.submitted, run.ended, run.until)

@@ -21,10 +21,10 @@ from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 
 #: Seconds after which the first gang that does not fit keeps nodes free, unless the configuration says it.
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
-#: next to nothing where gangs get their turn anyhow, early enough that none waits indefinitely.
+#: next to nothing where gangs get their turn anyway, early enough that none waits indefinitely.
 RESERVE_AFTER: Final = 4 * 3600.0
 #: Seconds after which a pod whose AppGroup is not known is scheduled without it, unless the configuration
-#: says it: an API server tells of a new kind about a second after it serves it.
+#: says it: discovery lists a new kind about a second after the API server serves it.
 UNKNOWN_APP_GROUP_DELAY: Final = 3.0
 #: What the mapping may hold.
 _KEYS: Final = (

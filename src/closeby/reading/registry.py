@@ -1,4 +1,4 @@
-"""Which reader reads which kind, and what is said about the kinds that have none."""
+"""Which reader reads which kind, and what is reported about the kinds that have none."""
 
 from collections.abc import Callable
 from typing import Final

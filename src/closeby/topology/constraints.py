@@ -74,8 +74,8 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
-        mend = "create it" if declared is None else "mend it"
-        remedy = f"use one of the usable topologies ({known}) or {mend}"
+        fix = "create it" if declared is None else "fix it"
+        remedy = f"use one of the usable topologies ({known}) or {fix}"
         return Resolution(
             conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, f"{field}.topology", message, remedy, required),)
         )

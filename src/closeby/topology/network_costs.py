@@ -1,4 +1,4 @@
-"""What it costs to talk from one node to another, from a NetworkTopology (network-aware scheduling KEP).
+"""The network cost between nodes, from a NetworkTopology (network-aware scheduling KEP).
 
 Costs are shortest paths on the undirected graph of the costs that were given. What is not given and no path
 gives is unknown: NaN in the arrays here, never a number that stands for it.

@@ -1,4 +1,4 @@
-"""The annotation that tells the quality of a node's switches (Topograph label standard), read from all nodes.
+"""The annotation with the quality of a node's switches (Topograph label standard), read from all nodes.
 
 It is a JSON object of switches: ``{"sw-a": {"distance": 1, "latency": "100ns", "bandwidth": "40Gbps"}}``.
 """
@@ -142,12 +142,12 @@ def _text_conditions(
             suffix = "" if len(nodes) == 1 else f" (the same text on {len(nodes) - 1} more)"
             yield _condition(nodes, problem.path, problem.message + suffix, problem.remedy)
         names = parsed[text].switches
-        strangers = [group for group in holders if set(names) - set(group.switches.values())]
-        if strangers:
-            missing = listed(set(names) - set(strangers[0].switches.values()))
-            message = f"it describes {missing}, which no network label of {and_more(_nodes(strangers))} names"
+        others = [group for group in holders if set(names) - set(group.switches.values())]
+        if others:
+            missing = listed(set(names) - set(others[0].switches.values()))
+            message = f"it describes {missing}, which no network label of {and_more(_nodes(others))} names"
             yield _condition(
-                _nodes(strangers), "", message, "describe only switches that the node's network labels name"
+                _nodes(others), "", message, "describe only switches that the node's network labels name"
             )
         for name in sorted(names):
             doubled = [group for group in holders if list(group.switches.values()).count(name) > 1]

@@ -1,6 +1,6 @@
 """How well each domain is connected upwards, by what its nodes say of their switches, and what that costs.
 
-A cable that is down is nowhere to be seen: only the comparison with siblings tells. Siblings are the domains
+A cable that is down is in no scan: only the comparison with siblings shows it. Siblings are the domains
 of one level under one domain; what most of them have is what all should have.
 """
 

@@ -1,1 +1,1 @@
-"""How much a node's network carries: what its interface says, and the node's status that tells it."""
+"""The bandwidth of a node: what its interface has, and the node's status that advertises it."""

@@ -1,1 +1,1 @@
-"""How long peers take to answer: whom to ask when, asking them, being asked, and what came of it."""
+"""Latency between nodes: which peers to probe when, the probes, answering them, and the results."""

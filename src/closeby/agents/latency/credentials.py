@@ -42,8 +42,8 @@ class TlsFiles(Struct, frozen=True, kw_only=True):
 
 
 class _Contexts(Struct, frozen=True):
-    asking: ssl.SSLContext
-    answering: ssl.SSLContext
+    client: ssl.SSLContext
+    server: ssl.SSLContext
 
 
 class PeerCredentials:
@@ -90,8 +90,8 @@ class PeerCredentials:
         found = self._fixed if self._tokens is None else self._tokens.now()
         return (b"",) if found is None or isinstance(found, Problem) else found
 
-    def asking(self, connected: socket.socket) -> socket.socket:
-        """The asker's end, under TLS if there is any.
+    def client_side(self, connected: socket.socket) -> socket.socket:
+        """The client's end, under TLS if there is any.
 
         Raises:
             OSError: no TLS comes about.
@@ -99,22 +99,22 @@ class PeerCredentials:
         contexts = self._usable()
         if contexts is None or self._tls is None:
             return connected
-        return contexts.asking.wrap_socket(connected, server_hostname=self._tls.peer_name)
+        return contexts.client.wrap_socket(connected, server_hostname=self._tls.peer_name)
 
-    def answering(self, connected: socket.socket) -> socket.socket:
-        """The answerer's end, under TLS if there is any.
+    def server_side(self, connected: socket.socket) -> socket.socket:
+        """The server's end, under TLS if there is any.
 
         Raises:
-            OSError: no TLS comes about, or the asker's certificate is not an agent's.
+            OSError: no TLS comes about, or the client's certificate is not an agent's.
         """
         contexts = self._usable()
         if contexts is None or self._tls is None:
             return connected
-        wrapped = contexts.answering.wrap_socket(connected, server_side=True)
+        wrapped = contexts.server.wrap_socket(connected, server_side=True)
         names = (wrapped.getpeercert() or {}).get("subjectAltName", ())
         if ("DNS", self._tls.peer_name) not in names:
             wrapped.close()
-            raise ssl.SSLError(f"the asker's certificate has not the name {self._tls.peer_name}")
+            raise ssl.SSLError(f"the client's certificate has not the name {self._tls.peer_name}")
         return wrapped
 
     def _usable(self) -> _Contexts | None:

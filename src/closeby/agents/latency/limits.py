@@ -25,10 +25,10 @@ class ResponderLimits(Struct, frozen=True, kw_only=True):
     #: Conversations that are begun with us, per second: all together, and from one address.
     arrivals: float = 100.0
     arrivals_per_address: float = 25.0
-    #: Until an asker has proved who it is; and until it is done.
+    #: Until a client has authenticated, and until it is done.
     proof_within: float = 1.0
     served_within: float = 10.0
-    #: Questions that one asker may ask.
+    #: Requests that one client may send.
     questions: int = 1000
 
 

@@ -27,7 +27,7 @@ from closeby.agents.latency.peers import Area, Peer
 MOST: Final = 16
 
 
-def asked(peers: Sequence[Peer], name: str, number: int, most: int = MOST) -> tuple[Peer, ...]:
+def peers_to_probe(peers: Sequence[Peer], name: str, number: int, most: int = MOST) -> tuple[Peer, ...]:
     """Whom the node ``name`` asks in the round ``number`` (from 0), the ring's neighbour first.
 
     ``peers`` have distinct names and hold the node itself; without it no peer is probed. Their order does not

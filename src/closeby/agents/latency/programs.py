@@ -1,6 +1,6 @@
 """Other programs that measure, for those who trust them more: qperf and netperf latency, iperf3 bandwidth.
 
-Each needs its own server on the peer, which an agent runs beside itself (see ``companions``). They know no
+Each needs its own server on the peer, which an agent runs beside itself (see ``servers``). They know no
 authentication. What they print is read as far as it is needed, and they are ended when they take too long.
 """
 

@@ -1,4 +1,4 @@
-"""Answers the questions of peers, on one port, and gives no more than it must to other clients.
+"""Answers the probes of peers, on one port, and gives other clients as little as possible.
 
 Every connection has a thread of its own, since a thread that waits in the kernel answers sooner than an event
 loop with other work does. A client that does not authenticate within a second is disconnected, as is one that
@@ -14,16 +14,16 @@ from typing import Final
 
 from closeby.agents.latency.credentials import PeerCredentials
 from closeby.agents.latency.limits import Bucket, ResponderLimits
-from closeby.agents.latency.wire import Channel, WireError, admit, answer, why
+from closeby.agents.latency.wire import Channel, WireError, answer, authenticate_client, problem_of
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
 
 #: Connections that the kernel holds until they are looked at.
 _BACKLOG: Final = 64
-#: Among which addresses are shared out, whatever their number: who knocks all the time is one of so many.
-DOORS: Final = 64
+#: Rate limits among which addresses are shared out: a client that connects all the time drains one of them.
+ADDRESS_BUCKETS: Final = 64
 #: Seconds until the same kind of problem is logged again.
-_SAID_AGAIN: Final = 60.0
+_LOGGED_AGAIN: Final = 60.0
 
 
 class Responder:
@@ -36,9 +36,9 @@ class Responder:
         self._say = say
         self._limits = limits
         self._arrivals = Bucket(limits.arrivals)
-        self._doors = [Bucket(limits.arrivals_per_address) for _ in range(DOORS)]
+        self._by_address = [Bucket(limits.arrivals_per_address) for _ in range(ADDRESS_BUCKETS)]
         self._lock = Lock()
-        self._visits: dict[int, _Visit] = {}
+        self._connections: dict[int, _Connection] = {}
         self._count = 0
         self._listening: socket.socket | None = None
         self._told: dict[str, float] = {}
@@ -50,7 +50,7 @@ class Responder:
     @property
     def connections(self) -> int:
         """Connections at the moment."""
-        return len(self._visits)
+        return len(self._connections)
 
     def open(self, host: str, port: int) -> int | Problem:
         """Begins to listen (an empty ``host``: on all addresses; port 0: any); the port."""
@@ -80,7 +80,7 @@ class Responder:
                 listening.shutdown(socket.SHUT_RDWR)
             listening.close()
         with self._lock:
-            left = [one.connected for one in self._visits.values()]
+            left = [one.connected for one in self._connections.values()]
         for one in left:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -104,7 +104,7 @@ class Responder:
                 continue
             # IPv4 on a socket that takes both.
             host = str(address[0]).removeprefix("::ffff:")
-            number = self._enter(_Visit(connected, host))
+            number = self._enter(_Connection(connected, host))
             if number is None:
                 connected.close()
                 continue
@@ -115,44 +115,48 @@ class Responder:
                 self._leave(number, "CantAccept")
                 self._tell(Problem(str(error), reason="CantAccept"), "")
 
-    def _enter(self, visit: "_Visit") -> int | None:
-        """The visit's number; None if it is one too many."""
+    def _enter(self, connection: "_Connection") -> int | None:
+        """The connection's number; None if it is one too many."""
         with self._lock:
-            here = sum(1 for one in self._visits.values() if one.host == visit.host)
-            few = len(self._visits) < self._limits.connections and here < self._limits.per_address
+            here = sum(1 for one in self._connections.values() if one.host == connection.host)
+            few = len(self._connections) < self._limits.connections and here < self._limits.per_address
             # What one address has too many of is not taken from the others.
-            if not (few and self._doors[hash(visit.host) % DOORS].take() and self._arrivals.take()):
+            if not (
+                few
+                and self._by_address[hash(connection.host) % ADDRESS_BUCKETS].take()
+                and self._arrivals.take()
+            ):
                 self.outcomes["TooMany"] += 1
                 return None
             self._count += 1
-            self._visits[self._count] = visit
+            self._connections[self._count] = connection
             return self._count
 
     def _serve(self, number: int) -> None:
-        visit = self._visits[number]
+        connection = self._connections[number]
         outcome = "Answered"
         try:
-            self._converse(visit)
+            self._answer_peer(connection)
         except (OSError, EOFError, ValueError, WireError) as error:
-            problem = why(error)
+            problem = problem_of(error)
             outcome = problem.reason
-            self._tell(problem, visit.host)
+            self._tell(problem, connection.host)
         finally:
             self._leave(number, outcome)
 
     def _leave(self, number: int, outcome: str) -> None:
         with self._lock:
-            visit = self._visits.pop(number)
+            connection = self._connections.pop(number)
             self.outcomes[outcome] += 1
-        visit.connected.close()
+        connection.connected.close()
 
-    def _converse(self, visit: "_Visit") -> None:
+    def _answer_peer(self, connection: "_Connection") -> None:
         until = time.monotonic() + self._limits.proof_within
-        visit.connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        visit.connected.settimeout(self._limits.proof_within)
-        visit.connected = self._credentials.answering(visit.connected)
-        channel = Channel(visit.connected, until)
-        admit(channel, self._name, self._credentials.keys())
+        connection.connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.connected.settimeout(self._limits.proof_within)
+        connection.connected = self._credentials.server_side(connection.connected)
+        channel = Channel(connection.connected, until)
+        authenticate_client(channel, self._name, self._credentials.keys())
         channel.deadline = time.monotonic() + self._limits.served_within
         # It goes when it has asked all it wanted to.
         with contextlib.suppress(EOFError):
@@ -160,15 +164,15 @@ class Responder:
                 answer(channel)
 
     def _tell(self, problem: Problem, host: str) -> None:
-        """Says it, but not for every connection of a client that keeps connecting."""
+        """Logs it, but not for every connection of a client that keeps connecting."""
         now = time.monotonic()
-        if self._listening is None or now - self._told.get(problem.reason, -_SAID_AGAIN) < _SAID_AGAIN:
+        if self._listening is None or now - self._told.get(problem.reason, -_LOGGED_AGAIN) < _LOGGED_AGAIN:
             return
         self._told[problem.reason] = now
         self._say("connection failed", warning=True, address=host or None, error=problem)
 
 
-class _Visit:
+class _Connection:
     """One connection."""
 
     def __init__(self, connected: socket.socket, host: str) -> None:

@@ -1,4 +1,4 @@
-"""What came of asking peers: the latest latencies, how old they are, and what went wrong how often."""
+"""The results of probes: the latest latencies, how old they are, and how often probes failed and why."""
 
 import math
 import time

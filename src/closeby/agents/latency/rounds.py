@@ -1,4 +1,4 @@
-"""Asks peers, round after round, in a thread of its own: the plan of each round, within the limits.
+"""Probes peers, round after round, in a thread of its own: the plan of each round, within the limits.
 
 The number of a round is the time divided by how long a round lasts, so that all agents are in the same one as
 far as their clocks agree. They do not all begin at once: each waits for a share of the round that its name
@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from closeby.agents.latency.asking import Probe
 from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.peers import Peer
-from closeby.agents.latency.plan import MOST, asked
+from closeby.agents.latency.plan import MOST, peers_to_probe
+from closeby.agents.latency.probing import Probe
 from closeby.agents.latency.results import Results
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
@@ -36,7 +36,7 @@ UNEXPECTED: Final = "Unexpected"
 LATE: Final = "RoundOver"
 
 
-class Course(Struct, frozen=True, kw_only=True):
+class RoundSettings(Struct, frozen=True, kw_only=True):
     """How rounds go."""
 
     #: The own node's.
@@ -47,7 +47,7 @@ class Course(Struct, frozen=True, kw_only=True):
     most: int = MOST
 
 
-class AskedPeer(Struct, frozen=True, kw_only=True):
+class RoundInputs(Struct, frozen=True, kw_only=True):
     """What a round calls."""
 
     peers: Peers
@@ -66,8 +66,8 @@ class LatencyRounds:
 
     def __init__(
         self,
-        course: Course,
-        asking: AskedPeer,
+        course: RoundSettings,
+        inputs: RoundInputs,
         results: Results,
         say: Say,
         limits: ResponderLimits,
@@ -75,7 +75,7 @@ class LatencyRounds:
     ) -> None:
         """``now`` is in seconds since the epoch."""
         self._course = course
-        self._asking = asking
+        self._inputs = inputs
         self._results = results
         self._say = say
         self._now = now
@@ -123,8 +123,8 @@ class LatencyRounds:
 
     def one_round(self, number: int) -> None:
         """Asks all that are to be asked in it."""
-        self._asking.before()
-        peers = self._asking.peers()
+        self._inputs.before()
+        peers = self._inputs.peers()
         if isinstance(peers, Problem):
             self._unknown_peers(peers.sentence())
             return
@@ -135,9 +135,9 @@ class LatencyRounds:
         self.known = len(peers)
         if peers and self._course.name not in names:
             self._unknown_peers(f"{self._course.name} is not among the {len(peers)} peers, so it probes none")
-        targets = asked(peers, self._course.name, number, self._course.most)
+        targets = peers_to_probe(peers, self._course.name, number, self._course.most)
         for place, peer in enumerate(targets):
-            self._end.wait(max(self._probes.wait(), self._bytes.wait(self._asking.bytes)))
+            self._end.wait(max(self._probes.wait(), self._bytes.wait(self._inputs.bytes)))
             if self._end.is_set():
                 return
             if place and self._now() >= (number + 1 + _SPREAD) * self._course.seconds:
@@ -145,16 +145,16 @@ class LatencyRounds:
                     self._results.failed(LATE)
                 break
             self._ask(peer)
-        if self._asking.throughput is not None and targets:
+        if self._inputs.throughput is not None and targets:
             # What is much takes its time within the limit like what is little.
-            self._end.wait(self._bytes.wait(self._asking.carried))
+            self._end.wait(self._bytes.wait(self._inputs.carried))
             if self._end.is_set():
                 return
-            self._carry(targets[number % len(targets)], self._asking.throughput)
+            self._carry(targets[number % len(targets)], self._inputs.throughput)
         self.rounds += 1
 
     def _ask(self, peer: Peer) -> None:
-        found = self._found(peer, self._asking.probe)
+        found = self._found(peer, self._inputs.probe)
         if self._end.is_set():
             return
         if isinstance(found, Problem):
@@ -179,11 +179,11 @@ class LatencyRounds:
 
     def _found(self, peer: Peer, ask: Callable[[Peer], T | Problem]) -> T | Problem:
         """What a peer was found to be; a fault of ours with one does not keep us from all the others."""
-        with Contained() as asking:
+        with Contained() as probing:
             return ask(peer)
-        why = "" if asking.error is None else brief(asking.error)
+        why = "" if probing.error is None else brief(probing.error)
         return Problem(
-            f"asking it failed unexpectedly, which is a fault of closeby: {why}", reason=UNEXPECTED
+            f"probing it failed unexpectedly, which is a fault of closeby: {why}", reason=UNEXPECTED
         )
 
     def _unknown_peers(self, message: str) -> None:

@@ -1,19 +1,19 @@
-"""What two agents say to each other over TCP: who they are, that they belong together, and small questions.
+"""The protocol of two agents over TCP: who they are, that both have the token, and small requests.
 
 Every frame is a byte that says what it is, two bytes with the length, and that many bytes::
 
-    asker                                answerer
+    client                               server
                    <-  HELLO             magic, nonce (32), name
     PROOF          ->                    nonce (32), HMAC (32), name
                    <-  WELCOME           HMAC (32)            or REFUSED
     ASK            ->                    32 bytes, the first four a number
                    <-  ANSWER            1,024 bytes, the first four the same number
-    (ASK and ANSWER as often as the asker likes, up to a limit)
+    (ASK and ANSWER as often as the client likes, up to a limit)
 
 Both HMACs (SHA-256, with the shared token as key) are over both nonces and both names, and each over a word
 of its own, so that no proof is valid a second time, for another peer, or as the answer to itself. The token
 itself is never sent. What follows the proofs is not signed: an attacker who can change packets on the way can
-change what is measured, as he can by holding them back. Under TLS it is.
+change what is measured, as it can by holding them back. Under TLS it is.
 
 The sizes are those of the network-aware scheduling KEP's netperf runs (TCP_RR, 32 and 1,024 bytes).
 """
@@ -112,8 +112,8 @@ class Channel:
         self._socket.settimeout(left)
 
 
-def introduce(channel: Channel, name: str, peer: str, key: bytes) -> None:
-    """The asker's part: shows the peer that we have the key, and sees that it has it and is who we mean.
+def authenticate_to(channel: Channel, name: str, peer: str, key: bytes) -> None:
+    """The client's part: shows the peer that we have the key, and sees that it has it and is who we mean.
 
     Raises:
         WireError: it has not, or is not. Else as ``Channel``.
@@ -127,31 +127,31 @@ def introduce(channel: Channel, name: str, peer: str, key: bytes) -> None:
         shown = found.decode(errors="replace")
         raise WireError("WrongPeer", f"{shown!r} answers where {peer!r} should be")
     ours = secrets.token_bytes(NONCE)
-    told = (theirs, ours, name.encode(), found)
-    channel.send(MessageKind.PROOF, ours + _proof(key, b"asks", told) + name.encode())
+    signed = (theirs, ours, name.encode(), found)
+    channel.send(MessageKind.PROOF, ours + _proof(key, b"asks", signed) + name.encode())
     welcome = channel.receive(MessageKind.WELCOME, PROOF)
-    if not hmac.compare_digest(welcome, _proof(key, b"answers", told)):
+    if not hmac.compare_digest(welcome, _proof(key, b"answers", signed)):
         raise WireError("Impostor", "the peer does not prove that it has the token")
 
 
-def admit(channel: Channel, name: str, keys: Sequence[bytes]) -> str:
-    """The answerer's part: the name of the asker, who has one of our keys.
+def authenticate_client(channel: Channel, name: str, keys: Sequence[bytes]) -> str:
+    """The server's part: the name of the client, who has one of our keys.
 
     Raises:
         WireError: it has none of them, or does not speak as agents do. Else as ``Channel``.
     """
     ours = secrets.token_bytes(NONCE)
     channel.send(MessageKind.HELLO, MAGIC + ours + name.encode())
-    said = channel.receive(MessageKind.PROOF, NONCE + PROOF + LONGEST_NAME)
-    theirs, proof, asker = said[:NONCE], said[NONCE : NONCE + PROOF], said[NONCE + PROOF :]
-    told = (ours, theirs, asker, name.encode())
+    content = channel.receive(MessageKind.PROOF, NONCE + PROOF + LONGEST_NAME)
+    theirs, proof, client = content[:NONCE], content[NONCE : NONCE + PROOF], content[NONCE + PROOF :]
+    signed = (ours, theirs, client, name.encode())
     # All keys are tried whichever fits, so that the time tells nothing.
-    fitting = [key for key in keys if hmac.compare_digest(proof, _proof(key, b"asks", told))]
+    fitting = [key for key in keys if hmac.compare_digest(proof, _proof(key, b"asks", signed))]
     if not fitting:
         channel.send(MessageKind.REFUSED, b"")
-        raise WireError("Refused", "the asker does not prove that it has the token")
-    channel.send(MessageKind.WELCOME, _proof(fitting[0], b"answers", told))
-    return asker.decode(errors="replace")
+        raise WireError("Refused", "the client does not prove that it has the token")
+    channel.send(MessageKind.WELCOME, _proof(fitting[0], b"answers", signed))
+    return client.decode(errors="replace")
 
 
 def ask(channel: Channel, number: int) -> None:
@@ -172,7 +172,7 @@ def answer(channel: Channel) -> None:
     channel.send(MessageKind.ANSWER, asked[:4].ljust(ANSWER, b"\0"))
 
 
-def why(error: Exception) -> Problem:
+def problem_of(error: Exception) -> Problem:
     """What an exception says about a conversation."""
     match error:
         case WireError():
@@ -192,7 +192,7 @@ def why(error: Exception) -> Problem:
     return Problem(str(error) or type(error).__name__, reason="ConnectionCut")
 
 
-def _proof(key: bytes, role: bytes, told: Sequence[bytes]) -> bytes:
+def _proof(key: bytes, role: bytes, signed: Sequence[bytes]) -> bytes:
     # Each with its length, so that no two sets of fields look alike.
-    message = b"".join(len(one).to_bytes(4, "big") + one for one in (MAGIC, role, *told))
+    message = b"".join(len(one).to_bytes(4, "big") + one for one in (MAGIC, role, *signed))
     return hmac.digest(key, message, "sha256")

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Operation
 from closeby.agents.bandwidth.interfaces import Speed, speed_of
-from closeby.agents.latency.asking import Probe, TcpProbe
-from closeby.agents.latency.companions import Companion
 from closeby.agents.latency.peers import Peer
+from closeby.agents.latency.probing import Probe, TcpProbe
 from closeby.agents.latency.programs import Iperf3, NetperfProbe, ProgramRunner, QperfProbe
 from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import Results
-from closeby.agents.latency.rounds import AskedPeer, Course, LatencyRounds
+from closeby.agents.latency.rounds import LatencyRounds, RoundInputs, RoundSettings
+from closeby.agents.latency.servers import ProgramServer
 from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.cli.operating.agent_settings import CheckedSettings
 from closeby.cli.operating.long_running import reach, run_alone, run_until_told
@@ -50,7 +50,7 @@ class _Parts(Struct, frozen=True):
     results: Results
     tcp: TcpProbe
     runner: ProgramRunner
-    companions: tuple[Companion, ...]
+    companions: tuple[ProgramServer, ...]
 
     def open(self, checked: CheckedSettings, say: Say) -> None:
         """Begins. Raises Unusable: something can't be listened on, or a program is missing."""
@@ -164,13 +164,13 @@ def _parts(checked: CheckedSettings, heard: _Heard, say: Say) -> _Parts:
     if options.probe != "tcp":
         port = options.program_port
         probe = QperfProbe(runner, port) if options.probe == "qperf" else NetperfProbe(runner, port)
-        companions.append(Companion(options.probe, port, say))
+        companions.append(ProgramServer(options.probe, port, say))
     if options.iperf3:
-        companions.append(Companion("iperf3", options.iperf3_port, say))
+        companions.append(ProgramServer("iperf3", options.iperf3_port, say))
     results = Results(checked.max_age)
     rounds = LatencyRounds(
-        Course(name=checked.name, seconds=options.round_seconds, most=options.most_zones),
-        AskedPeer(
+        RoundSettings(name=checked.name, seconds=options.round_seconds, most=options.most_zones),
+        RoundInputs(
             peers=heard.now if checked.peers is None else checked.peers.read,
             probe=probe,
             bytes=tcp.bytes if probe is tcp else 0,

@@ -119,7 +119,7 @@ def _measured(
     failure = measurement.failure
     if failure is None and weights is None:
         links = measurement.latencies.links if measurement.latencies else ()
-        names = _strangers(measurement.latencies, {link.origin for link in links})
+        names = _unknown_names(measurement.latencies, {link.origin for link in links})
         failure = Failure("NoNodeMeasured", f"no node of the cluster was measured, but {names}")
     if failure is None:
         detours = () if weights is None else weights.detours
@@ -138,8 +138,8 @@ def _measured(
 def _all_nodes(measurement: Measurement, weights: NetworkWeights, nodes: int) -> StatusCondition:
     missing = weights.unmeasured
     told = [f"{len(missing)} of {nodes} nodes were not measured: {some(missing, _SHOWN)}"] if missing else []
-    if strangers := _strangers(measurement.latencies, weights.strangers):
-        told.append(f"no node has the names {strangers}")
+    if unknown_names := _unknown_names(measurement.latencies, weights.unknown_names):
+        told.append(f"no node has the names {unknown_names}")
     if measurement.latencies is not None and measurement.latencies.unusable:
         told.append(f"{measurement.latencies.unusable} series are no latencies between two nodes")
     return StatusCondition(
@@ -150,12 +150,12 @@ def _all_nodes(measurement: Measurement, weights: NetworkWeights, nodes: int) ->
     )
 
 
-def _strangers(latencies: Latencies | None, gone: Collection[str]) -> str:
+def _unknown_names(latencies: Latencies | None, gone: Collection[str]) -> str:
     """Names of no node: those that were none when it was measured, and those whose nodes are ``gone``."""
     if latencies is None:
         return some(sorted(gone), _SHOWN)
-    more = latencies.more_strangers
-    told = some(sorted({*latencies.strangers, *gone}), _SHOWN)
+    more = latencies.more_unknown
+    told = some(sorted({*latencies.unknown_names, *gone}), _SHOWN)
     return f"{told}, and others in {more} series" if more else told
 
 

@@ -60,7 +60,7 @@ class NetworkWeights(Struct, frozen=True, kw_only=True):
     #: Nodes of which nothing was measured.
     unmeasured: tuple[str, ...] = ()
     #: Names in measurements that no node has.
-    strangers: tuple[str, ...] = ()
+    unknown_names: tuple[str, ...] = ()
     #: Which costs are left out, and why, as sentences.
     omitted: tuple[str, ...] = ()
     #: The longest first.
@@ -85,7 +85,7 @@ def weights_of(
     Regions come first, then zones, then (up to ``most_nodes`` nodes) the nodes; what makes the entry longer
     than ``longest`` bytes is left out.
     """
-    known, strangers = _between_nodes(links, nodes)
+    known, unknown_names = _between_nodes(links, nodes)
     if not known:
         return None
     name = algorithm if algorithm in ALGORITHMS else DIJKSTRA
@@ -111,7 +111,7 @@ def weights_of(
         | ({"costList": costs} if costs else {})
         | ({"topologyList": listed} if listed else {}),
         unmeasured=tuple(sorted(nodes.keys() - {end for pair in known for end in pair})),
-        strangers=tuple(sorted(strangers)),
+        unknown_names=tuple(sorted(unknown_names)),
         omitted=tuple(outline.omitted),
         detours=_detours(known, paths),
     )
@@ -143,15 +143,15 @@ def _between_nodes(
     # Some reporters put underscores in the places of dots.
     names = {name.replace(".", "_"): name for name in sorted(nodes)} | {name: name for name in nodes}
     found: dict[Pair, int] = {}
-    strangers: set[str] = set()
+    unknown_names: set[str] = set()
     for link in links:
         origin, destination = names.get(link.origin), names.get(link.destination)
         if origin is None or destination is None:
-            strangers.update({link.origin, link.destination} - names.keys())
+            unknown_names.update({link.origin, link.destination} - names.keys())
         elif origin != destination:
             pair = _pair(origin, destination)
             found[pair] = max(found.get(pair, 0), _whole(link.microseconds))
-    return found, strangers
+    return found, unknown_names
 
 
 def _medians(

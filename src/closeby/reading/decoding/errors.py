@@ -1,4 +1,4 @@
-"""What can be wrong with a document that can't be read, said so that its author can mend it."""
+"""What is wrong with a document that can't be read, in terms with which its author can fix it."""
 
 import difflib
 import re

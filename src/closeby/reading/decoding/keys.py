@@ -26,7 +26,7 @@ SUBGROUP: Final = "closeby.dev/subgroup"
 PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
 #: What a pod does in its job, for those whose controller does not say it Volcano's way.
 ROLE: Final = "closeby.dev/role"
-#: How much the roles of a gang say to each other: ``ps-worker=10,worker-worker=1``.
+#: The traffic between the roles of a gang: ``ps-worker=10,worker-worker=1``.
 TASK_TRAFFIC: Final = "closeby.dev/task-traffic"
 #: Annotation in which older versions kept the plan of a start on PodGroups of other dialects. Who may write a
 #: PodGroup may write that too, so it is not read.

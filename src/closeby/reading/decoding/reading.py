@@ -56,7 +56,7 @@ class DocumentReading:
         return meta.generate_name + digest[:_HASH_LENGTH]
 
     def unheeded(self, field: str, owner: str) -> None:
-        """Notes a soft constraint that nothing here heeds; said once per field, with one object's name."""
+        """Notes a soft constraint that is not supported; reported once per field, with one object's name."""
         self.note(
             field,
             Condition(
@@ -80,7 +80,7 @@ class DocumentReading:
         self.note(f"{field} {message}", condition)
 
     def unread(self, wish: Wish, owner: str, part: str) -> None:
-        """Notes a key of another scheduler; said once per key and value."""
+        """Notes a key of another scheduler; reported once per key and value."""
         self.note(f"{wish.key}={wish.value}", wish_condition(wish, owner, part))
 
     def unread_too(self, count: int, owner: str, part: str) -> None:
@@ -103,7 +103,7 @@ class DocumentReading:
         return tuple(sorted([*self.notices, *counted], key=lambda one: (one.object, one.field, one.message)))
 
     def note(self, key: str, condition: Condition) -> None:
-        """Keeps a condition that many objects may share: said once per ``key``, with one object's name."""
+        """Keeps a condition that many objects may share: once per ``key``, with one object's name."""
         first, count = self._unheeded.get(key, (condition, 0))
         if condition.object < first.object:
             first = condition

@@ -24,7 +24,7 @@ GREATEST_WEIGHT: Final = 1_000_000_000
 
 
 class CallWire(Wire):
-    """What every ``dependencies[]`` may say beside whom it names."""
+    """The fields of every ``dependencies[]`` beside the name of the other workload."""
 
     weight: float | None = None
     min_bandwidth: QuantityText | None = None

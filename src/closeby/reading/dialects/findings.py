@@ -17,7 +17,7 @@ class Findings:
     def add(
         self, field: str, message: str, remedy: str, *, blocking: bool = False, kind: str | None = None
     ) -> None:
-        """Notes one thing. Of those of one ``kind`` the first is said, with how many more there are: a list
+        """Notes one thing. Of one ``kind`` the first is reported, with the number of the others: a list
         of a million entries may hold a million times the same slip.
         """
         key = (kind or field, "" if kind else message)

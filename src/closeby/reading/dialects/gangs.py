@@ -38,7 +38,7 @@ class AskedGang(Struct, frozen=True, kw_only=True):
     gangs: tuple[Gang, ...] = ()
     #: Whose labels and tolerations Kueue would give the pods.
     flavor: ResourceFlavor | None = None
-    #: What is to be said where no gang carries it.
+    #: What is reported where no gang carries it.
     conditions: tuple[Condition, ...] = ()
 
 
@@ -161,7 +161,7 @@ def _with_batch_minimum(group: PodGroup, workload: Workload) -> PodGroup:
 def _with_queue(
     gang: Gang, workload: Workload, queue: str | None, queues: Queues, flavor: ResourceFlavor | None
 ) -> Gang:
-    """Constraints that name no topology get the queue's; where there is none it is said."""
+    """Constraints that name no topology get the queue's; where there is none that is reported."""
     group = gang.group
     constraints = [group.constraint, *(one.constraint for one in group.subgroups)]
     if queue is None or all(one is None or one.topology for one in constraints):

@@ -1,7 +1,7 @@
-"""The word of the pod-grouper: which pods must not be placed before it has said whether they are a gang's.
+"""The pod-grouper's decision: which pods must wait until it has decided whether they belong to a gang.
 
 What a gang asks for mostly stands at the top owner (a JobSet, say), which the scheduler does not read. So a
-pod with an owner waits until it names its PodGroup, or is said to have none.
+pod with an owner waits until it names its PodGroup, or is marked to have none.
 """
 
 from typing import Final

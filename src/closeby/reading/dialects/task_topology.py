@@ -1,7 +1,7 @@
 """What a gang's annotations say about the roles of its pods (Volcano task-topology).
 
 Three annotations are Volcano's: which roles belong together, which apart, and which come first. The fourth is
-closeby's: how much roles say to each other (the design's second future improvement). Any mistake in any of
+closeby's: the traffic between roles (the design's second future improvement). Any mistake in any of
 them drops all of that gang's task-topology, with a condition for each.
 """
 

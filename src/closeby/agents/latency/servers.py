@@ -23,7 +23,7 @@ _LONGEST: Final = 120.0
 _FAREWELL: Final = 0.3
 
 
-class Companion:
+class ProgramServer:
     """One server, from ``open`` to ``close``; restarted when it exits."""
 
     def __init__(self, program: str, port: int, say: Say) -> None:

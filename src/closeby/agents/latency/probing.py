@@ -1,4 +1,4 @@
-"""Asks one peer: one connection, a few questions to warm it up, then many whose answers are timed."""
+"""Probes one peer: one connection, a few requests to warm it up, then many whose responses are timed."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ from closeby.agents.latency.delays import Delays
 from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import PeerLatency, latency_of
-from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, introduce, why
+from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, authenticate_to, problem_of
 from closeby.objects.problems import Problem
 
 #: Seconds; none at all would mean not to wait.
@@ -50,13 +50,13 @@ class TcpProbe:
             self._hold(connected)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.settimeout(max(_SHORTEST, until - time.monotonic()))
-            connected = self._credentials.asking(connected)
+            connected = self._credentials.client_side(connected)
             self._hold(connected)
             channel = Channel(connected, until)
-            introduce(channel, self._name, peer.name, self._credentials.keys()[0])
+            authenticate_to(channel, self._name, peer.name, self._credentials.keys()[0])
             return self._timed(channel, peer)
         except (OSError, EOFError, ValueError, WireError) as error:
-            return why(error)
+            return problem_of(error)
         finally:
             self._let_go()
 
