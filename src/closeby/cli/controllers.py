@@ -119,7 +119,7 @@ def command(
         reconcilers = _reconcilers(transport, names, grouping, (networks, counting), say)
         runner = ControllerRunner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        health.ready("informer-sync", lambda: runner.unheard)
+        health.ready("informer-sync", lambda: runner.unready)
         health.ready("workers", lambda: runner.stuck)
         async with serving(metrics, health, meters, say, transport):
             return await runner.run(stop)

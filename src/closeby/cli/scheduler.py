@@ -104,7 +104,7 @@ def command(
                 scheduler = LiveScheduler(transport, configuration, settings, say, meters)
             if server is not None:
                 server.story = partial(story_json, scheduler.engine, settings.scheduler_name)
-            health.ready("informer-sync", lambda: scheduler.unheard)
+            health.ready("informer-sync", lambda: scheduler.unready)
             say(
                 "starting",
                 cluster=transport.source,

@@ -131,9 +131,9 @@ class ControllerRunner:
         self._stopping = asyncio.Event()
 
     @property
-    def unheard(self) -> str | None:
+    def unready(self) -> str | None:
         """Why it is not ready to work, or to take over; None when it is."""
-        return self._following.unheard
+        return self._following.unready
 
     @property
     def stuck(self) -> str | None:

@@ -26,7 +26,7 @@ from closeby.objects.problems import Problem
 REREAD_AFTER: Final = 60.0
 #: A credential is renewed so many seconds before it ends, and not later than in the last tenth of its life.
 RENEW_BEFORE: Final = 60.0
-#: A plugin that asks somebody to log in may take a while, but not forever.
+#: A plugin that asks a user to log in may take a while, but not forever.
 PLUGIN_PATIENCE: Final = 120.0
 
 
@@ -38,7 +38,7 @@ class Credentials(Protocol):
     """Where the Authorization header comes from."""
 
     async def authorization(self) -> str | Problem | None:
-        """The header's value; None when a client certificate, or nobody, says who asks."""
+        """The header's value; None when a client certificate says who asks, or nothing does."""
 
     def refused(self) -> None:
         """The server answered 401: what is known is out of date."""
@@ -63,7 +63,7 @@ def basic(username: str, password: str) -> Fixed:
 
 
 class TokenFile:
-    """A token in a file that somebody replaces from time to time."""
+    """A token in a file that is replaced from time to time."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path

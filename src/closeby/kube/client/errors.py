@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from closeby.objects.bounds import line
 
-#: Tokens for requests of which no answer came: nobody was there, the connection broke, it took too long.
+#: Tokens for requests of which no answer came: no server was there, the connection broke, it took too long.
 UNREACHABLE: Final = "Unreachable"
 CUT: Final = "ConnectionCut"
 LATE: Final = "NoAnswerInTime"
@@ -15,7 +15,7 @@ LATE: Final = "NoAnswerInTime"
 WITHHELD: Final = "Withheld"
 #: The server can't prove who it is.
 CERTIFICATE: Final = "CertificateRefused"
-#: Nobody could be named who asks.
+#: There are no credentials to send.
 NO_CREDENTIALS: Final = "NoCredentials"
 #: What should be written makes no sense.
 INVALID: Final = "Invalid"
@@ -88,7 +88,7 @@ class ApiError(Struct, frozen=True):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may succeed later, without anybody doing anything."""
+        """Whether the same request may succeed later, without a change of anything."""
         if self.code is None:
             return self.reason != CERTIFICATE
         return self.code in (_TIMED_OUT, 429) or self.code >= 500

@@ -78,8 +78,8 @@ class Limits(Struct, frozen=True):
 
 DEFAULT_LIMITS: Final = Limits()
 
-#: Told of each request that was sent: method, HTTP's status (None when no answer came), and seconds until its
-#: answer was complete (None for a watch, which goes on).
+#: Called with each request that was sent: method, HTTP's status (None when no answer came), and seconds until
+#: its answer was complete (None for a watch, which goes on).
 OnRequest = Callable[[str, int | None, float | None], None]
 
 

@@ -31,7 +31,7 @@ class Backoff:
         """Seconds to wait after one more failure: half to all of the step, or what the server asked for.
 
         A wait that the server asked for (``Retry-After``) is lengthened by up to a quarter, so that clients
-        which were told the same do not come back together.
+        which got the same answer do not come back together.
         """
         step = min(self._pace.longest, self._pace.first * 2.0 ** min(self.failures, 32))
         self.failures += 1
@@ -95,20 +95,20 @@ async def in_thread(name: str, work: Callable[[], T]) -> T:
     """What ``work`` returns, called in a thread of its own; raises what it raises.
 
     For what may hang. The few threads of ``asyncio.to_thread`` would be taken from others who need one, and
-    the end of the process would wait for them; for this one nobody waits who is cancelled.
+    the end of the process would wait for them; a caller that is cancelled does not wait for this one.
     """
-    told: Future[T] = Future()
+    answer: Future[T] = Future()
     # From now on it can't be cancelled: the thread has somewhere to put its answer.
-    told.set_running_or_notify_cancel()
+    answer.set_running_or_notify_cancel()
 
     def run() -> None:
         found = Contained()
         try:
             with found:
-                told.set_result(work())
+                answer.set_result(work())
         finally:
-            if not told.done():
-                told.set_exception(found.error or RuntimeError(f"{name} has ended its thread"))
+            if not answer.done():
+                answer.set_exception(found.error or RuntimeError(f"{name} has ended its thread"))
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return await asyncio.wrap_future(told)
+    return await asyncio.wrap_future(answer)

@@ -1,1 +1,1 @@
-"""Starts of gangs: plans, what is told of them, and what becomes of those that do not end."""
+"""Starts of gangs: plans, what is reported of them, and what becomes of those that do not end."""

@@ -1,6 +1,6 @@
 """Ends starts that stopped in the middle for too long, where the gang asks for that (``onPartial: Evict``).
 
-Members that a controller will make anew are evicted, so that the gang can start as a whole somewhere else.
+Members that a controller will recreate are evicted, so that the gang can start as a whole somewhere else.
 Nothing else of closeby ever takes a pod off its node.
 """
 
@@ -73,7 +73,7 @@ class Evictor:
         self._starts = binder.starts
         self._informed = informed
         self._objects = objects
-        #: uids of members that are not asked again: the server has agreed, or nobody would make them anew.
+        #: uids of members that are not asked again: the server agreed, or no controller would recreate them.
         self._settled: set[str] = set()
         #: By uid: when a member whose eviction was refused may be asked again (monotonic seconds).
         self._refused: dict[str, tuple[Backoff, float]] = {}
@@ -117,7 +117,7 @@ class Evictor:
             return None
         try:
             began = datetime.fromisoformat(made).timestamp()
-        except ValueError:  # Somebody wrote what is no moment.
+        except ValueError:  # Another client wrote what is not a time.
             return None
         return standing if time.time() - began > standing.group.completion_timeout else None
 
@@ -165,7 +165,7 @@ class Evictor:
         self._say("not evicted", warning=True, gang=group.key, pod=pod.key, error=error)
 
     async def _has_controller(self, pod: Pod) -> bool | ApiError:
-        """Whether somebody will make the pod anew; an error when that is not known."""
+        """Whether a controller will recreate the pod; an error when that is not known."""
         body = await self._transport.get(PODS.item(pod.namespace, pod.name))
         if isinstance(body, ApiError):
             return False if body.code == _GONE else body

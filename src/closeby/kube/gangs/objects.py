@@ -114,10 +114,10 @@ class GangObjects:
     def take(self, changes: Iterable[tuple[Resource, Change]]) -> set[str]:
         """What the watches brought; other kinds are passed over.
 
-        Returns the gangs whose object is a new one, or says something new: what was told of them before may
+        Returns the gangs whose object is a new one, or says something new: what was said of them before may
         be missing there, or true no more.
         """
-        anew: set[str] = set()
+        renewed: set[str] = set()
         for resource, change in changes:
             if resource.kind != "PodGroup":
                 continue
@@ -129,15 +129,15 @@ class GangObjects:
                     new = before is None or (before.uid, before.generation) != (found.uid, found.generation)
                     # We make mirrors ourselves; only what others did to them is news.
                     if new and not (found.mirror and before is None):
-                        anew.add(key)
+                        renewed.add(key)
                 case Deleted(key=key):
                     objects = self._objects.get(key, {})
                     gone = objects.pop(resource.api_version, None)
                     if gone is not None and gone.mirror:
-                        anew.add(key)
+                        renewed.add(key)
                     if not objects:
                         self._objects.pop(key, None)
-        return anew
+        return renewed
 
     def of(self, group: PodGroup) -> GangObject | None:
         """The object that the gang was read from; None if it is gone."""

@@ -2,7 +2,7 @@
 
 closeby's own PodGroup has a place for all of it in its status. On a PodGroup of another dialect only
 upstream's conditions are written. What must be believed later (the plan, the ranks) goes into a mirror beside
-it: a PodGroup of closeby of the same name, which the other one owns. Nobody else may write its status.
+it: a PodGroup of closeby of the same name, which the other one owns. No other client may write its status.
 """
 
 import time
@@ -66,7 +66,7 @@ class GangRecords:
         self._plain_until = 0.0
         self._objects = objects
         self._condition = condition
-        #: By gang: uid and version of its object after our last write, of which the watch may not have told.
+        #: By gang: uid and version of its object after our last write, which the watch may not have brought.
         self._versions: dict[str, tuple[str, str]] = {}
         #: The same of the mirror, and the uid of the object to which we handed it.
         self._mirrors: dict[str, tuple[str, str]] = {}
@@ -193,7 +193,7 @@ def _metadata(found: GangObject) -> dict[str, object]:
 
 
 def _unseen(found: GangObject, uid: str, version: str) -> GangObject:
-    """A mirror of which no watch has told yet."""
+    """A mirror which no watch has brought yet."""
     return GangObject(
         resource=MIRRORS,
         namespace=found.namespace,

@@ -25,7 +25,7 @@ PRIORITY_LIMITED: Final = str(Reason.PRIORITY_LIMITED)
 #: Reasons of ``Scheduled`` besides the tokens of refusals: all is well, and bindings are on their way.
 PLACED: Final = "Placed"
 STARTING: Final = "Starting"
-#: Some members are bound and nobody knows yet what becomes of the others.
+#: Some members are bound and it is not known yet what becomes of the others.
 PARTLY_PLACED: Final = "PartlyPlaced"
 
 

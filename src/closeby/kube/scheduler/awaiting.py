@@ -30,11 +30,11 @@ _EVERY: Final = 1.0
 #: Requests at the same time, and names in one answer.
 _AT_ONCE: Final = 4
 _PAGE: Final = 500
-#: Seconds in which a namespace is answered for; beyond that it is asked about anew.
+#: Seconds in which a namespace is answered for; beyond that it is asked about again.
 _WITHIN: Final = 30.0
 #: Only the names are wanted; specs may be long.
 _ACCEPT: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-#: Whoever may not list a kind, or where it is not served, has none of it.
+#: A client that may not list a kind, or where it is not served, has none of it.
 _NONE: Final = frozenset({403, 404})
 
 
@@ -129,7 +129,7 @@ class GroupLooks:
         query = {"limit": str(_PAGE)}
         while True:
             request = Request(path=kind.collection(namespace), query=query, headers={"Accept": _ACCEPT})
-            # For each page anew, so that namespaces take turns.
+            # For each page again, so that namespaces take turns.
             async with self._slots:
                 body = await self._transport.send(request)
             if isinstance(body, ApiError):

@@ -1,4 +1,4 @@
-"""Carries out decisions: bindings and starts of gangs, what users are told, evictions of unfinished gangs."""
+"""Carries out decisions: bindings, starts of gangs, what users see of both, evictions of unfinished gangs."""
 
 import asyncio
 import time
@@ -177,12 +177,12 @@ class BindingController:
                     self._binder.handle(GroupGone(key, _now()))
                     self._gang_statuses.forget(key)
 
-    def look_again(self, losing_members: Iterable[str], anew: Iterable[str]) -> None:
+    def look_again(self, losing_members: Iterable[str], renewed: Iterable[str]) -> None:
         """Gangs that have lost a member, and gangs whose object is a new one or says something new."""
         for key in losing_members:
             self._binder.handle(MemberGone(key, _now()))
             self._gang_statuses.lost(key)
-        for key in anew:
+        for key in renewed:
             self._gang_statuses.renewed(key)
 
     # What the binder needs

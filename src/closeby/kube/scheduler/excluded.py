@@ -1,6 +1,6 @@
 """Namespaces that the operator excludes: their pods wait, whatever scheduler they name.
 
-The chart's admission policy refuses every write to a pod there. So nothing is tried, and users are told by an
+The chart's admission policy refuses every write to a pod there. So nothing is tried, and users see an
 Event and by the condition of the PodGroup, not by a condition of the pod.
 """
 

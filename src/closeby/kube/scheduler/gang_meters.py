@@ -19,7 +19,7 @@ _SLOWDOWN_BUCKETS: Final = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
 #: Seconds, from a tenth of one to a week.
 _WAIT_BUCKETS: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 604800.0)
 
-#: Gangs after which they are measured though nobody asks.
+#: Gangs after which they are measured without a scrape.
 _AT_ONCE: Final = 256
 
 
@@ -31,7 +31,7 @@ class _Underway:
     def __init__(self, arrived: float, topology: str) -> None:
         #: When the first of its pods came, in seconds of the meters' clock.
         self.arrived = arrived
-        #: Name of the topology in which its place is told; empty without one.
+        #: Name of the topology in which its place lies; empty without one.
         self.topology = topology
         #: Uids of the pods whose bindings do not stand yet.
         self.left: set[str] = set()
@@ -48,8 +48,8 @@ class _Bound(NamedTuple):
 class GangMeters:
     """Measures gangs whose last binding stands; the same measures as the report of a simulation.
 
-    Many at once cost little more than one, so they are measured when somebody asks, or when there are many.
-    Gangs that a scheduler before this one began to bind are left out: nobody knows when they came.
+    Many at once cost little more than one, so they are measured for a scrape, or when there are many.
+    Gangs that a scheduler before this one began to bind are left out: it is not known when they came.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -113,14 +113,14 @@ class GangMeters:
             self._complete(key, underway, now)
 
     def gone(self, uid: str) -> None:
-        """A pod is not to be bound any more: its gang is not measured before it is placed anew."""
+        """A pod is not to be bound any more: its gang is not measured before it is placed again."""
         key = self._gang_of.pop(uid, None)
         underway = None if key is None else self._underway.pop(key, None)
         for other in () if underway is None else underway.left:
             self._gang_of.pop(other, None)
 
     def measure(self) -> None:
-        """Measure what is bound by now; to be called before the numbers are told."""
+        """Measure what is bound by now; to be called before the numbers are read."""
         bound, self._bound = self._bound, []
         if self._gauge is None:
             return

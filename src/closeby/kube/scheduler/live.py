@@ -64,9 +64,9 @@ _TURN: Final = 0.05
 #: Steps of one decision after which it is suspended (see ``closeby.scheduling.pace``): some 20 ms of work, so
 #: that even where the processor is shared by many no decision holds the loop for 200 ms.
 STEPS: Final = 20_000
-#: Seconds after which all that waits is looked at again, should something have happened that nobody tells of.
-#: What waits for room is not decided anew while that is not there, so that what is said may be that old;
-#: users are not told the same in other words more often.
+#: Seconds after which all that waits is looked at again, should something happen that no watch reports.
+#: What waits for room is not decided again while that is not there, so that what is said may be that old;
+#: users do not see the same in other words more often.
 _LOOK_AT_ALL_EVERY: Final = 60.0
 
 
@@ -77,7 +77,7 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     scheduler_name: str = DEFAULT_NAME
     #: Unique to this replica.
     instance: str = CONTROLLER
-    #: Whether pods that somebody owns wait until the pod-grouper has said to which gang they belong.
+    #: Whether pods that have an owner wait until the pod-grouper has said to which gang they belong.
     pod_grouper: bool = False
     #: Namespaces whose pods wait, whatever scheduler they name.
     excluded_namespaces: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ class LiveScheduler:
         """Schedules until ``stop`` is set, then finishes what was sent. To be called once.
 
         Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
-        the process should end then, and be started anew.
+        the process should end then, and be restarted.
         """
         error = await unless(stop, self._following.look)
         if stop.is_set() or error is not None:
@@ -244,9 +244,9 @@ class LiveScheduler:
         return lost
 
     @property
-    def unheard(self) -> str | None:
+    def unready(self) -> str | None:
         """Why it is not ready to schedule, or to take over; None when it is."""
-        return self._following.unheard
+        return self._following.unready
 
     # Rounds
 
@@ -339,7 +339,7 @@ class LiveScheduler:
     def _take_in(self) -> None:
         with self._heartbeat.working(), collector_paused():
             changes = self._following.take()
-            anew = self._objects.take(changes)
+            renewed = self._objects.take(changes)
             self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
             fed = self._feed.take(changes)
             failures = self._bindings.take_failures()
@@ -353,7 +353,7 @@ class LiveScheduler:
         self._bindings.took_in(fed.events, failures)
         self._unknown_costs.took_in(fed.events)
         if self._resumed and not self._settings.dry_run:
-            self._bindings.look_again(losing_members, anew)
+            self._bindings.look_again(losing_members, renewed)
         for problem in fed.problems:
             self._say(
                 "problem",

@@ -1,8 +1,8 @@
 """Keeps what plugins decide by fresh: reads their sources again and again, beside the event loop.
 
 The engine hears of it between two rounds; no decision waits for a source but the first. While a source does
-not answer the last good measurements are used until they are too old. Each turn for better or worse is told
-once in the log, and those that change decisions as Events.
+not answer the last good measurements are used until they are too old. Each turn for better or worse is logged
+once, and those that change decisions are Events.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from closeby.scheduling.services import Measured, Measurements, Reading, Source
 FIRST_WAIT: Final = 10.0
 #: The wait after a failure grows from half of the usual one to this many times it.
 _LONGEST: Final = 4.0
-#: What is told when the state becomes this, and whether it is a warning.
+#: What is logged when the state becomes this, and whether it is a warning.
 _TURNS: Final = {
     State.GOOD: ("measurements", False),
     State.STALE: ("measurements get old", True),
@@ -87,7 +87,7 @@ class Refreshing:
             await asyncio.sleep(every if known.state is State.GOOD else backoff.next())
 
     async def _read(self, source: Source) -> Reading | str:
-        """What a source answers; a faulty one, which may be anybody's, is one that does not."""
+        """What a source answers; a faulty one, perhaps of a third party, is one that does not."""
         with Contained() as reading:
             return await in_thread(f"reading {source.name}", source.read)
         if reading.error is not None:

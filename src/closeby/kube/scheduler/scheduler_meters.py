@@ -24,7 +24,7 @@ from closeby.scheduling.events import Event, PodDeleted, PodUpserted
 from closeby.scheduling.outcomes import Outcome, Place, item_key
 from closeby.scheduling.services import Measured
 
-#: From so many attempts on they are told as one, as upstream does.
+#: From so many attempts on they are counted as one, as upstream does.
 _MANY: Final = 15
 #: What single nodes are called among the levels, whatever alias a topology gives them.
 _NODE: Final = "hostname"
@@ -217,7 +217,7 @@ class SchedulerMeters(Meters):
         now = self.clock()
         wait = self.waits.get(uid)
         if wait is None:
-            # Carried on from before a restart, perhaps: it arrived when nobody counted.
+            # Carried on from before a restart, perhaps: it arrived before this process counted.
             wait = self.waits[uid] = Wait(now)
         wait.binding_since = now
 
@@ -242,7 +242,7 @@ class SchedulerMeters(Meters):
         self.gangs.bound(uid, now)
 
     def not_bound(self, uid: str, *, final: bool = False) -> None:
-        """It failed, or was given up; ``final``: the pod is not to be placed anew."""
+        """It failed, or was given up; ``final``: the pod is not to be placed again."""
         wait = self.waits.get(uid)
         if wait is None or wait.binding_since is None:
             return
@@ -254,10 +254,10 @@ class SchedulerMeters(Meters):
             del self.waits[uid]
             self.gangs.gone(uid)
 
-    # What is looked up when somebody asks
+    # What is looked up for each scrape
 
     def shows(self, engine: Engine) -> None:
-        """Of this engine the caches and queues are told."""
+        """The caches and queues of this engine are shown."""
         self.engine = engine
         self.use = Use(engine)
         self.gangs.shows(engine)
@@ -267,7 +267,7 @@ class SchedulerMeters(Meters):
         self.in_flight = in_flight
 
     def measures(self, measured: Mapping[Measured, Known]) -> None:
-        """Of these plugins' measurements the age is told."""
+        """The age of these plugins' measurements is shown."""
         self.measured = measured
 
 
@@ -279,7 +279,7 @@ class _Standing(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All gauges of pods and gangs."""
-        # This collector is the first, so that what it measures is told in the same answer.
+        # This collector is the first, so that what it measures is shown in the same answer.
         self._meters.gangs.measure()
         waits, engine = self._meters.waits.values(), self._meters.engine
         yield pods_by_queue(waits, frozenset(() if engine is None else engine.backing_off))

@@ -20,7 +20,7 @@ from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.dialects.gangs import read_ask
 from closeby.reading.registry import READERS, Record
 
-#: Objects after which the pool of equal specs is begun anew, so that specs nobody has any more are let go.
+#: Objects after which the pool of equal specs starts over, so that specs of objects that are gone are let go.
 _POOLED: Final = 200_000
 #: Objects of at least so many bytes are read again only when more than their status changed, and of how many
 #: that is known. Reading a megabyte takes some 200 ms.

@@ -1,8 +1,8 @@
 """Turns what happens to a cluster's objects into events for the engine; does no input or output itself.
 
 The engine hears only of what differs: a node's heartbeat or a pod's status says nothing to it. What can't be
-read becomes a problem to be told, and counts as absent until it is mended; a pod or node that was read before
-counts as it was, because it still takes or gives what it did.
+read becomes a problem to be logged, and counts as absent until it is fixed; a pod or node that was read
+before counts as it was, because it still takes or gives what it did.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ class Fed(Struct, frozen=True):
     """What a batch of changes amounts to."""
 
     events: tuple[Event, ...]
-    #: What is wrong with objects and was not told before.
+    #: What is wrong with objects and was not reported before.
     problems: tuple[Condition, ...] = ()
 
 
@@ -267,7 +267,7 @@ class Feed:
     def _news_of(
         self, resource: Resource | None, key: str, problems: tuple[Condition, ...]
     ) -> Iterator[Condition]:
-        """Notes what is wrong with an object now, and tells what was not told before."""
+        """Notes what is wrong with an object now, and yields what was not reported before."""
         before = self._problems.get((resource, key), ())
         if problems:
             self._problems[resource, key] = problems

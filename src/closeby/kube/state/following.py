@@ -22,7 +22,7 @@ FOLLOWED: Final = tuple(one for one in WATCHED if one.kind not in _ADMISSION)
 
 
 class Following:
-    """Gathers the changes of all kinds, in the order they came, until somebody takes them."""
+    """Gathers the changes of all kinds, in the order they came, until they are taken."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Following:
         return bool(self._first) and not self._incomplete
 
     @property
-    def unheard(self) -> str | None:
+    def unready(self) -> str | None:
         """Which kinds' lists are not complete yet, in words; None when all are."""
         if self.complete:
             return None
@@ -104,7 +104,7 @@ class Following:
         return bool(self._changes)
 
     def distrust(self) -> None:
-        """Nobody may go on with what is known so far: it is incomplete until ``refresh`` has listed it.
+        """Nothing may be decided by what is known so far: it is incomplete until ``refresh`` has listed it.
 
         A kind that a decision can do without keeps its objects where the server fails to list it again.
         """
@@ -112,7 +112,7 @@ class Following:
         self._distrusted.update(self._followed)
 
     async def refresh(self) -> None:
-        """Lists everything anew: what a watch brings may be late, or come no more. Incomplete until then."""
+        """Lists everything again: what a watch brings may be late, or come no more. Incomplete until then."""
         followed = dict(self._followed)
         self.distrust()
         for _, task in followed.values():
@@ -187,7 +187,7 @@ class Following:
                     self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
                 case Troubled(error, wait):
                     if error.code == _FORBIDDEN and resource not in (NODES, PODS):
-                        # Who may not see these has none, until somebody gives the right to.
+                        # Who may not see these has none, until the right to is granted.
                         self._incomplete.discard(resource)
                         self._unlisted.discard(resource)
                     self._say(

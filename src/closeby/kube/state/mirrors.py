@@ -1,7 +1,7 @@
 """PodGroups of all dialects, and the mirrors in which closeby keeps the plans and ranks of others' gangs.
 
 A PodGroup of closeby's own kind with the label ``closeby.dev/mirror-of`` is not a gang. What stands in its
-status, which nobody but closeby may write, belongs to the PodGroup of the same name of the API group that the
+status, which only closeby may write, belongs to the PodGroup of the same name of the API group that the
 label names.
 """
 

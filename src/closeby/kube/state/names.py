@@ -1,5 +1,5 @@
 """One name, several objects: gangs, topologies and applications of all dialects share a space of names each,
-because whoever names one does not say the dialect.
+because a reference to one does not say the dialect.
 """
 
 from collections.abc import Callable, Iterator

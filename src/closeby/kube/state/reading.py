@@ -59,10 +59,10 @@ async def read_cluster(
 ) -> WholeCluster | Problem:
     """All objects of the kinds that the scheduler follows, read as it reads them.
 
-    A kind that this user may not list is left out and told, unless it is nodes or pods; with ``keep_going``
+    A kind that this user may not list is left out and reported, unless it is nodes or pods; ``keep_going``:
     also one that the server can't give. With a ``pod_grouper`` at work pods wait for its word, as for the
     scheduler; None: there is one for the pods of a scheduler if it has spoken of any that is there.
-    ``progress`` is told the number of objects so far.
+    ``progress`` gets the number of objects so far.
     """
     served = await Discovery(transport, FOLLOWED).served()
     if isinstance(served, ApiError):

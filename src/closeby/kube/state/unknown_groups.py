@@ -53,7 +53,7 @@ class UnknownGroups:
         #: Keys that are waited for and known, and uids that go on without theirs.
         self._arrived: dict[str, None] = {}
         self._without: dict[str, None] = {}
-        #: uids that began to wait since the last call of ``released``: nobody was told of these before.
+        #: uids that began to wait since the last call of ``released``: these were not returned before.
         self._fresh: set[str] = set()
 
     @property

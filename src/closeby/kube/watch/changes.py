@@ -28,7 +28,7 @@ class Deleted(Struct, frozen=True, gc=False):
 
 
 class Synced(Struct, frozen=True):
-    """All that the server had at ``version`` has been told, and what was gone by then."""
+    """All that the server had at ``version`` has been reported, and what was gone by then."""
 
     version: str
     #: Objects there are.
@@ -36,7 +36,7 @@ class Synced(Struct, frozen=True):
 
 
 class Troubled(Struct, frozen=True):
-    """Nothing is heard for now; what was told may be out of date."""
+    """The watch brings nothing for now; what it brought may be out of date."""
 
     error: ApiError
     #: Seconds until the next attempt.

@@ -99,7 +99,7 @@ class Reflector:
     async def changes(self) -> AsyncGenerator[list[Change], None]:
         """Everything that happens, in order, in batches as they come from the server; never ends by itself.
 
-        Close it (``aclosing``). Objects that did not change meanwhile are not told again after a new list.
+        Close it (``aclosing``). Objects that did not change meanwhile are not yielded again after a new list.
         """
         backoff = Backoff(self._watching.pace, self._chance)
         while True:
@@ -175,8 +175,8 @@ class Reflector:
                         error = batch
                         continue
                     heard = heard or any(not isinstance(change, Resumed) for change in batch)
-                    if told := [change for change in batch if change is not None]:
-                        yield told
+                    if known := [change for change in batch if change is not None]:
+                        yield known
             if error is not None and _needs_list(error):
                 yield error
                 return

@@ -1,4 +1,4 @@
-"""Events: how users are told what happened, and the operator that they could not be told."""
+"""Events: how users see what happened; one that could not be written is logged for the operator."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
 """Whether this replica leads: of several that run only the one that holds the Lease decides and writes.
 
 The others hear everything meanwhile, so that they can go on at once. A replica that lost the Lease ends: what
-it had under way is nobody's knowledge but its own, and a new process begins with what the cluster says.
+it had under way is known to it alone, and a new process begins with what the cluster says.
 
 The Lease is renewed in a thread of its own, with a connection of its own: a decision may take seconds, and
 neither it nor a queue of requests may cost the lead.
@@ -56,18 +56,18 @@ class Lead:
             await asyncio.Event().wait()
             return None
         loop = asyncio.get_running_loop()
-        told: asyncio.Queue[LeaseStatus] = asyncio.Queue()
+        statuses: asyncio.Queue[LeaseStatus] = asyncio.Queue()
         candidate = _Candidate(
             self._transport.another(),
             self._settings,
-            lambda standing: loop.call_soon_threadsafe(told.put_nowait, standing),
+            lambda standing: loop.call_soon_threadsafe(statuses.put_nowait, standing),
         )
         self._elector = candidate.elector
         running = asyncio.create_task(asyncio.to_thread(candidate.run))
         beating = asyncio.create_task(candidate.beat())
         try:
             while True:
-                news = asyncio.create_task(told.get())
+                news = asyncio.create_task(statuses.get())
                 await asyncio.wait([running, news], return_when=asyncio.FIRST_COMPLETED)
                 if not news.done():
                     news.cancel()
@@ -89,7 +89,7 @@ class Lead:
             return None
         if self.held.is_set():
             self.held.clear()
-            why = standing.error or f"{standing.holder or 'nobody'} leads now"
+            why = standing.error or f"{standing.holder or 'no replica'} leads now"
             return ApiError(None, LEASE_LOST, f"{name}: {why}")
         self._say(
             "waiting for leadership",
@@ -116,7 +116,7 @@ class _Candidate:
         self._beaten_at = time.monotonic()
 
     async def beat(self) -> None:
-        """Shows, in the main thread and until it is cancelled, that there is somebody to lead."""
+        """Shows, in the main thread and until it is cancelled, that there is a process to lead."""
         while True:
             self._beaten_at = time.monotonic()
             await asyncio.sleep(1.0)

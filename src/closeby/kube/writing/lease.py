@@ -44,7 +44,7 @@ class LeaseStatus(Struct, frozen=True):
     """Who leads now, as far as this candidate knows."""
 
     leading: bool
-    #: The leader's identity; empty when nobody leads.
+    #: The leader's identity; empty when no replica leads.
     holder: str
     #: Why the Lease could not be read or written, if that is why we do not lead.
     error: ApiError | None = None
@@ -98,16 +98,16 @@ class Elector:
     async def standings(self) -> AsyncGenerator[LeaseStatus, None]:
         """Campaigns, leads, campaigns again, and tells each change; never ends by itself.
 
-        Ask for the next one soon: the Lease is renewed while somebody waits for it. Close it (``aclosing``):
+        Ask for the next one soon: the Lease is renewed while a caller waits for it. Close it (``aclosing``):
         a leader then hands the Lease over, and another candidate need not wait.
         """
-        told: LeaseStatus | None = None
+        before: LeaseStatus | None = None
         try:
             while True:
                 error = await self._attempt()
                 standing = self._standing(error)
-                if standing != told:
-                    told = standing
+                if standing != before:
+                    before = standing
                     yield standing
                 await asyncio.sleep(self._pause())
         finally:
@@ -118,7 +118,7 @@ class Elector:
         renewed, self._renewed_at = self._renewed_at, None
         if renewed is None:
             return
-        # A renewal that was cut off may have been carried out, or be carried out right now: it is read anew.
+        # A renewal that was cut off may have been carried out, or be carried out right now: it is read again.
         for _ in range(_RELEASES):
             body = await self._transport.send(
                 self._request("GET", _path(self._settings, self._settings.name))
@@ -182,7 +182,7 @@ class Elector:
         return await self._write(started, lease)
 
     async def _write(self, started: float, lease: _Lease | None) -> ApiError | None:
-        """Makes the Lease ours; the server refuses if somebody else was faster."""
+        """Makes the Lease ours; the server refuses if another client was faster."""
         settings = self._settings
         before = lease.spec if lease is not None else _Spec()
         now = utc(self._wall(), "microseconds")
@@ -202,7 +202,7 @@ class Elector:
         else:
             answer = await self._put(_Lease(lease.metadata, spec))
         if isinstance(answer, ApiError):
-            # Somebody was faster; who, the next look tells.
+            # Another client was faster; the next look says which.
             return None if answer.code == _CONFLICT else answer
         written = _lease(answer)
         if isinstance(written, ApiError):

@@ -31,7 +31,7 @@ class LabelledNode(Struct, frozen=True, kw_only=True):
     cleared: tuple[str, ...] = ()
     #: Hosts that are no node of this cluster.
     strangers: tuple[str, ...] = ()
-    #: By node: labels that were found, and which somebody else has written otherwise.
+    #: By node: labels that were found, and which another client has written otherwise.
     foreign: Mapping[str, tuple[str, ...]] = {}
     #: Of the nodes that carry our labels, how many were not found, and of how many, where that was no miss:
     #: with so many the scan is to blame.

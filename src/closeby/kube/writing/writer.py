@@ -208,10 +208,10 @@ class Writer:
             Request(
                 method="POST",
                 path=PODS.item(pod.namespace, pod.name, "binding"),
-                # The server does not go on with what nobody waits for any more.
+                # The server does not go on with what no client waits for any more.
                 query=_BINDING_QUERY,
                 body=_encode(body),
-                # Whoever binds asks before each attempt whether it may still be made.
+                # The binder asks before each attempt whether it may still be made.
                 retry=Retry.NEVER,
                 wanted=wanted,
             )
@@ -292,7 +292,7 @@ class Writer:
         What we said before and say no more is removed; what others said is left alone, also in lists of
         conditions. With ``version`` only if the object did not change since: CONFLICT otherwise. Of custom
         resources the server compares no uid when a status is written: only with a version is it sure to be
-        that of this very object, and not of one made anew under its name.
+        that of this very object, and not of one that was recreated under its name.
         """
         metadata = {"name": name, "namespace": namespace, "uid": uid}
         if version is not None:
@@ -350,7 +350,7 @@ class Writer:
         """Where the pod is, after a binding that may or may not have been carried out."""
         body = await self._transport.get(PODS.item(bind.pod.namespace, bind.pod.name))
         if isinstance(body, ApiError):
-            # Nobody knows: whoever tries again gets the answer then.
+            # It is not known: another attempt gets the answer.
             return _judge(body)
         try:
             found = _read_bound(body)
