@@ -30,7 +30,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden soak bench benchlive cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak bench benchlive cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -53,6 +53,9 @@ golden: $(PROJECT)  ## Rewrite the golden files (tests/golden) with what the vie
 
 soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attacks on a real API server
 	@$(BIN)/pytest -m soak
+
+mutants: $(PROJECT)  ## Change MODULE in small ways and show what TESTS do not notice
+	@$(BIN)/python -m tests.mutants $(MODULE) $(TESTS)
 
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 	@$(BIN)/closeby bench --json -
