@@ -13,6 +13,7 @@ from closeby.reading.configuration import Configuration
 from closeby.report.documents.prospects import prospect
 from closeby.simulator.runs import simulate
 from tests.crowded import world
+from tests.golden.fixture import Golden
 from tests.worlds import draw, gang, pods, spec
 
 TWO_RACKS = "a r1 : n1=4 n2=4\na r2 : n3=4 n4=4"
@@ -44,20 +45,14 @@ def on(node: str, gpus: int, owner: str = "") -> list[Pod]:
     return pods(None, 1, spec(gpu=gpus), prefix=f"on-{node}", on=node, owner=owner)
 
 
-def test_no_rack_is_large_enough_although_the_cluster_is() -> None:
+def test_no_rack_is_large_enough_although_the_cluster_is(golden: Golden) -> None:
     """Three whole nodes of two racks of two; on each rack one node is busy."""
-    assert said([*whole(3), *on("n1", 4), *on("n3", 4)], TWO_RACKS) == [
-        f"Even if it were empty, no rack would hold more than 2 of its 3 pods: {ADVICE}"
-    ]
+    golden("explain", said([*whole(3), *on("n1", 4), *on("n3", 4)], TWO_RACKS))
 
 
-def test_a_coarser_level_is_advised_only_where_it_would_do() -> None:
-    assert said(whole(3), ONE_RACK) == [
-        "Even if it were empty, no rack would hold more than 2 of its 3 pods: ask for fewer pods at once."
-    ]
-    assert said(pods("train", 1, spec(gpu=9)), ONE_RACK) == [
-        "Even if it were empty, no rack would hold its pod."
-    ]
+def test_a_coarser_level_is_advised_only_where_it_would_do(golden: Golden) -> None:
+    golden("explain", said(whole(3), ONE_RACK))
+    golden("explain", said(pods("train", 1, spec(gpu=9)), ONE_RACK))
 
 
 @pytest.mark.parametrize(
@@ -79,38 +74,29 @@ def test_an_empty_rack_of_which_a_node_takes_no_pods(broken: dict[str, object], 
     ]
 
 
-def test_what_a_daemon_holds_does_not_get_free() -> None:
+def test_what_a_daemon_holds_does_not_get_free(golden: Golden) -> None:
     never, why = said([*whole(2), *on("n1", 1, "DaemonSet/agent")], ONE_RACK)
-    assert never == (
-        "Even if nothing ran there but what comes back at once, no rack would hold more than 1 of its 2 "
-        "pods: ask for fewer pods at once."
-    )
-    assert why == "Pods of DaemonSets and static pods hold room that does not get free."
+    golden("explain", never)
+    golden("explain", why)
 
 
-def test_what_a_deployment_holds_gets_free_but_not_by_an_end() -> None:
-    assert said([*whole(2), *on("n1", 1, "ReplicaSet/web")], ONE_RACK) == [
-        f"If they were empty, one of the racks would hold all 2 pods, {FOR_EVER}"
-    ]
+def test_what_a_deployment_holds_gets_free_but_not_by_an_end(golden: Golden) -> None:
+    golden("explain", said([*whole(2), *on("n1", 1, "ReplicaSet/web")], ONE_RACK))
 
 
-def test_it_can_start_where_ends_of_jobs_are_enough() -> None:
+def test_it_can_start_where_ends_of_jobs_are_enough(golden: Golden) -> None:
     (one,) = said([*whole(2), *on("n1", 1), *on("n4", 1, "ReplicaSet/web")], "a r1 : n1=4 n2=4\na r2 : n4=4")
-    assert one == f"If they were empty, one of the racks would hold all 2 pods, {STARTS}"
+    golden("explain", one)
     anywhere = gang(min_member=2)
-    assert said([*whole(2), *on("n1", 1)], ONE_RACK, anywhere) == [
-        "It can start once enough of the cluster is free."
-    ]
+    golden("explain", said([*whole(2), *on("n1", 1)], ONE_RACK, anywhere))
 
 
-def test_the_same_holds_for_the_whole_cluster() -> None:
+def test_the_same_holds_for_the_whole_cluster(golden: Golden) -> None:
     anywhere = gang(min_member=3)
-    assert said(whole(3), ONE_RACK, anywhere) == [
-        "Even if it were empty, the cluster would hold only 2 of its 3 pods."
-    ]
-    assert said([*whole(3), *on("n1", 1, "ReplicaSet/web")], TWO_RACKS.replace("n4=4", ""), anywhere) == [
-        f"If nothing else ran there, the cluster would hold all 3 pods, {FOR_EVER}"
-    ]
+    golden("explain", said(whole(3), ONE_RACK, anywhere))
+    golden(
+        "explain", said([*whole(3), *on("n1", 1, "ReplicaSet/web")], TWO_RACKS.replace("n4=4", ""), anywhere)
+    )
 
 
 def test_members_that_run_hold_the_others_to_their_rack() -> None:
