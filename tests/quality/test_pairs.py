@@ -28,6 +28,12 @@ def test_a_job_over_both_blocks_and_jobs_without_pairs() -> None:
     assert diameters(spans(found)).tolist() == [6, 0, 0]
 
 
+def test_each_of_two_jobs_has_its_own_mean() -> None:
+    #   a | e: 6 edges.   a | b: 2 edges.
+    found = Drawn(FOUR_RACKS).lying("a e", "a b")
+    assert mean_distances(cross_pairs(found), pairs(found)).tolist() == [6.0, 2.0]
+
+
 def test_distances_are_those_of_the_tree() -> None:
     drawn = Drawn(FOUR_RACKS)
     tree = drawn.tree
