@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.programs import (
-    Iperf3,
-    NetperfProbe,
     ProgramRunner,
-    QperfProbe,
+    iperf3_probe,
+    netperf_probe,
     parse_iperf3,
     parse_netperf,
     parse_qperf,
+    qperf_probe,
 )
 from closeby.agents.latency.results import PeerLatency
 from closeby.agents.latency.servers import COMMANDS, ProgramServer
@@ -106,7 +106,7 @@ def test_whatever_they_print(output: bytes) -> None:
 def test_the_real_qperf() -> None:
     there("qperf")
     with companion("qperf") as (_, peer), answering() as (_, ours):
-        probe = QperfProbe(ProgramRunner(PATIENCE), peer.port)
+        probe = qperf_probe(ProgramRunner(PATIENCE), peer.port)
 
         def alike() -> bool:
             found = probe(peer)
@@ -123,7 +123,7 @@ def test_the_real_qperf() -> None:
 def test_the_real_netperf() -> None:
     there("netperf")
     with companion("netperf") as (_, peer):
-        found = NetperfProbe(ProgramRunner(PATIENCE), peer.port)(peer)
+        found = netperf_probe(ProgramRunner(PATIENCE), peer.port)(peer)
         assert isinstance(found, PeerLatency), found
         assert found.p90 is not None and found.p99 is not None
         assert 0 < found.p50 <= found.p90 <= found.p99
@@ -132,7 +132,7 @@ def test_the_real_netperf() -> None:
 def test_the_real_iperf3() -> None:
     there("iperf3")
     with companion("iperf3") as (_, peer):
-        probe = Iperf3(ProgramRunner(PATIENCE), peer.port)
+        probe = iperf3_probe(ProgramRunner(PATIENCE), peer.port)
         found: list[float | Problem] = []
 
         def measured() -> bool:
@@ -151,9 +151,12 @@ def test_the_real_program_gets_no_answer(program: str) -> None:
     port = free_port()
     nobody = Peer(name="b", host="127.0.0.1")
     runner = ProgramRunner(patience=3.0)
-    probe = {"qperf": QperfProbe, "iperf3": Iperf3, "netperf": NetperfProbe}[program](runner, port)
     began = time.monotonic()
-    found = probe(nobody)
+    found: object
+    if program == "iperf3":
+        found = iperf3_probe(runner, port)(nobody)
+    else:
+        found = (qperf_probe if program == "qperf" else netperf_probe)(runner, port)(nobody)
     assert isinstance(found, Problem) and found.reason in ("ProgramFailed", "NoAnswerInTime")
     assert time.monotonic() - began < 30
 
@@ -165,7 +168,7 @@ def test_a_server_that_ends_is_restarted_and_none_is_left_over() -> None:
         assert first is not None
         first.kill()
         soon(lambda: one.process is not first and Path(f"/proc/{one.process and one.process.pid}").exists())
-        soon(lambda: isinstance(Iperf3(ProgramRunner(PATIENCE), peer.port)(peer), float))
+        soon(lambda: isinstance(iperf3_probe(ProgramRunner(PATIENCE), peer.port)(peer), float))
         last = one.process
     assert last is not None
     # It was killed if it did not end by itself, which takes effect in time.

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from closeby.agents.latency.credentials import PEER_NAME, TlsFiles
-from closeby.measurements.access import Access
+from closeby.measurements.addresses import Access
 from closeby.measurements.bandwidth import Unavailable
 from closeby.measurements.fetching import Client
 from closeby.objects.problems import Problem

@@ -23,8 +23,7 @@ from closeby.applications.networks import live_scope
 from closeby.controllers.counting import Counting
 from closeby.controllers.networks.controller import NetworkTopologyController
 from closeby.controllers.networks.settings import Acquaintance, NetworkSettings
-from closeby.measurements.access import Access
-from closeby.measurements.addresses import Address, permitted, read_address
+from closeby.measurements.addresses import Access, Address, permitted, read_address
 from closeby.measurements.latencies import LONGEST
 from tests.cli.programs import lines_until, started
 from tests.control_plane.api import Object, create_namespace, delete_namespace

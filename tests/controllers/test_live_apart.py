@@ -12,8 +12,7 @@ import msgspec
 
 from closeby.controllers.networks.settings import NetworkSettings
 from closeby.controllers.running import News
-from closeby.measurements.access import Access
-from closeby.measurements.addresses import Address
+from closeby.measurements.addresses import Access, Address
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from closeby.controllers.networks.controller import Timing
 from closeby.kube.scheduler.live import LiveScheduler
 from closeby.kube.scheduler.live import SchedulerSettings as LiveSettings
-from closeby.measurements.access import Access
+from closeby.measurements.addresses import Access
 from closeby.reading.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from closeby.controllers.networks.settings import Acquaintance, NetworkSettings, read_settings
-from closeby.measurements.access import Access
+from closeby.measurements.addresses import Access
 from tests.golden.fixture import Golden
 
 ADDRESS = "http://prometheus-k8s.monitoring.svc.cluster.local:9090"

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from closeby.measurements.access import Access
+from closeby.measurements.addresses import Access
 from closeby.measurements.ageing import Known, State
 from closeby.measurements.bandwidth import BandwidthMeasurements, BandwidthReadings, Unavailable
 from closeby.measurements.latencies import PrometheusLatencies

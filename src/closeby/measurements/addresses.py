@@ -1,4 +1,4 @@
-"""URLs of servers of measurements, as objects name them and as an operator allows them.
+"""Addresses of servers of measurements, as objects name them and as an operator allows them; and who asks.
 
 The grammar is narrow on purpose: scheme, host, port and plain segments of a path. What libraries read in
 different ways (user names, escapes, backslashes, dot segments, queries) is not an address. An address that
@@ -23,6 +23,8 @@ _URL: Final = re.compile(
 )
 #: No usable URL is longer; an object may hold a megabyte.
 _LONGEST: Final = 2048
+#: Seconds to wait for an answer.
+TIMEOUT: Final = 5.0
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -95,3 +97,31 @@ def _ipv6(text: str) -> str | None:
         return str(ipaddress.IPv6Address(text))
     except ValueError:
         return None
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """A token or the file of one, and files in PEM; all may be empty."""
+
+    token: str = ""
+    token_file: str = ""
+    #: Authorities that may have signed the server's certificate; empty: those of the system.
+    ca_file: str = ""
+    #: What we show if the server asks who we are; the key may stand in the same file.
+    cert_file: str = ""
+    key_file: str = ""
+    #: Take any server for the right one.
+    insecure: bool = False
+
+    def warnings(self, address: str) -> tuple[str, ...]:
+        """Warnings about such access to ``address``."""
+        secure = address.lower().startswith("https://")
+        found = []
+        if self.insecure and secure:
+            found.append("its certificate is not verified, so any server may impersonate it")
+        if is_url(address) and not secure and (self.token or self.token_file):
+            found.append("the token is sent without encryption")
+        return tuple(found)
+
+
+#: Access without credentials.
+ANONYMOUS: Final = Access()

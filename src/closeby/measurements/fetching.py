@@ -17,8 +17,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
-from closeby.measurements.addresses import address_of
+from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of
 from closeby.measurements.bandwidth import Cause, Unavailable
 
 #: What is read of an answer, in bytes; a longer one is not used at all.

@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
-from closeby.measurements.addresses import address_of
+from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of
 from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.fetching import Client, refusal
 from closeby.measurements.links import Links, Packer

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
-from closeby.measurements.addresses import address_of, is_url
+from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of, is_url
 from closeby.measurements.bandwidth import BandwidthReadings, Sample, Unavailable, problem, readings_of
 from closeby.measurements.fetching import Client, read_file, refusal
 

@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct, field
 
-from closeby.measurements.access import ANONYMOUS, TIMEOUT, Access
-from closeby.measurements.addresses import address_of
+from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of
 from closeby.measurements.bandwidth import (
     BandwidthReadings,
     Operator,

@@ -6,8 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from closeby.measurements.access import TIMEOUT, Access
-from closeby.measurements.addresses import address_of, is_url
+from closeby.measurements.addresses import TIMEOUT, Access, address_of, is_url
 from closeby.measurements.bandwidth import BandwidthProvider, Unavailable
 from closeby.measurements.promql import STALE_AFTER, WINDOW, Queries, is_label
 from closeby.scheduling.services import Reading, Source

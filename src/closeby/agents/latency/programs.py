@@ -7,9 +7,9 @@ authentication. What they print is read as far as it is needed, and they are end
 import math
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,8 @@ from msgspec import Struct
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import PeerLatency
 from closeby.objects.problems import Problem
+
+T = TypeVar("T")
 
 #: Seconds that a program measures, and until it is ended.
 MEASURED: Final = 1
@@ -83,75 +85,42 @@ class ProgramRunner:
                 self._process.kill()
 
 
-class QperfProbe:
+class ProgramProbe(Generic[T]):
+    """A program that measures one peer, and the reader of what it prints."""
+
+    def __init__(
+        self,
+        runner: ProgramRunner,
+        command: Callable[[Peer], Sequence[str]],
+        parse: Callable[[bytes], T | Problem],
+    ) -> None:
+        self._runner = runner
+        self._command = command
+        self._parse = parse
+
+    def __call__(self, peer: Peer) -> T | Problem:
+        """The measurement, or why there is none."""
+        output = self._runner.run(*self._command(peer))
+        return output if isinstance(output, Problem) else self._parse(output)
+
+
+def qperf_probe(runner: ProgramRunner, port: int) -> ProgramProbe[PeerLatency]:
     """``qperf tcp_lat``: the mean of one way, so half of what a request and its response take."""
-
-    def __init__(self, runner: ProgramRunner, port: int) -> None:
-        self._runner = runner
-        self._port = port
-
-    def __call__(self, peer: Peer) -> PeerLatency | Problem:
-        """How long the peer takes, or why that is not known."""
-        output = self._runner.run(
-            "qperf",
-            peer.host,
-            "-lp",
-            str(self._port),
-            "-t",
-            str(MEASURED),
-            "-m",
-            "32",
-            "-uu",
-            "-vvs",
-            "tcp_lat",
-        )
-        return output if isinstance(output, Problem) else parse_qperf(output)
+    options = f"-lp {port} -t {MEASURED} -m 32 -uu -vvs tcp_lat".split()
+    return ProgramProbe(runner, lambda peer: ("qperf", peer.host, *options), parse_qperf)
 
 
-class NetperfProbe:
+def netperf_probe(runner: ProgramRunner, port: int) -> ProgramProbe[PeerLatency]:
     """``netperf`` with TCP_RR, as in the network-aware scheduling KEP: 32 bytes asked, 1,024 answered."""
-
-    def __init__(self, runner: ProgramRunner, port: int) -> None:
-        self._runner = runner
-        self._port = port
-
-    def __call__(self, peer: Peer) -> PeerLatency | Problem:
-        """How long the peer takes, or why that is not known."""
-        output = self._runner.run(
-            *(
-                "netperf",
-                "-H",
-                peer.host,
-                "-p",
-                str(self._port),
-                "-t",
-                "TCP_RR",
-                "-l",
-                str(MEASURED),
-                "-P",
-                "0",
-            ),
-            *("--", "-r", "32,1024", "-k", "P50_LATENCY,P90_LATENCY,P99_LATENCY,TRANSACTION_RATE"),
-        )
-        return output if isinstance(output, Problem) else parse_netperf(output)
+    figures = "P50_LATENCY,P90_LATENCY,P99_LATENCY,TRANSACTION_RATE"
+    options = f"-p {port} -t TCP_RR -l {MEASURED} -P 0 -- -r 32,1024 -k {figures}".split()
+    return ProgramProbe(runner, lambda peer: ("netperf", "-H", peer.host, *options), parse_netperf)
 
 
-class Iperf3:
-    """``iperf3``: bits/s that a peer receives of a fixed number of bytes."""
-
-    def __init__(self, runner: ProgramRunner, port: int, sent: int = SENT) -> None:
-        """``sent`` in bytes."""
-        self._runner = runner
-        self._port = port
-        self._sent = sent
-
-    def __call__(self, peer: Peer) -> float | Problem:
-        """How much the peer can be sent, or why that is not known."""
-        output = self._runner.run(
-            *("iperf3", "-c", peer.host, "-p", str(self._port), "-n", str(self._sent), "-J"),
-            *("--connect-timeout", "2000"),
-        )
-        return output if isinstance(output, Problem) else parse_iperf3(output)
+def iperf3_probe(runner: ProgramRunner, port: int, sent: int = SENT) -> ProgramProbe[float]:
+    """``iperf3``: bits/s that a peer receives of a fixed number of bytes, ``sent``."""
+    options = f"-p {port} -n {sent} -J --connect-timeout 2000".split()
+    return ProgramProbe(runner, lambda peer: ("iperf3", "-c", peer.host, *options), parse_iperf3)
 
 
 def parse_qperf(output: bytes) -> PeerLatency | Problem:

@@ -12,7 +12,7 @@ from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Ope
 from closeby.agents.bandwidth.interfaces import Speed, speed_of
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.probing import Probe, TcpProbe
-from closeby.agents.latency.programs import Iperf3, NetperfProbe, ProgramRunner, QperfProbe
+from closeby.agents.latency.programs import ProgramRunner, iperf3_probe, netperf_probe, qperf_probe
 from closeby.agents.latency.responder import Responder
 from closeby.agents.latency.results import Results
 from closeby.agents.latency.rounds import LatencyRounds, RoundInputs, RoundSettings
@@ -50,15 +50,15 @@ class _Parts(Struct, frozen=True):
     results: Results
     tcp: TcpProbe
     runner: ProgramRunner
-    companions: tuple[ProgramServer, ...]
+    servers: tuple[ProgramServer, ...]
 
     def open(self, checked: CheckedSettings, say: Say) -> None:
         """Begins. Raises Unusable: something can't be listened on, or a program is missing."""
         port = self.responder.open(checked.listen.host, checked.listen.port)
         if isinstance(port, Problem):
             raise Unusable(port.sentence())
-        for companion in self.companions:
-            problem = companion.open()
+        for server in self.servers:
+            problem = server.open()
             if problem is not None:
                 raise Unusable(problem.sentence())
         say("answering peers", host=checked.listen.host or None, port=port, node=checked.name)
@@ -70,8 +70,8 @@ class _Parts(Struct, frozen=True):
         self.tcp.close()
         self.runner.close()
         self.responder.close()
-        for companion in self.companions:
-            companion.close()
+        for server in self.servers:
+            server.close()
         self.rounds.join(_FAREWELL)
 
 
@@ -160,13 +160,15 @@ def _parts(checked: CheckedSettings, heard: _Heard, say: Say) -> _Parts:
     tcp = TcpProbe(checked.name, checked.credentials, checked.delays, checked.limits)
     runner = ProgramRunner()
     probe: Probe = tcp
-    companions = []
+    servers = []
     if options.probe != "tcp":
         port = options.program_port
-        probe = QperfProbe(runner, port) if options.probe == "qperf" else NetperfProbe(runner, port)
-        companions.append(ProgramServer(options.probe, port, say))
+        probe = qperf_probe(runner, port) if options.probe == "qperf" else netperf_probe(runner, port)
+        servers.append(ProgramServer(options.probe, port, say))
+    throughput = None
     if options.iperf3:
-        companions.append(ProgramServer("iperf3", options.iperf3_port, say))
+        throughput = iperf3_probe(runner, options.iperf3_port, options.iperf3_bytes)
+        servers.append(ProgramServer("iperf3", options.iperf3_port, say))
     results = Results(checked.max_age)
     rounds = LatencyRounds(
         RoundSettings(name=checked.name, seconds=options.round_seconds, most=options.most_zones),
@@ -174,7 +176,7 @@ def _parts(checked: CheckedSettings, heard: _Heard, say: Say) -> _Parts:
             peers=heard.now if checked.peers is None else checked.peers.read,
             probe=probe,
             bytes=tcp.bytes if probe is tcp else 0,
-            throughput=Iperf3(runner, options.iperf3_port, options.iperf3_bytes) if options.iperf3 else None,
+            throughput=throughput,
             carried=options.iperf3_bytes,
             before=checked.delays.read,
         ),
@@ -183,7 +185,7 @@ def _parts(checked: CheckedSettings, heard: _Heard, say: Say) -> _Parts:
         checked.limits,
     )
     responder = Responder(checked.name, checked.credentials, say, checked.limits)
-    return _Parts(responder, rounds, results, tcp, runner, tuple(companions))
+    return _Parts(responder, rounds, results, tcp, runner, tuple(servers))
 
 
 def _standing(parts: _Parts, advertiser: Advertiser | None) -> AgentStatus:

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from closeby.controllers.networks.settings import Acquaintance
-    from closeby.measurements.access import Access
-    from closeby.measurements.addresses import Address
+    from closeby.measurements.addresses import Access, Address
 
 _FILE = click.Path(dir_okay=False)
 
@@ -89,7 +88,7 @@ def knows_prometheus(command: Command) -> Command:
         prometheus_insecure_skip_verify: bool,
         **options: object,
     ) -> None:
-        from closeby.measurements.access import Access
+        from closeby.measurements.addresses import Access
 
         access = Access(
             token_file=prometheus_token_file,
@@ -105,7 +104,7 @@ def knows_prometheus(command: Command) -> Command:
 
 def _acquaintance(address: str, access: "Access", allowed: "Sequence[str]") -> "Acquaintance":
     from closeby.controllers.networks.settings import Acquaintance
-    from closeby.measurements.access import ANONYMOUS
+    from closeby.measurements.addresses import ANONYMOUS
 
     if address:
         _address("--prometheus-address", address)

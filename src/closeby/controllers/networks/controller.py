@@ -35,8 +35,7 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.statuses import INSISTENCE, StatusWriter
 from closeby.kube.writing.work_queue import Places, WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
-from closeby.measurements.access import TIMEOUT
-from closeby.measurements.addresses import Address, read_address
+from closeby.measurements.addresses import TIMEOUT, Address, read_address
 from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.latencies import PrometheusLatencies
 from closeby.objects.networks import NetworkTopology

@@ -6,8 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.measurements.access import ANONYMOUS, Access
-from closeby.measurements.addresses import Address, permitted, read_address
+from closeby.measurements.addresses import ANONYMOUS, Access, Address, permitted, read_address
 from closeby.measurements.latencies import METRICS, is_metric
 from closeby.objects.bounds import quoted
 from closeby.objects.reasons import Condition, Reason
