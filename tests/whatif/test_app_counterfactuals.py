@@ -83,6 +83,36 @@ def test_some_must_end_together(golden: Golden) -> None:
     golden("what-if", said(both, Kind.ENDED))
 
 
+def test_jobs_that_share_a_node_must_end_together() -> None:
+    """None of them alone leaves room for a single pod."""
+    taken = [
+        *pods(None, 1, prefix="y", on="b1", needs=spec(gpu=2)),
+        *pods(None, 1, prefix="z", on="b1", needs=spec(gpu=2)),
+    ]
+    (found,) = [
+        one
+        for one in answers(talking(rooms(b1=4), [app("a")], [*taken, *replicas("a", 1, gpus=4)]))
+        if one.kind is Kind.ENDED
+    ]
+    assert found.fits
+    assert isinstance(found.jobs, tuple)
+    assert [one.name for one in found.jobs] == ["pod/default/y-0", "pod/default/z-0"]
+
+
+def test_tolerating_a_taint_says_what_the_traffic_would_cost() -> None:
+    nodes = [
+        replace(one, taints=(Taint("team", "x", "NoSchedule"),)) if one.name == "a2" else one
+        for one in rooms(a1=1, a2=1)
+    ]
+    members = [*replicas("b", on="a1"), *replicas("a")]
+    (found,) = [
+        one for one in answers(talking(nodes, [app("a > b\nb")], members)) if one.kind is Kind.RELAXED
+    ]
+    assert found.change == {"tolerations": "team"}
+    assert isinstance(found.talk, TalkEntry)
+    assert (found.talk.here, found.talk.there) == (0, 1)
+
+
 def test_the_least_stands_in_the_way_and_what_lacks_is_what_is_not_free() -> None:
     """One GPU lacks on b1: who holds three need not go, whatever the names."""
     for big, small in ("yz", "zy"):

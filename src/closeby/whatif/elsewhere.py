@@ -21,7 +21,7 @@ Ints = NDArray[np.intp]
 
 
 def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Counterfactual]:
-    """The place that the engine would choose were the gang to start anew without its domain.
+    """The place that the engine would choose were the gang to start again without its domain.
 
     Nothing that waits takes part. Nothing is said of gangs that lie in no domain or that have not all their
     members.

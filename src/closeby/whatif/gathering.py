@@ -55,7 +55,7 @@ def counterfactuals(
 
     ``only`` names some by ``namespace/name``, else the first ``ITEMS`` that wait and as many that were placed
     are asked about. Empty where a change of this kind does not help. ``scheduler_name``: pods of other
-    schedulers would not be placed anew; None: all would.
+    schedulers would not be placed again; None: all would.
     """
     placed = [
         group

@@ -19,7 +19,7 @@ from closeby.whatif.room import Room
 from closeby.whatif.traffic import ROUNDING, Cost
 from closeby.whatif.trials import TrialResult, as_waiting
 
-#: Pods that are tried alone, and jobs whose end is tried with all pods placed anew.
+#: Pods that are tried alone, and jobs whose end is tried with all pods placed again.
 ALONE = 64
 JOBS = 24
 
@@ -52,7 +52,7 @@ class PlacedAgain:
         )
 
     def makes_room(self) -> Iterator[Counterfactual]:
-        """The fewest found of the application's own pods without which, placed anew, all that waits fits."""
+        """The fewest found of the application's own pods that, placed again, let all fit that waits."""
         if not self.movable:
             return
         found = next((one for pod in self._unlike() if (one := self._tried((pod,)))), None)

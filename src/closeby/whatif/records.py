@@ -29,7 +29,7 @@ class JobEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     #: How many of its pods hold a node.
     pods: int
-    #: When the last of these pods will be done (RFC 3339); null when nobody says.
+    #: When the last of these pods will be done (RFC 3339); null when that is not known.
     ends_by: str | None = None
 
 

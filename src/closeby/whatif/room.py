@@ -4,7 +4,7 @@ Between the two, a count without some pods is worked out from the cluster's colu
 count there; what else filters know can only lower it. So it tells what is in vain, and a trial what fits.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -79,6 +79,10 @@ class Room:
             if slot is not None and not is_pinned(pod) and (pod.terminating or not question.owns(pod)):
                 self.on.setdefault(slot, []).append(pod)
         self._units = self._shares()
+        most = [np.minimum(room, len(one.pods)) for one, room in zip(self.alike, self.held, strict=True)]
+        #: By domain how many pods of all kinds may find room; -1 where the item may not lie.
+        self._most = np.where(self.held[0] < 0, -1, np.sum(most, axis=0) + self._others)
+        self._enough = bool((self._most >= self.needed).any())
 
     def helps(self, gone: Iterable[Pod]) -> bool:
         """Whether the item might get more of what it needs without these pods.
@@ -92,33 +96,37 @@ class Room:
 
     def may_hold(self, gone: Iterable[Pod]) -> bool:
         """Whether some domain might hold what is needed without these pods."""
-        won: dict[int, list[int]] = {}
-        for slot, pods in self._by_slot(gone):
-            of = won.setdefault(self._owner[slot], [0] * len(self.alike))
-            for number, one in enumerate(self.alike):
-                of[number] += self.after(one, slot, pods) - int(one.fits[slot])
-        if (self._most() >= self.needed).any():
-            return True
-        return any(
-            self._others
-            + sum(
+        return self._enough or any(
+            sum(
                 min(len(one.pods), int(held[domain]) + more)
-                for one, held, more in zip(self.alike, self.held, wins, strict=True)
+                for one, held, more in zip(self.alike, self.held, won, strict=True)
             )
-            >= self.needed
-            for domain, wins in won.items()
+            >= self.needed - self._others
+            for domain, won in self._won(gone).items()
             if domain >= 0 and self.held[0][domain] >= 0
         )
 
     def gain(self, gone: Iterable[Pod], domain: int | None = None) -> int:
         """How many more of the pods might fit without these, in a domain or anywhere."""
-        won = [0] * len(self.alike)
-        for slot, pods in self._by_slot(gone):
-            if domain is None or self._owner[slot] == domain:
-                for number, one in enumerate(self.alike):
-                    if one.near[slot]:
-                        won[number] += self.after(one, slot, pods) - int(one.fits[slot])
-        return sum(min(len(one.pods), more) for one, more in zip(self.alike, won, strict=True))
+        won = [more for at, more in self._won(gone).items() if domain is None or at == domain]
+        return sum(min(len(one.pods), sum(more)) for one, *more in zip(self.alike, *won, strict=True))
+
+    def _won(self, gone: Iterable[Pod]) -> dict[int, list[int]]:
+        """By domain how many more of each kind might fit without these pods."""
+        slots: dict[int, list[Pod]] = {}
+        own = False
+        for pod in gone:
+            slot = self._cluster.placement(pod.uid)
+            if slot is not None:
+                own |= self.question.owns(pod)
+                slots.setdefault(slot, []).append(pod)
+        won: dict[int, list[int]] = {}
+        for slot, pods in slots.items():
+            of = won.setdefault(self._owner[slot], [0] * len(self.alike))
+            for number, one in enumerate(self.alike):
+                if own or one.near[slot]:  # Without pods of the application itself limits are others.
+                    of[number] += self.after(one, slot, pods) - int(one.fits[slot])
+        return won
 
     def after(self, one: Alike, slot: int, gone: Sequence[Pod]) -> int:
         """How many of equal pods a node might hold without these."""
@@ -139,15 +147,15 @@ class Room:
             room = min(room, max(left_over, 0) // amount)
         return max(room, int(one.fits[slot]))
 
-    def lies_in(self, pods: Iterable[Pod], domain: int) -> bool:
-        """Whether one of these pods holds a node of a domain."""
-        return any(self._owner[slot] == domain for slot, _ in self._by_slot(pods))
+    def domains_of(self, pods: Iterable[Pod]) -> set[int]:
+        """The domains in which these pods hold a node."""
+        slots = (self._cluster.placement(pod.uid) for pod in pods)
+        return {self._owner[slot] for slot in slots if slot is not None}
 
     def best(self) -> list[int]:
         """The domains in which the item may lie, those with the most room first."""
-        room = self._most()
-        order = np.argsort(-room, kind="stable")
-        return [int(one) for one in order[room[order] >= 0]]
+        order = np.argsort(-self._most, kind="stable")
+        return [int(one) for one in order[self._most[order] >= 0]]
 
     def slots(self, domain: int) -> Ints:
         """The nodes of a domain."""
@@ -166,20 +174,6 @@ class Room:
                 name = natural_key(self._cluster.names[slot] or "")
                 ordered.append((self.weight(self.on.get(slot, ())) / won, -won, name, slot))
         return [slot for *_, slot in sorted(ordered)]
-
-    def _most(self) -> Counts:
-        """By domain how many pods of all kinds may find room; -1 where the item may not lie."""
-        most = [np.minimum(room, len(one.pods)) for one, room in zip(self.alike, self.held, strict=True)]
-        found: Counts = np.sum(most, axis=0) + self._others
-        return np.where(self.held[0] < 0, -1, found)
-
-    def _by_slot(self, pods: Iterable[Pod]) -> Iterator[tuple[int, list[Pod]]]:
-        found: dict[int, list[Pod]] = {}
-        for pod in pods:
-            slot = self._cluster.placement(pod.uid)
-            if slot is not None:
-                found.setdefault(slot, []).append(pod)
-        yield from found.items()
 
     def _asks(self, pod: Pod) -> tuple[tuple[int, int], ...]:
         demand = self._cluster.demand(pod.spec)
