@@ -315,7 +315,7 @@ class Binder:
                     return None
                 if not self._context.informed():
                     continue
-                action = self._turn(binding)
+                action = self.handle(BindingTurn(binding)) if self._context.catch_up() else None
                 if action is None:
                     return None
                 if isinstance(action, SendBinding):
@@ -326,9 +326,6 @@ class Binder:
             if not await self._stopping.rest(early):
                 return None
 
-    def _turn(self, binding: Binding) -> StartAction | None:
-        return self.handle(BindingTurn(binding)) if self._context.catch_up() else None
-
     def _still_wanted(self, binding: Binding) -> Callable[[], bool]:
         """Asked at the moment of sending; of the state machine only where it took a while until then."""
         asked = time.monotonic()
@@ -336,7 +333,9 @@ class Binder:
         def wanted() -> bool:
             if not self._context.informed():
                 return False
-            return time.monotonic() < asked + _AT_ONCE or isinstance(self._turn(binding), SendBinding)
+            if time.monotonic() < asked + _AT_ONCE:
+                return True
+            return self._context.catch_up() and isinstance(self.handle(BindingTurn(binding)), SendBinding)
 
         return wanted
 

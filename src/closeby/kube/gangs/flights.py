@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from closeby.kube.gangs.start_events import (
-    BindingTurn,
     BindRefused,
-    Bound,
     FlightEvent,
     GiveBack,
     LeadLost,
@@ -96,17 +94,17 @@ class Flights:
         return len(self._by_uid)
 
     def of_gang(self, key: str) -> frozenset[str]:
-        """uids of members that hold a node by a binding which has not ended, as far as the engine knows."""
+        """uids of members whose binding has not ended, as far as the engine knows."""
         item = self._gangs.get(key)
         return frozenset() if item is None else frozenset((*item.flights, *item.returning))
+
+    def any_of_gang(self, key: str) -> bool:
+        """Whether ``of_gang`` names any member."""
+        return key in self._gangs
 
     def handle(self, event: FlightEvent) -> list[StartAction]:
         """Takes in what happened to bindings; returns what is to be done."""
         match event:
-            case BindingTurn(binding):
-                return self._turn(binding)
-            case Bound(binding):
-                return self._bound(binding)
             case Missed(binding, in_doubt):
                 return self._missed(binding, in_doubt)
             case NoEffect(binding):
@@ -193,8 +191,6 @@ class Flights:
         if flight is None:
             return self._undo(binding)  # Something else was decided about the pod meanwhile.
         flight.batch.discard(binding.pod.uid)
-        if flight.item.broken:
-            return self._withdraw(flight.item)
         if flight.batch or not self._may_send:
             return []
         together = (one for one in flight.item.flights.values() if one.batch is flight.batch)
@@ -211,7 +207,8 @@ class Flights:
 
     # Attempts
 
-    def _turn(self, binding: Binding) -> list[StartAction]:
+    def turn(self, binding: Binding) -> list[StartAction]:
+        """What to do about a binding that could be sent now."""
         flight = self._of(binding)
         if flight is None or not self._may_send:
             return []
@@ -237,7 +234,8 @@ class Flights:
 
     # Ends
 
-    def _bound(self, binding: Binding) -> list[StartAction]:
+    def bound(self, binding: Binding) -> list[StartAction]:
+        """The pod is bound."""
         flight = self._of(binding)
         if flight is None:
             return []
@@ -275,8 +273,10 @@ class Flights:
 
     def _withdraw(self, item: _Item) -> list[StartAction]:
         """What does not hold any more, as soon as it is known what became of all attempts and steps."""
+        if not item.broken:
+            return []
         flights = tuple(item.flights.values())
-        if not item.broken or not flights or any(flight.uncertain for flight in flights):
+        if not flights or any(flight.uncertain for flight in flights):
             return []
         uids = tuple(flight.binding.pod.uid for flight in flights)
         event = BindingsWithdrawn(uids, item.broken, item.gang)
@@ -299,7 +299,7 @@ class Flights:
         uid, item = flight.binding.pod.uid, flight.item
         del self._by_uid[uid], item.flights[uid]
         if not item.flights:  # What is decided next is another start.
-            item.took_effect, item.broken = False, ""
+            item.broken = ""
             self._tidy(item)
 
     def _tidy(self, item: _Item) -> None:

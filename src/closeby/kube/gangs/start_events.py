@@ -124,22 +124,29 @@ class LeadLost(Struct, frozen=True):
     """This process may bind nothing more: it lost the lead, or it stops."""
 
 
-#: What concerns bindings in flight alone.
+#: What concerns bindings in flight alone, besides turns and what is bound.
 FlightEvent = (
     PlanTurn
     | PlanWritten
     | PlanRefused
     | Prepared
     | PreparationFailed
-    | BindingTurn
     | Missed
     | NoEffect
-    | Bound
     | BindRefused
     | LeadLost
 )
 StartEvent = (
-    FlightEvent | Decided | GivenBack | MemberGone | GroupGone | StatusWritten | Restarted | Reconciled
+    FlightEvent
+    | BindingTurn
+    | Bound
+    | Decided
+    | GivenBack
+    | MemberGone
+    | GroupGone
+    | StatusWritten
+    | Restarted
+    | Reconciled
 )
 
 # Actions

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from closeby.kube.gangs.flights import Flights
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import (
+    BindingTurn,
     Bound,
     Decided,
     GivenBack,
@@ -26,7 +27,6 @@ from closeby.kube.gangs.start_events import (
     StatusWritten,
 )
 from closeby.kube.gangs.status import GangStanding
-from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
 from closeby.scheduling.intake.scheduling_state import gang_key
@@ -65,11 +65,15 @@ class Starts:
     def handle(self, event: StartEvent) -> list[StartAction]:
         """Takes in what happened; returns what is to be done, in this order."""
         match event:
+            case BindingTurn(binding):
+                return self._flights.turn(binding)
             case Decided(bindings, now):
                 return self._decided(bindings, now)
             case Bound(binding):
-                gang = None if binding.pod.group is None else gang_key(binding.pod)
-                return [*self._flights.handle(event), *self._settled(gang)]
+                actions = self._flights.bound(binding)
+                return (
+                    actions if binding.pod.group is None else actions + self._settled(gang_key(binding.pod))
+                )
             case GivenBack(failures):
                 return [action for one in failures for action in self._given_back(one)]
             case Restarted(now):
@@ -99,10 +103,12 @@ class Starts:
         group = state.groups.get(key)
         if group is None:
             return None
-        plan, kept = self._plans.get(key), self._engine.reservation
+        plan, kept, cluster = self._plans.get(key), self._engine.reservation, self._engine.cluster
+        on = [(pod, cluster.placement(pod.uid)) for pod in state.placed(key)]
+        nodes = [(pod, pod.node_name if slot is None else cluster.names[slot]) for pod, slot in on]
         return GangStanding(
             group=group,
-            held=tuple(self._held(state.placed(key))),
+            held=tuple([(pod, node) for pod, node in nodes if node]),
             on_the_way=self._flights.of_gang(key),
             waiting=state.waiting(key),
             done=len(state.done(key)),
@@ -180,7 +186,7 @@ class Starts:
 
     def _settled(self, key: str | None) -> list[StartAction]:
         """The gang's status is to be written once none of its bindings is in flight."""
-        if key is None or self._flights.of_gang(key):
+        if key is None or self._flights.any_of_gang(key):
             return []
         self._ended(key)
         return [Review(key)]
@@ -210,7 +216,7 @@ class Starts:
         if plan is None or not plan.begun:
             return False
         if standing is None:
-            over = not self._flights.of_gang(key) and not self._state.placed(key)
+            over = not self._flights.any_of_gang(key) and not self._state.placed(key)
         else:
             over = not standing.starting
         if over:
@@ -247,11 +253,3 @@ class Starts:
             bound = {pod.uid for pod in self._state.placed(group.key)}
             self._begin(group.key, now).reduced = group.plan.keys() <= bound
         return [Review(group.key, waits=True) for group in planned]
-
-    def _held(self, pods: Sequence[Pod]) -> Iterator[tuple[Pod, str]]:
-        cluster = self._engine.cluster
-        for pod in pods:
-            slot = cluster.placement(pod.uid)
-            node = pod.node_name if slot is None else cluster.names[slot]
-            if node:
-                yield pod, node
