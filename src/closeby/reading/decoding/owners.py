@@ -10,7 +10,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.keys import unread_wishes, wish_path
+from closeby.reading.decoding.keys import members_apart, unread_wishes, wish_path
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
@@ -26,6 +26,12 @@ class ConditionWire(Wire, gc=False):
 
     type: str = ""
     status: str = ""
+
+
+class StatusWire(Wire):
+    """``status``."""
+
+    conditions: list[ConditionWire] | None = None
 
 
 class Owner:
@@ -86,6 +92,19 @@ class Owner:
             path=field_path(path),
         )
 
+    def gang(self, pod_sets: Sequence[PodSet], minimum: int | None, priority_class: str | None) -> PodGroup:
+        """A gang of all its pods, called like it; without ``minimum`` it needs them all."""
+        return PodGroup(
+            namespace=self.namespace,
+            name=self.name,
+            min_member=sum(one.replicas for one in pod_sets) if minimum is None else minimum,
+            priority_class_name=priority_class or "",
+            created=self.meta.created,
+            annotations=self.meta.annotation_map,
+            members_apart=members_apart(self.meta.annotation_map),
+            source=self._document.api_version,
+        )
+
     def workload(
         self, pod_sets: Sequence[PodSet], *, suspended: bool = False, gang: PodGroup | None = None
     ) -> Workload:
@@ -137,9 +156,10 @@ def at_most(pods: int, path: Path) -> int:
     return pods
 
 
-def finished(conditions: Sequence[ConditionWire] | None) -> bool:
+def finished(status: StatusWire | None) -> bool:
     """Whether a status says that the work is over, so that no pods will be made any more."""
-    return any(one.type in _FINISHED and one.status == "True" for one in conditions or ())
+    conditions = (status.conditions if status else None) or ()
+    return any(one.type in _FINISHED and one.status == "True" for one in conditions)
 
 
 def numbered(prefix: str, number: int) -> tuple[str, ...]:

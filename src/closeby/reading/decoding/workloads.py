@@ -4,7 +4,7 @@ import msgspec
 
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import ConditionWire, Owner, count, finished, numbered
+from closeby.reading.decoding.owners import Owner, StatusWire, count, finished, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
@@ -29,11 +29,10 @@ class JobSpecWire(Wire):
     template: TemplateWire | None = None
 
 
-class JobStatusWire(Wire):
+class JobStatusWire(StatusWire):
     """``status`` of a Job."""
 
     succeeded: int | None = None
-    conditions: list[ConditionWire] | None = None
 
 
 class JobWire(ObjectWire):
@@ -71,7 +70,7 @@ def read_job(document: Document, reading: DocumentReading) -> Workload:
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or JobSpecWire()
     status = wire.status or JobStatusWire()
-    names = numbered(owner.name, 0 if finished(status.conditions) else pods_of_job(spec, ("spec",)))
+    names = numbered(owner.name, 0 if finished(status) else pods_of_job(spec, ("spec",)))
     pods = owner.pod_set(owner.name, names, spec.template, ("spec", "template"))
     pods = msgspec.structs.replace(
         pods,

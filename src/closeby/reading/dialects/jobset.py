@@ -4,7 +4,7 @@ import msgspec
 
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import ConditionWire, Owner, at_most, count, finished, with_role
+from closeby.reading.decoding.owners import Owner, StatusWire, at_most, count, finished, with_role
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
@@ -25,12 +25,6 @@ class SpecWire(Wire):
     suspend: bool | None = None
 
 
-class StatusWire(Wire):
-    """``status``."""
-
-    conditions: list[ConditionWire] | None = None
-
-
 class JobSetWire(ObjectWire):
     """The object."""
 
@@ -47,7 +41,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     wire = document.decode(JobSetWire)
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
-    over = finished(wire.status.conditions if wire.status else None)
+    over = finished(wire.status)
     pod_sets = []
     for i, job in enumerate(spec.replicated_jobs or ()):
         path = ("spec", "replicatedJobs", i)

@@ -6,13 +6,11 @@ Each holds a mapping from role (Master, Worker, Launcher, ...) to a number of po
 import msgspec
 from msgspec import field
 
-from closeby.objects.groups import PodGroup
-from closeby.objects.workloads import PodSet, Workload
+from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import members_apart
 from closeby.reading.decoding.owners import (
-    ConditionWire,
     Owner,
+    StatusWire,
     at_most,
     count,
     finished,
@@ -60,12 +58,6 @@ class SpecWire(Wire):
     run_policy: RunPolicyWire | None = None
 
 
-class StatusWire(Wire):
-    """``status``."""
-
-    conditions: list[ConditionWire] | None = None
-
-
 class TrainingJobWire(ObjectWire):
     """The object."""
 
@@ -96,7 +88,7 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     spec = wire.spec or SpecWire()
     attribute, field_name = _ROLES[document.kind]
     roles: Roles = getattr(spec, attribute) or {}
-    over = finished(wire.status.conditions if wire.status else None)
+    over = finished(wire.status)
     pod_sets = []
     for role, replica_spec in roles.items():
         path = ("spec", field_name, role)
@@ -106,23 +98,6 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
         pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", field_name))
     policy = spec.run_policy or RunPolicyWire()
-    gang = _gang(document, owner, pod_sets, policy.scheduling_policy)
+    asked = policy.scheduling_policy
+    gang = None if asked is None else owner.gang(pod_sets, asked.min_available, asked.priority_class)
     return owner.workload(pod_sets, suspended=bool(policy.suspend), gang=gang)
-
-
-def _gang(
-    document: Document, owner: Owner, pod_sets: list[PodSet], policy: SchedulingPolicyWire | None
-) -> PodGroup | None:
-    if policy is None:
-        return None
-    pods = sum(one.replicas for one in pod_sets)
-    return PodGroup(
-        namespace=owner.namespace,
-        name=owner.name,
-        min_member=pods if policy.min_available is None else policy.min_available,
-        priority_class_name=policy.priority_class or "",
-        created=owner.meta.created,
-        annotations=owner.meta.annotation_map,
-        members_apart=members_apart(owner.meta.annotation_map),
-        source=document.api_version,
-    )

@@ -6,7 +6,6 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import members_apart
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
@@ -88,7 +87,7 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
         pods = owner.pod_set(name, names, task.template, (*path, "template"))
         pod_sets.append(_with_role(pods))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
-    return owner.workload(pod_sets, gang=_gang(document, owner, spec, pod_sets))
+    return owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets))
 
 
 def _with_role(pods: PodSet) -> PodSet:
@@ -102,7 +101,7 @@ def _with_role(pods: PodSet) -> PodSet:
     return msgspec.structs.replace(pods, template=template, indexed=True)
 
 
-def _gang(document: Document, owner: Owner, spec: SpecWire, pod_sets: list[PodSet]) -> PodGroup:
+def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet]) -> PodGroup:
     name = object_id("Job", owner.namespace, owner.name)
     tasks = spec.tasks or []
     total = sum(pods.replicas for pods in pod_sets)
@@ -117,16 +116,6 @@ def _gang(document: Document, owner: Owner, spec: SpecWire, pod_sets: list[PodSe
         if task.partition_policy is not None:
             field = f"spec.tasks[{i}].partitionPolicy"
             conditions += policy_conditions(task.partition_policy.network_topology, name, field)
-    group = PodGroup(
-        namespace=owner.namespace,
-        name=owner.name,
-        min_member=minimum,
-        subgroups=task_subgroups(minimum, minima) if given else (),
-        priority_class_name=spec.priority_class_name or "",
-        created=owner.meta.created,
-        annotations=owner.meta.annotation_map,
-        members_apart=members_apart(owner.meta.annotation_map),
-        source=document.api_version,
-        conditions=conditions,
-    )
-    return checked(group)
+    group = owner.gang(pod_sets, minimum, spec.priority_class_name)
+    subgroups = task_subgroups(minimum, minima) if given else ()
+    return checked(msgspec.structs.replace(group, subgroups=subgroups, conditions=conditions))
