@@ -214,6 +214,12 @@ class TestDescending:
         found = improve(about, sites([[1, 1]], [[1], [1]]), [0, 1])
         assert (found.slots, found.cost_before, found.cost) == ((1, 0), 10.0, 0.0)
 
+    def test_no_pod_goes_where_it_cannot_be(self) -> None:
+        """Site 1 would be next to the second pod, but the first cannot be there."""
+        about = traffic(flat(3), [[0.0, 9.0], [9.0, 0.0]], standing=[[0.0, INF, 0.0], [0.0, 0.0, INF]])
+        on = sites([[1, 2, 2]], [[1], [1]])
+        assert improve(about, on, [0, 1]).slots == (0, 1)
+
     def test_a_move_is_made_where_it_saves_more_than_a_swap(self) -> None:
         """The first saves 4 on site 1 instead of the second, and 6 on site 2, which is free."""
         about = traffic(flat(3), silent(2), standing=[[6.0, 2.0, 0.0], [1.0, 1.0, 1.0]])
@@ -249,6 +255,28 @@ def test_descending_ends_where_no_move_and_no_swap_saves(case: tuple[Traffic, Si
             assert layout.best_swap(pod)[0] >= -rounding
         assert layout.cost() <= before
         assert (layout.left >= 0).all()
+
+
+def test_a_full_site_takes_no_pod_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks at one pod after another moves none to a site without room, not even for a moment."""
+    monkeypatch.setattr(local_search, "AT_ONCE_UP_TO", 0)
+    swapping: list[bool] = []
+    move, swap = Layout.move, Layout.swap
+
+    def watched_move(layout: Layout, pod: int, site: int) -> None:
+        move(layout, pod, site)
+        assert swapping or (layout.left >= 0).all()
+
+    def watched_swap(layout: Layout, pod: int, other: int) -> None:
+        swapping.append(True)
+        swap(layout, pod, other)
+        swapping.clear()
+
+    monkeypatch.setattr(Layout, "move", watched_move)
+    monkeypatch.setattr(Layout, "swap", watched_swap)
+    about = traffic(flat(2), silent(2), standing=[[5.0, 0.0], [0.0, 5.0]])
+    found = improve(about, sites([[1, 1]], [[1], [1]]), [0, 1])
+    assert found.slots == (1, 0)
 
 
 @settings(max_examples=15)
