@@ -10,7 +10,10 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from tests.worlds import GPU, node, pods, spec
 
-#: worker-1 -1- worker-2 -6- worker-4 -2- worker-5, and three links of worker-3 (the KEP's).
+#: The KEP's.
+#: worker-1 -1- worker-2 -6- worker-4 -2- worker-5
+#:     \-------4- worker-3 -5-/          /
+#:                    \------------3----/
 FIVE_NODES = """
 worker-1 worker-2 1
 worker-1 worker-3 4

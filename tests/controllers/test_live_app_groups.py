@@ -18,18 +18,10 @@ from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.controllers.at_work import GROUP, Site, published, site
+from tests.controllers.test_app_group_status import CHAIN
 from tests.kube.faulty_proxy import Cut, Fault, Refuse
 from tests.kube.live import eventually, through_proxy
 
-CHAIN = """
-spec:
-  numMembers: 3
-  topologySortingAlgorithm: KahnSort
-  Pods:
-    - {name: P1, type: Pod, dependencies: [{name: P2, type: Pod}]}
-    - {name: P2, type: Pod, dependencies: [{name: P3, type: Pod}]}
-    - {name: P3, type: Pod}
-"""
 PUBLISHED = "appgroup.diktyo.x-k8s.io"
 PUBLISHED_SCHEMA = """
 spec: {type: object, x-kubernetes-preserve-unknown-fields: true}

@@ -7,30 +7,14 @@ from hypothesis import strategies as st
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
+from closeby.objects.networks import NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.topology.network_costs import NetworkCosts, choose, locate, network_costs
+from tests.applications.networks import FIVE_NODES, links
 from tests.golden.fixture import Golden
 
-#: worker-1 -1- worker-2 -6- worker-4 -2- worker-5
-#:     \-------4- worker-3 -5-/          /
-#:                    \------------3----/
-FIVE_NODES = """
-worker-1 worker-2 1
-worker-1 worker-3 4
-worker-2 worker-4 6
-worker-3 worker-4 5
-worker-3 worker-5 3
-worker-4 worker-5 2
-"""
 #: Two regions 20 apart; zones Z1, Z2 in the west, Z3, Z4 in the east.
 EIGHT_NODES = "west Z1 1 2|west Z2 3 4|east Z3 5 6|east Z4 7 8"
-
-
-def links(text: str) -> tuple[LinkCost, ...]:
-    """One link a line: origin, destination, cost."""
-    rows = [line.split() for line in text.strip().splitlines()]
-    return tuple(LinkCost(origin=a, destination=b, cost=int(cost)) for a, b, cost in rows)
 
 
 def worked_out(nodes: str = "", zones: str = "", regions: str = "", algorithm: str = "") -> NetworkCosts:
