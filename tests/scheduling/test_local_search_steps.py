@@ -116,6 +116,21 @@ class TestGathering:
         assert it._gather(1)
         assert it._layout.at.tolist() == [0, 1, 2, 2]
 
+    def test_those_that_talk_to_what_is_placed_come_before_those_that_say_more_to_others(self) -> None:
+        """The first two and the last belong together; the third and fourth say more to each other."""
+        talk = np.zeros((5, 5))
+        for one, other, weight in ((0, 1, 5.0), (2, 3, 4.0), (1, 4, 1.0)):
+            talk[one, other] = talk[other, one] = weight
+        it = search(traffic(flat(2), talk.tolist()), sites([[3, 2]], [[1]] * 5))
+        assert it._gather(0)
+        assert it._layout.at.tolist() == [0, 0, 1, 1, 0]
+
+    def test_only_the_first_is_bound_to_the_given_site(self) -> None:
+        about = traffic(flat(2), flat(2), standing=[[0.0, 9.0], [9.0, 0.0]])
+        it = search(about, sites([[2, 2]], [[1], [1]]))
+        assert it._gather(0)
+        assert it._layout.at.tolist() == [0, 1]
+
     def test_each_goes_next_to_those_placed_before(self) -> None:
         """A chain over a line of sites that hold one pod each."""
         talk = [[0.0, 5.0, 0.0], [5.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
@@ -342,10 +357,10 @@ class TestShaking:
 
 
 class TestWandering:
-    """Where the first pod goes is given: site by site it costs 10, 8, 6, 9, and 6.05."""
+    """Where the first pod goes is given: site by site it costs 10, 8, 6, 9, 6.05, and 6.1."""
 
-    ABOUT = traffic(flat(5), silent(2), standing=[[10.0, 8.0, 6.0, 9.0, 6.05], [0.0] * 5])
-    ON = sites([[2] * 5], [[1], [1]])
+    ABOUT = traffic(flat(6), silent(2), standing=[[10.0, 8.0, 6.0, 9.0, 6.05, 6.1], [0.0] * 6])
+    ON = sites([[2] * 6], [[1], [1]])
 
     def wander(
         self, shaken_to: Sequence[int], monkeypatch: pytest.MonkeyPatch, patience: int
@@ -379,6 +394,10 @@ class TestWandering:
 
     def test_it_goes_on_from_what_is_little_worse(self, monkeypatch: pytest.MonkeyPatch) -> None:
         began, least = self.wander([2, 4, 3, 0], monkeypatch, patience=3)
+        assert (began, least) == ([0, 2, 4, 4], 6.0)
+
+    def test_it_does_not_get_worse_little_by_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        began, least = self.wander([2, 4, 5, 0], monkeypatch, patience=3)
         assert (began, least) == ([0, 2, 4, 4], 6.0)
 
     def test_stuck_it_goes_elsewhere_and_back_to_the_best_by_turns(
