@@ -203,3 +203,9 @@ def test_neither_files_nor_a_cluster(command: tuple[str, ...], tmp_path: Path) -
     result = closeby(*command, environment=nowhere)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no cluster is known" in result.stderr and "-f PATH" in result.stderr
+
+
+def test_a_scheduler_is_only_asked_about_a_cluster() -> None:
+    result = closeby("explain", "solo", "-f", "-", "--scheduler", "off", stdin=text(*CLUSTER, pod("solo")))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--scheduler" in result.stderr

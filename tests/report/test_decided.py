@@ -1,7 +1,9 @@
 """In a cluster the scheduler's own decision and reservation are shown, and beside them what differs now."""
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppWorkload
 from closeby.objects.problems import Problem
 from closeby.objects.recorded import (
     DecisionStatus,
@@ -23,7 +25,7 @@ from closeby.report.documents.decided import (
     standing_of,
 )
 from closeby.report.documents.explanations import Explanation, NotAsked, explain
-from closeby.report.documents.subjects import GANG, POD, Subject
+from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.scheduling.outcomes import ItemKind, Reservation
 from closeby.simulator.runs import Asked, Simulation
 from tests.crowded import world
@@ -266,3 +268,25 @@ def test_a_scheduler_that_could_not_be_asked() -> None:
     found = solo(SchedulerStatus(unasked=Problem("it sleeps", "wake it")))
     assert found.not_asked == NotAsked(message="it sleeps", remedy="wake it")
     assert found.story is UNSET
+
+
+def test_an_application_of_which_a_pod_belongs_to_a_gang() -> None:
+    """It is decided with its gang, and shown with its application too."""
+    web = AppGroup(namespace="default", name="shop", workloads=(AppWorkload(name="web"),))
+    labels = {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: "web"}
+    members = [
+        *pods("big", 1, needs=spec(gpu=1), labels=labels),
+        *pods(None, 1, on="n1", needs=spec(gpu=1), labels=labels),
+    ]
+    given = replace(world([gang("big", 1)], members, "a r1 : n1=2 n2=2"), app_groups=(web,))
+    simulation = Simulation(given, Configuration(), Asked(explain=(), wall=WALL))
+    subject = Subject(APP_GROUP, "default/shop", "default/shop", ItemKind.APPLICATION)
+    waiting = {"big-0": PodCondition(bound=False, reason="Unschedulable", message="", since=SINCE)}
+    live = Live(standing=standing_of(simulation.standing(), subject), status=SchedulerStatus(pods=waiting))
+    found = explain(simulation.decided(), subject, live)
+    assert isinstance(found.decisions, tuple)
+    assert {(one.name, one.node, one.source) for one in found.decisions} == {
+        ("big-0", None, Source.POD),
+        ("pod-0", "n1", Source.POD),
+    }
+    assert found.app_group is not None and found.app_group.scheduled == 1

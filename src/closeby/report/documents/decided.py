@@ -24,7 +24,7 @@ from closeby.objects.words import plural
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
 from closeby.report.documents.lines import PartLine, parts_of
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, group_entries, pod_entry
-from closeby.report.documents.subjects import Subject, item_of
+from closeby.report.documents.subjects import Subject, belongs_to
 from closeby.scheduling.outcomes import ItemKind, Outcome, Reservation
 from closeby.simulator.runs import Run
 
@@ -88,7 +88,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 def standing_of(run: Run, subject: Subject) -> Standing:
     """The work item with which a subject is decided, in a run that has decided nothing yet."""
-    members = [pod for pod in run.pods if item_of(run, pod) == (subject.item, subject.item_kind)]
+    members = [pod for pod in run.pods if belongs_to(run, pod, subject)]
     is_gang = subject.item_kind is ItemKind.GANG
     group = next((one for one in run.groups if is_gang and one.key == subject.item), None)
     applications = app_group_entries(run) if subject.item_kind is ItemKind.APPLICATION else ()

@@ -82,9 +82,18 @@ def find_subject(
 
 def schedules(run: Run, subject: Subject, scheduler: str | None) -> bool:
     """Whether pods of the work item with which a subject is decided name this scheduler."""
-    return any(
-        pod.spec.scheduler_name == scheduler and item_of(run, pod)[0] == subject.item for pod in run.pods
-    )
+    return any(pod.spec.scheduler_name == scheduler and belongs_to(run, pod, subject) for pod in run.pods)
+
+
+def belongs_to(run: Run, pod: Pod, subject: Subject) -> bool:
+    """Whether a pod is part of the gang or application with which a subject is decided, or is the subject.
+
+    A pod of an application may be decided with a gang, and is part of both then.
+    """
+    if _item(run, pod) == (subject.item, subject.item_kind):
+        return True
+    application = run.engine.applications.of(pod) if subject.item_kind is ItemKind.APPLICATION else None
+    return application is not None and application.key == subject.item
 
 
 def _subjects(run: Run) -> list[Subject]:
@@ -94,11 +103,11 @@ def _subjects(run: Run) -> list[Subject]:
     return [
         *(Subject(GANG, key, key, ItemKind.GANG) for key in gangs),
         *(Subject(APP_GROUP, one.key, one.key, ItemKind.APPLICATION) for one in run.engine.applications),
-        *(Subject(POD, pod.key, *item_of(run, pod)) for pod in run.pods),
+        *(Subject(POD, pod.key, *_item(run, pod)) for pod in run.pods),
     ]
 
 
-def item_of(run: Run, pod: Pod) -> tuple[str, ItemKind]:
+def _item(run: Run, pod: Pod) -> tuple[str, ItemKind]:
     """The work item with which a pod is decided: ``namespace/name``, and what it is."""
     if pod.group is not None:
         return f"{pod.namespace}/{pod.group}", ItemKind.GANG
