@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from closeby.discovery.fabric import Device, DeviceKind, End, FabricBuilder, cable
 from closeby.discovery.unreadable import MOST_BYTES, shown
 from closeby.errors import UnreadableError
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 
 #: No line of a scan is longer; descriptions have at most 64 bytes.
 LONGEST_LINE: Final = 1024
@@ -223,7 +223,7 @@ class _Reader:
             self._problem(f"Port/{one.guid}:{one.port}", message, "remove the cable")
 
     def _problem(self, subject: str, message: str, remedy: str) -> None:
-        problem = Condition(reason=Reason.INVALID_SPEC, object=subject, message=message, remedy=remedy)
+        problem = invalid(subject, "", message, remedy)
         if len(self._problems) < _MOST_PROBLEMS and problem not in self._problems[-2:]:
             self._problems.append(problem)
 

@@ -9,7 +9,7 @@ from closeby.discovery.fabric import DeviceKind, Fabric
 from closeby.discovery.ranks import Neighbours
 from closeby.discovery.trees import Level
 from closeby.objects.natural import natural_key
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 from closeby.topology.node_groups import listed
 
 _SWITCHES: Final = {1: "leaves", 2: "spines"}
@@ -123,4 +123,4 @@ def _side_by_side(
 
 
 def _odd(name: str, message: str, remedy: str = "") -> Condition:
-    return Condition(reason=Reason.INVALID_SPEC, object=f"Switch/{name}", message=message, remedy=remedy)
+    return invalid(f"Switch/{name}", "", message, remedy)

@@ -13,7 +13,7 @@ from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.labelling import Place
 from closeby.discovery.ranks import Neighbours
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 from closeby.topology.node_groups import listed
 
 
@@ -188,9 +188,7 @@ class _Grower:
                 f"{name} {lie} on {all_of_them}, which have little else in common; "
                 f"{count} for {named[chosen]}"
             )
-        self._warnings.append(
-            Condition(reason=Reason.INVALID_SPEC, object=subject, message=message, remedy=remedy)
-        )
+        self._warnings.append(invalid(subject, "", message, remedy))
 
 
 def _by_domain(on: Mapping[str, list[Cable]], level: Level) -> dict[str, list[Cable]]:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from closeby.objects.problems import Problem
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 
 #: The two figures about one host and one direction of traffic.
 Operator = Literal["average", "deviation"]
@@ -185,14 +185,7 @@ def problem(source: str, names: Iterable[str], message: str, remedy: str) -> tup
     if not listed:
         return ()
     shown = ", ".join(listed[:NAMED]) + (", …" if len(listed) > NAMED else "")
-    return (
-        Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"BandwidthMetrics/{source}",
-            message=f"{message} ({len(listed)}: {shown})",
-            remedy=remedy,
-        ),
-    )
+    return (invalid(f"BandwidthMetrics/{source}", "", f"{message} ({len(listed)}: {shown})", remedy),)
 
 
 def host_part(host: str) -> str:

@@ -117,6 +117,18 @@ class Condition(Struct, frozen=True, kw_only=True):
         return f"{self.field}: {self.sentence()}" if self.field else self.sentence()
 
 
+def invalid(object: str, field: str, message: str, remedy: str = "", *, blocking: bool = False) -> Condition:
+    """An ``InvalidSpec`` of one object."""
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=object,
+        field=field,
+        message=message,
+        remedy=remedy,
+        blocking=blocking,
+    )
+
+
 def few(found: Iterable[Condition], most: int = MOST_CONDITIONS) -> tuple[Condition, ...]:
     """The first conditions about one object; one more counts the others, and blocks if one of them does."""
     conditions = tuple(found)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import shown, some
-from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
+from closeby.objects.reasons import MOST_CONDITIONS, Condition, invalid
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 
@@ -81,13 +81,7 @@ def conditions_of(document: Document, found: list[UnknownField], owner: str) -> 
 def _condition(unknown: UnknownField, owner: str) -> Condition:
     close = difflib.get_close_matches(str(unknown.path[-1]), unknown.known, n=1)
     remedy = f"did you mean {close[0]}?" if close else f"known fields: {some(unknown.known, 20)}"
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=owner,
-        field=shown(field_path(unknown.path)),
-        message="is not a known field; it is ignored",
-        remedy=remedy,
-    )
+    return invalid(owner, shown(field_path(unknown.path)), "is not a known field; it is ignored", remedy)
 
 
 def _walk(value: object, called: str, path: Path) -> Iterator[UnknownField]:

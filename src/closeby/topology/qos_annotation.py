@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from closeby.objects.bounds import some
 from closeby.objects.natural import natural_key
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 from closeby.topology.node_groups import QOS_ANNOTATION, NodeGroup, and_more, listed, type_of
 from closeby.topology.quality import (
     Quality,
@@ -173,13 +173,7 @@ def _conflict(key: tuple[str, str], metric: str, values: Sequence[_Stated]) -> C
 
 
 def _condition(nodes: Sequence[str], path: str, message: str, remedy: str) -> Condition:
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=f"Node/{nodes[0]}",
-        field=ANNOTATION_FIELD + path,
-        message=message,
-        remedy=remedy,
-    )
+    return invalid(f"Node/{nodes[0]}", ANNOTATION_FIELD + path, message, remedy)
 
 
 def _nodes(groups: Sequence[NodeGroup]) -> list[str]:

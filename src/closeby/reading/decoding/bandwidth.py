@@ -8,7 +8,7 @@ from closeby.errors import QuantityError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import BandwidthLimits
 from closeby.objects.quantities import QuantityText, Rounding, amount
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import invalid
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.reading import DocumentReading
 
@@ -70,9 +70,7 @@ def read_bandwidth_limits(
 
     def note(key: str, message: str, remedy: str) -> None:
         field = part + field_path((key,))
-        condition = Condition(
-            reason=Reason.INVALID_SPEC, object=owner, field=field, message=message, remedy=remedy
-        )
+        condition = invalid(owner, field, message, remedy)
         reading.note(f"{key}: {message}", condition)
 
     for key, error in wrong.items():

@@ -11,7 +11,7 @@ from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod, PriorityClass
-from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason
+from closeby.objects.reasons import MOST_CONDITIONS, invalid
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
@@ -179,9 +179,7 @@ def _ends(
         except msgspec.ValidationError:
             field = f"metadata.annotations{field_path((EXPECTED_END,))}"
             message, remedy = f"{quoted(expected)} is not a time", "write it like 2030-01-31T12:00:00Z"
-            condition = Condition(
-                reason=Reason.INVALID_SPEC, object=called, field=field, message=message, remedy=remedy
-            )
+            condition = invalid(called, field, message, remedy)
             reading.note(f"{EXPECTED_END}={expected}", condition)
     return min(ends, default=None)
 

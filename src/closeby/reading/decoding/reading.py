@@ -9,7 +9,7 @@ import msgspec
 
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import Wish, wish_condition
 from closeby.reading.decoding.podspecs import SpecPool
@@ -70,13 +70,7 @@ class DocumentReading:
 
     def refused(self, field: str, message: str, remedy: str, owner: str) -> None:
         """Notes a value that no API server accepts; said once per field and value."""
-        condition = Condition(
-            reason=Reason.INVALID_SPEC,
-            object=owner,
-            field=field,
-            message=f"{message}; no API server accepts it",
-            remedy=remedy,
-        )
+        condition = invalid(owner, field, f"{message}; no API server accepts it", remedy)
         self.note(f"{field} {message}", condition)
 
     def unread(self, wish: Wish, owner: str, part: str) -> None:

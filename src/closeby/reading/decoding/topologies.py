@@ -4,7 +4,7 @@ from typing import Final
 
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import HOSTNAME, is_label_key
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import invalid
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
@@ -77,14 +77,7 @@ def read_own_topology(document: Document, reading: DocumentReading) -> Topology:
 def _topology(document: Document, name: str, wires: list[LevelWire] | list[OwnLevelWire]) -> Topology:
     levels = tuple(TopologyLevel(wire.node_label, wire.alias or None) for wire in wires)
     problems = [
-        Condition(
-            reason=Reason.INVALID_SPEC,
-            object=object_id("Topology", "", name),
-            field=field,
-            message=message,
-            remedy=remedy,
-            blocking=True,
-        )
+        invalid(object_id("Topology", "", name), field, message, remedy, blocking=True)
         for field, message, remedy in _problems(levels)
     ]
     return Topology(name=name, levels=levels, source=document.api_version, conditions=tuple(problems))

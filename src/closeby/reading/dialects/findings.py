@@ -3,7 +3,7 @@
 import msgspec
 
 from closeby.objects.bounds import MESSAGE, clipped
-from closeby.objects.reasons import Condition, Reason, few
+from closeby.objects.reasons import Condition, few, invalid
 
 
 class Findings:
@@ -25,14 +25,7 @@ class Findings:
         if found is not None:
             self._found[key] = found[0], found[1] + 1
             return
-        condition = Condition(
-            reason=Reason.INVALID_SPEC,
-            object=self._owner,
-            field=field,
-            message=message,
-            remedy=remedy,
-            blocking=blocking,
-        )
+        condition = invalid(self._owner, field, message, remedy, blocking=blocking)
         self._found[key] = condition, 1
 
     def conditions(self) -> tuple[Condition, ...]:

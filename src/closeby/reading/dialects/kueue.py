@@ -8,7 +8,7 @@ from msgspec import Struct
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.labels import is_label_key
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
@@ -105,14 +105,7 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     given = [key for key in (KUEUE_REQUIRED, KUEUE_PREFERRED, KUEUE_UNCONSTRAINED) if key in annotations]
 
     def refuse(key: str, message: str, remedy: str) -> PlacementAsk:
-        condition = Condition(
-            reason=Reason.INVALID_SPEC,
-            object=owner,
-            field=f'{part}["{key}"]',
-            message=message,
-            remedy=remedy,
-            blocking=True,
-        )
+        condition = invalid(owner, f'{part}["{key}"]', message, remedy, blocking=True)
         return PlacementAsk(conditions=(condition,))
 
     if not given:

@@ -7,7 +7,7 @@ import msgspec
 
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup, SubGroup
-from closeby.objects.reasons import Condition, Reason, few
+from closeby.objects.reasons import Condition, few, invalid
 from closeby.reading.decoding.wire import object_id
 
 
@@ -40,16 +40,9 @@ def checked(group: PodGroup, *, given_minimum: bool = True) -> PodGroup:
     return msgspec.structs.replace(group, conditions=(*group.conditions, *problems))
 
 
-def invalid(group: PodGroup, field: str, message: str, remedy: str) -> Condition:
+def _wrong(group: PodGroup, field: str, message: str, remedy: str) -> Condition:
     """A condition that says which field of a gang makes no sense, so that it waits."""
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=object_id("PodGroup", group.namespace, group.name),
-        field=field,
-        message=message,
-        remedy=remedy,
-        blocking=True,
-    )
+    return invalid(object_id("PodGroup", group.namespace, group.name), field, message, remedy, blocking=True)
 
 
 def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
@@ -60,7 +53,7 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
             f"minMember {group.min_member} is negative",
             "give the number of pods that must start together",
         )
-        found.append(invalid(group, "spec.minMember", message, remedy))
+        found.append(_wrong(group, "spec.minMember", message, remedy))
     children = children_of(group.subgroups)
     found += _minimum_problems(group, "spec", group.min_subgroups, len(children.get(None, [])))
     counts = Counter(subgroup.name for subgroup in group.subgroups)
@@ -68,25 +61,25 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
         field = f"spec.subGroups[{i}]"
         if not subgroup.name:
             found.append(
-                invalid(group, f"{field}.name", f"subgroup {i} has no name", "give each subgroup a name")
+                _wrong(group, f"{field}.name", f"subgroup {i} has no name", "give each subgroup a name")
             )
         elif counts[subgroup.name] > 1:
             message = f"{subgroup.name} is the name of {counts[subgroup.name]} subgroups"
-            found.append(invalid(group, f"{field}.name", message, "give each subgroup a name of its own"))
+            found.append(_wrong(group, f"{field}.name", message, "give each subgroup a name of its own"))
         if subgroup.min_member < 0:
             message = f"minMember {subgroup.min_member} of subgroup {quoted(subgroup.name)} is negative"
-            found.append(invalid(group, f"{field}.minMember", message, "give zero or more"))
+            found.append(_wrong(group, f"{field}.minMember", message, "give zero or more"))
         if subgroup.parent is not None and subgroup.parent not in counts:
             message = (
                 f"the parent {quoted(subgroup.parent)} of subgroup {quoted(subgroup.name)} is not a subgroup"
             )
-            found.append(invalid(group, f"{field}.parent", message, "name one of the subgroups, or none"))
+            found.append(_wrong(group, f"{field}.parent", message, "name one of the subgroups, or none"))
         found += _minimum_problems(group, field, subgroup.min_subgroups, len(children.get(subgroup.name, [])))
     parents = {subgroup.name: subgroup.parent for subgroup in group.subgroups}
     for cycle in _cycles(parents):
         i = next(i for i, subgroup in enumerate(group.subgroups) if subgroup.name == cycle[0])
         message = f"{some([*cycle, cycle[0]], joint=' -> ')} is a cycle"
-        found.append(invalid(group, f"spec.subGroups[{i}].parent", message, "take one of the parents out"))
+        found.append(_wrong(group, f"spec.subGroups[{i}].parent", message, "take one of the parents out"))
     return few(found)
 
 
@@ -94,7 +87,7 @@ def _minimum_problems(group: PodGroup, field: str, minimum: int | None, children
     if minimum is None or 0 <= minimum <= children:
         return []
     message = f"{minimum} is not between 0 and the {children} subgroups there are"
-    return [invalid(group, f"{field}.minSubGroup", message, "lower it, or leave it out to require all")]
+    return [_wrong(group, f"{field}.minSubGroup", message, "lower it, or leave it out to require all")]
 
 
 def children_of(subgroups: Sequence[SubGroup]) -> dict[str | None, list[SubGroup]]:
