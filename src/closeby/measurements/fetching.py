@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of
 from closeby.measurements.bandwidth import Cause, Unavailable
+from closeby.reading.decoding.sources import stamp_of
 
 #: What is read of an answer, in bytes; a longer one is not used at all.
 LONGEST_ANSWER = 256 * 1024 * 1024
@@ -209,7 +210,7 @@ class Client:
         access = self._access
         files = (access.ca_file, access.cert_file, access.key_file)
         try:
-            state = tuple(_state(path) for path in files if path)
+            state = tuple(stamp_of(path) for path in files if path)
             if self._context is None or self._context[0] != state:
                 self._context = state, _context(access)
         except (OSError, ValueError) as error:
@@ -235,12 +236,6 @@ def _is_https(url: str) -> bool:
         return urlsplit(url).scheme == "https"
     except ValueError:
         return False
-
-
-def _state(path: str) -> tuple[int, int, int]:
-    """Another one when the file is another one."""
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _why(error: Exception) -> str:

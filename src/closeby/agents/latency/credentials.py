@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
+from closeby.reading.decoding.sources import stamp_of
 
 #: The token, where it is not in a file.
 VARIABLE: Final = "CLOSEBY_AGENT_TOKEN"
@@ -159,7 +160,7 @@ class _Kept(Generic[T]):
     def now(self) -> T | Problem:
         """What is in use; a problem only if it could never be read."""
         with self._lock:
-            stamp = tuple(_stamp_of(path) for path in self._paths)
+            stamp = tuple(stamp_of(path) for path in self._paths)
             if stamp != self._stamp:
                 first, self._stamp = self._stamp is None, stamp
                 self._take(self._read(), first)
@@ -174,14 +175,6 @@ class _Kept(Generic[T]):
             self._value = read
         else:
             self._say("the new credentials are unusable, so the old ones stay", warning=True, error=read)
-
-
-def _stamp_of(path: str) -> tuple[int, int, int] | None:
-    try:
-        about = Path(path).stat()
-    except OSError:
-        return None
-    return about.st_mtime_ns, about.st_size, about.st_ino
 
 
 def _read_tokens(path: str) -> tuple[bytes, ...] | Problem:

@@ -8,7 +8,6 @@ import datetime
 import ipaddress
 import socket
 import ssl
-from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from msgspec import Struct
 from closeby.kube.client.credentials import as_file
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say
+from closeby.reading.decoding.sources import stamp_of
 
 #: Of a certificate that is made here; the process rarely lives as long.
 _LIFE: Final = datetime.timedelta(days=3650)
@@ -70,7 +70,7 @@ class FileCertificate:
             connection.context = self._current
 
     def _stamp_now(self) -> Stamp:
-        return tuple(_stamp_of(path) for path in (self._files.certificate, self._files.key))
+        return tuple(stamp_of(path) for path in (self._files.certificate, self._files.key))
 
 
 def self_signed() -> ssl.SSLContext:
@@ -115,11 +115,3 @@ def _context(certificate: str, key: str) -> ssl.SSLContext | Problem:
     except (OSError, ValueError) as error:
         return Problem(f"{certificate} and {key} can't be used: {error}", _REMEDY)
     return context
-
-
-def _stamp_of(path: str) -> tuple[int, int, int] | None:
-    try:
-        about = Path(path).stat()
-    except OSError:
-        return None
-    return about.st_mtime_ns, about.st_size, about.st_ino

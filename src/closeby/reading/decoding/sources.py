@@ -1,4 +1,4 @@
-"""Where manifests lie: files, folders, or what comes through a pipe."""
+"""Where manifests lie: files, folders, or what comes through a pipe; and whether a file has changed."""
 
 import codecs
 import os
@@ -48,6 +48,15 @@ def read_file(path: str) -> bytes | Problem:
     except OSError as error:
         reason = error.strerror or str(error)
         return Problem(file=path, message=f"can't be read: {reason}", remedy="check the path")
+
+
+def stamp_of(path: str) -> tuple[int, int, int] | None:
+    """Another one when the file has changed or is another file; None where there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
 
 
 def not_utf8(data: bytes) -> int | None:
