@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from closeby.discovery.exchange import READERS, WRITERS, kind_of
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.slurm import read_slurm
+from closeby.discovery.source_files import MOST_BYTES, read_text
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import MOST_BYTES, read_text
 from closeby.discovery.views.findings import discovery_views
 from closeby.errors import UnreadableError
 from closeby.report.documents.common import to_json

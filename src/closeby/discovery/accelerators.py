@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import lines_of, shown
+from closeby.discovery.source_files import lines_of, shown
 from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition

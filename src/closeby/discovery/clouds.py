@@ -9,8 +9,8 @@ from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS
+from closeby.discovery.source_files import decode, read_json
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
-from closeby.discovery.unreadable import decode, read_json
 from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.topology.node_groups import listed

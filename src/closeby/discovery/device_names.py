@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from closeby.discovery.fabric import Device, DeviceKind, Fabric
 from closeby.discovery.labelling import is_label_value, label_value
-from closeby.discovery.unreadable import shown
+from closeby.discovery.source_files import shown
 from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason

@@ -16,8 +16,8 @@ from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labels import PRESETS, read_labels
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
+from closeby.discovery.source_files import read_json
 from closeby.discovery.topograph import read_topograph, topograph_text
-from closeby.discovery.unreadable import read_json
 from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import explain, field_path
 from closeby.reading.decoding.sources import STDIN

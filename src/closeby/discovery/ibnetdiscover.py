@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from closeby.discovery.fabric import Device, DeviceKind, End, FabricBuilder, cable
-from closeby.discovery.unreadable import MOST_BYTES, shown
+from closeby.discovery.source_files import MOST_BYTES, shown
 from closeby.errors import UnreadableError
 from closeby.objects.reasons import Condition, invalid
 

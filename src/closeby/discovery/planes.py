@@ -13,8 +13,8 @@ from msgspec import Struct
 from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import Fabric
 from closeby.discovery.findings import Plane
+from closeby.discovery.irregularities import uneven, unknown
 from closeby.discovery.labelling import Place
-from closeby.discovery.oddities import uneven, unknown
 from closeby.discovery.ranks import Neighbours, rank_switches
 from closeby.discovery.trees import DiscoveredTree, Level, grow_tree
 from closeby.objects.reasons import Condition, Reason

@@ -8,7 +8,7 @@ from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch, find
 from closeby.discovery.slurm_yaml import read_topology_yaml
-from closeby.discovery.unreadable import lines_of, shown
+from closeby.discovery.source_files import lines_of, shown
 from closeby.errors import HostlistError, UnreadableError
 
 _COMMENT: Final = re.compile(r"(?<!\\)#.*")

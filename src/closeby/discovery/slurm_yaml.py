@@ -8,7 +8,7 @@ from msgspec import Struct
 from closeby.discovery.assembling import several, warning
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
-from closeby.discovery.unreadable import MOST_YAML_BYTES, decode, read_yaml, shown
+from closeby.discovery.source_files import MOST_YAML_BYTES, decode, read_yaml, shown
 from closeby.errors import HostlistError, UnreadableError
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.errors import Path, field_path

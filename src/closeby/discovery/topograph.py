@@ -12,7 +12,7 @@ from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import Room, expand
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, some_node, tree_places
-from closeby.discovery.unreadable import (
+from closeby.discovery.source_files import (
     MOST_YAML_BYTES,
     decode,
     read_json,

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
-from closeby.discovery.alike import alike
 from closeby.discovery.device_names import DeviceNames
+from closeby.discovery.equal_switches import alike
 from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.labelling import Place
 from closeby.discovery.ranks import Neighbours
@@ -40,7 +40,7 @@ class DiscoveredTree(Struct, frozen=True, kw_only=True):
 
 
 def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: DeviceNames) -> DiscoveredTree:
-    """The tree of the switches that ``ranks`` holds, by the rules of this room's ``alike`` and ``ranks``.
+    """The tree of the switches that ``ranks`` holds, by the rules of ``equal_switches`` and ``ranks``.
 
     A switch or host that lies in several domains of the next level counts for the one that most of its cables
     lead to, and that is reported. Levels above the second that join nothing are left out.

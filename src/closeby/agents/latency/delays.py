@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from closeby.discovery.unreadable import MOST_YAML_BYTES, read_text, read_yaml
+from closeby.discovery.source_files import MOST_YAML_BYTES, read_text, read_yaml
 from closeby.errors import UnreadableError
 from closeby.objects.problems import Problem
 from closeby.objects.saying import Say

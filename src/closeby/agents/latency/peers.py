@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.discovery.unreadable import read_yaml
+from closeby.discovery.source_files import read_yaml
 from closeby.errors import UnreadableError
 from closeby.objects.problems import Problem
 

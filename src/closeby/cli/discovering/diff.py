@@ -8,7 +8,7 @@ import click
 from closeby.cli.discovering.options import label_keys
 from closeby.cli.options import OUTPUTS
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import read_text
+from closeby.discovery.source_files import read_text
 from closeby.reading.decoding.sources import STDIN_NAME
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from closeby.cli.discovering.options import Chosen, discovers
 from closeby.cli.names import FILE_NAME
 from closeby.discovery.device_names import NameMap, read_names
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import read_text
+from closeby.discovery.source_files import read_text
 from closeby.errors import UnreadableError
 from closeby.reading.decoding.sources import STDIN_NAME
 

@@ -8,7 +8,7 @@ from closeby.cli.discovering.options import Chosen, discovers
 from closeby.cli.names import FILE_NAME
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.unreadable import read_text
+from closeby.discovery.source_files import read_text
 from closeby.objects.nodes import Node
 from closeby.reading.decoding.sources import STDIN_NAME
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from closeby.discovery.unreadable import shown
+from closeby.discovery.source_files import shown
 from closeby.errors import UnreadableError
 
 #: Of what the program complains about, for messages.

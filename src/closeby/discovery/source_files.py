@@ -1,4 +1,4 @@
-"""What every source of a network shares: bounded reading of texts, and how it says that one can't be used."""
+"""What sources of a network share: bounded reading of texts, and decoding with the place of a problem."""
 
 import re
 import sys

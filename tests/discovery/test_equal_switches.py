@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from closeby.discovery.alike import alike
+from closeby.discovery.equal_switches import alike
 
 
 def leaves(seed: int, *, rails: int, out: float) -> tuple[dict[str, set[str]], dict[str, int]]:
