@@ -1,6 +1,6 @@
 """Options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import NamedTuple
 
@@ -343,3 +343,10 @@ def output_option(command: Command) -> Command:
         show_default=True,
         help="Output format.",
     )(command)
+
+
+def with_options(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    """A command with these options, in the order in which its help lists them."""
+    for option in reversed(options):
+        command = option(command)
+    return command

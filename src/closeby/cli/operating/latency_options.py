@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Command
+from closeby.cli.options import Command, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,57 +16,55 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False)
 
 
-def knows_prometheus(command: Command) -> Command:
-    """Adds the options; the command gets them as ``prometheus``, and ``max_age`` in hours."""
-
-    @click.option(
+_OPTIONS = (
+    click.option(
         "--prometheus-address",
         metavar="URL",
         default="",
         help="The Prometheus that the options below configure. NetworkTopologies may refer to it.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--allow-prometheus-address",
         "allowed",
         metavar="URL",
         multiple=True,
         help="Another Prometheus that NetworkTopologies may refer to, as scheme://host[:port][/prefix]. May "
         "be repeated; no other address is queried.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--prometheus-token-file",
         metavar="FILE",
         type=_FILE,
         default="",
         help="File with a bearer token, reloaded for each request.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--prometheus-ca-file",
         metavar="FILE",
         type=_FILE,
         default="",
         help="Certificate authorities to trust (PEM).",
-    )
-    @click.option(
+    ),
+    click.option(
         "--prometheus-cert-file",
         metavar="FILE",
         type=_FILE,
         default="",
         help="Client certificate (PEM); the file may also contain the key.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--prometheus-key-file",
         metavar="FILE",
         type=_FILE,
         default="",
         help="Private key of the client certificate (PEM).",
-    )
-    @click.option(
+    ),
+    click.option(
         "--prometheus-insecure-skip-verify",
         is_flag=True,
         help="Do not verify the server's certificate. For tests only.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--costs-max-age",
         "max_age",
         metavar="HOURS",
@@ -75,7 +73,13 @@ def knows_prometheus(command: Command) -> Command:
         show_default=True,
         help="Drop the costs of a NetworkTopology when they are older than this and no latencies are "
         "available.",
-    )
+    ),
+)
+
+
+def knows_prometheus(command: Command) -> Command:
+    """Adds the options; the command gets them as ``prometheus``, and ``max_age`` in hours."""
+
     @wraps(command)
     def with_prometheus(
         *,
@@ -99,7 +103,7 @@ def knows_prometheus(command: Command) -> Command:
         )
         command(prometheus=_acquaintance(prometheus_address, access, allowed), **options)
 
-    return with_prometheus
+    return with_options(_OPTIONS, with_prometheus)
 
 
 def _acquaintance(address: str, access: "Access", allowed: "Sequence[str]") -> "Acquaintance":

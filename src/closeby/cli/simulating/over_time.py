@@ -1,14 +1,14 @@
 """The options of `closeby simulate` for a run over time."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
 import click
 
 from closeby.cli.names import FILE_NAME
-from closeby.cli.options import Command
+from closeby.cli.options import Command, with_options
 
 DEFAULT_CLUSTER = "lingjun"
 #: Where applications run, which need no GPUs.
@@ -173,7 +173,7 @@ def says_where(command: Command) -> Command:
             "name) if possible.",
         ),
     )
-    return _with(options, command)
+    return with_options(options, command)
 
 
 def runs_over_time(command: Command) -> Command:
@@ -212,11 +212,4 @@ def runs_over_time(command: Command) -> Command:
         ),
         click.option("--full", is_flag=True, help="Include every job and every sample in JSON and YAML."),
     )
-    return _with(jobs, says_where(_with(extent, with_over_time)))
-
-
-def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
-    """A command with these options, in the order in which its help lists them."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(jobs, says_where(with_options(extent, with_over_time)))
