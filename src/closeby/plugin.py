@@ -7,19 +7,17 @@ policy is written, ``closeby.errors`` holds the exceptions.
 from closeby.applications.registry import Application, Applications, Edge
 from closeby.applications.traffic import EdgeCost, Replicas
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
 from closeby.scheduling.extension import (
     Bind,
-    Bools,
     Candidate,
     Capacity,
-    Counts,
     Filter,
     Handle,
-    Ints,
     MemberSort,
     NoArguments,
     NormalizeScore,
@@ -40,7 +38,6 @@ from closeby.scheduling.extension import (
     Reserve,
     Scope,
     Score,
-    Scores,
     Undo,
 )
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, NodeColumn, Nodes

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.extension import (
     Bind,
-    Bools,
     Candidate,
     Filter,
     PartView,
@@ -26,7 +26,6 @@ from closeby.scheduling.extension import (
     PreFilter,
     Scope,
     Score,
-    Scores,
 )
 from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.plugin_view import CycleState, Nodes

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -26,7 +27,6 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import (
     Bind,
-    Bools,
     Filter,
     Permit,
     PostFilter,
@@ -35,7 +35,6 @@ from closeby.scheduling.extension import (
     Reserve,
     Scope,
     Score,
-    Scores,
     Undo,
 )
 from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_of

@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Bools
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import NodeUpserted
 from closeby.scheduling.extension import (
-    Bools,
     Candidate,
     Filter,
     PartView,

@@ -5,11 +5,12 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Scores
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import NodeUpserted, PodDeleted
-from closeby.scheduling.extension import Scope, Score, Scores
+from closeby.scheduling.extension import Scope, Score
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.worlds import GPU, World, draw, gang, pods, spec, world
 

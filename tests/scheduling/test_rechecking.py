@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.arrays import Bools
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
@@ -28,7 +29,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyDeleted,
 )
-from closeby.scheduling.extension import Bools, Filter, Permit, Plugin, PreFilter, Scope
+from closeby.scheduling.extension import Filter, Permit, Plugin, PreFilter, Scope
 from closeby.scheduling.outcomes import Binding, bindings_of
 from closeby.scheduling.placing.rechecking import NEVER, Checked, Surprises
 from closeby.scheduling.plugin_view import CycleState, Nodes

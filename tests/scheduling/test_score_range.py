@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from closeby.errors import ScoreError
+from closeby.objects.arrays import Scores
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.manifests import Manifests
-from closeby.scheduling.extension import NormalizeScore, Scope, Score, Scores
+from closeby.scheduling.extension import NormalizeScore, Scope, Score
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.simulator.runs import Run, simulate
 from tests.worlds import draw, pods, spec

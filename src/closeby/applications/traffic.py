@@ -4,14 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.applications.registry import Application, Edge
+from closeby.objects.arrays import Bools, Costs, Ints
 from closeby.topology.network_costs import Located
-
-Costs = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.intp]
 
 #: Replicas of one workload: how many are on each slot.
 Replicas = Mapping[int, int]

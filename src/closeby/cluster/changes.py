@@ -1,9 +1,8 @@
 """A log of touched slots: a reader that keeps results per node recomputes only what changed."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.intp]
+from closeby.objects.arrays import Ints
 
 
 class ChangeLog:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog
+from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod, PodSpec
 from closeby.topology.labels import LabelTable
@@ -23,8 +24,6 @@ from closeby.topology.node_groups import QOS_ANNOTATION
 MOST = (1 << 53) - 1
 
 
-Ints = NDArray[np.intp]
-Amounts = NDArray[np.int64]
 #: Allocatable amount that stands for "the node does not limit this": a node that does not say how many pods
 #: it takes, or says more than this. Small enough that sums over a cluster cannot overflow.
 UNLIMITED = 1 << 31

@@ -31,12 +31,13 @@ from closeby.cluster.columns import UNLIMITED
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.measurements.coverage import Coverage
 from closeby.measurements.providers import TrafficArguments
+from closeby.objects.arrays import Counts, Scores
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.objects.times import time_of_day
-from closeby.scheduling.extension import Capacity, Counts, Handle, Scores
+from closeby.scheduling.extension import Capacity, Handle
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 from closeby.scheduling.services import Measured, Measurements, Source
 

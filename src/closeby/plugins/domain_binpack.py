@@ -14,9 +14,10 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Amounts, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Handle, Scope, Score, Scores
+from closeby.scheduling.extension import Handle, Scope, Score
 from closeby.scheduling.plugin_helpers import (
     ScoredRequest,
     ScoredResource,
@@ -25,8 +26,6 @@ from closeby.scheduling.plugin_helpers import (
 )
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 from closeby.topology.tree import Tree
-
-Amounts = NDArray[np.int64]
 
 
 class BinpackArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.applications.distances import Distances
 from closeby.applications.networks import Lack, NetworkWish
 from closeby.applications.registry import Application, Pull, replica_of
 from closeby.applications.traffic import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
 from closeby.objects.applications import APP_GROUP_LABEL
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason, Rejection
@@ -26,9 +26,6 @@ from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Reserve
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost, Traffic
 from closeby.topology.network_costs import ALGORITHMS
-
-Scores = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 from msgspec import Struct, field
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Scores
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import (
     Candidate,
@@ -31,7 +31,6 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.presets import NETWORK_LABELS
 from closeby.topology.tree import ROOT, Domain, Tree
 
-Scores = NDArray[np.float64]
 #: The topology of accelerators' networks that do not nest in racks.
 _ACCELERATORS = f"{NETWORK_LABELS.name}-accelerator"
 #: Running members by age and name, then members placed since in their order.

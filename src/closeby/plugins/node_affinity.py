@@ -9,11 +9,12 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.bounds import sentences, some
 from closeby.objects.nodes import Node
 from closeby.objects.pods import NodeSelectorTerm, Pod, PreferredTerm, Requirement
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Scores
+from closeby.scheduling.extension import Filter, NormalizeScore
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.labels import MISSING
 

@@ -4,9 +4,10 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Bools, Filter
+from closeby.scheduling.extension import Filter
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
 

@@ -4,10 +4,11 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from closeby.objects.arrays import Counts
 from closeby.objects.bounds import some
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Capacity, Counts
+from closeby.scheduling.extension import Capacity
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
 

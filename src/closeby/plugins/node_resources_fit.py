@@ -8,11 +8,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Scores
 from closeby.objects.bounds import sentences
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Capacity, Counts, Handle, Scope, Score, Scores
+from closeby.scheduling.extension import Capacity, Handle, Scope, Score
 from closeby.scheduling.plugin_helpers import (
     ScoredRequest,
     ScoredResource,

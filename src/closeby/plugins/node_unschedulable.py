@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from closeby.objects.arrays import Bools
 from closeby.objects.nodes import NO_SCHEDULE, Node, Taint, tolerated
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Bools, Filter, Handle
+from closeby.scheduling.extension import Filter, Handle
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 
 #: The taint that the node controller puts on cordoned nodes; who tolerates it may go there.

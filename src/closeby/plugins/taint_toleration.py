@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.bounds import some
 from closeby.objects.nodes import (
     NO_EXECUTE,
@@ -17,7 +18,7 @@ from closeby.objects.nodes import (
 )
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Bools, Filter, Handle, NormalizeScore, PreScore, Scores
+from closeby.scheduling.extension import Filter, Handle, NormalizeScore, PreScore
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 
 Taints = tuple[Taint, ...]

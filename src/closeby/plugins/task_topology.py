@@ -14,13 +14,14 @@ from msgspec import Struct, field
 
 from closeby.applications.buckets import Buckets, make_buckets
 from closeby.applications.placements import RolePlacements
+from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
 from closeby.objects.roles import RoleRules
 from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.reading.dialects.task_topology import asks_for_rules, read_rules
-from closeby.scheduling.extension import Counts, Handle, Ints, MemberSort, Reserve, Scope, Score, Scores, Undo
+from closeby.scheduling.extension import Handle, MemberSort, Reserve, Scope, Score, Undo
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import Traffic, TrafficCost
 from closeby.topology.edge_costs import EdgeCosts, edge_costs

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import (
@@ -28,10 +29,6 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import greatest_distance, link_distances
-
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
-Scores = NDArray[np.float64]
 
 
 class TopologyArguments(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -5,9 +5,9 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import taking_pods
+from closeby.objects.arrays import Counts
 from closeby.quality.gangs import Members, members_in
 from closeby.quality.optimum import least_mean_distance, least_spans
-from closeby.quality.placements import Counts
 from closeby.topology.tree import Tree
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Floats
 from closeby.quality.model import Model
-from closeby.quality.placements import Counts, Floats
 
 
 def tiers_climbed(span: NDArray[Any]) -> Counts:

@@ -11,9 +11,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.quality.collectives import ring_seconds
 from closeby.quality.model import Model, Tier
-from closeby.quality.placements import Counts, Floats, Ints, Placements
+from closeby.quality.placements import Placements
 from closeby.quality.rings import Rings
 from closeby.topology.tree import Tree
 

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.quality.placements import Bools, Counts, Floats
+from closeby.objects.arrays import Bools, Counts, Floats
 
 #: Buckets of job sizes (see ``sizes``): name and greatest size.
 SIZE_BUCKETS: Final[tuple[tuple[str, float], ...]] = (

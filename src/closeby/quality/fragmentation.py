@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.quality.placements import Counts, Floats, Ints
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.topology.tree import Tree
 
 #: How many gangs count: from the head of the queue, then those that come next.

@@ -12,7 +12,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.quality.placements import Counts, Floats, Ints, Placements, by_level
+from closeby.objects.arrays import Counts, Floats, Ints
+from closeby.quality.placements import Placements, by_level
 
 #: Pipeline stages by greatest number of GPUs, where it is unknown how a job is split: those of the models
 #: that Narayanan et al. trained on so many GPUs ("Efficient Large-Scale Language Model Training on GPU

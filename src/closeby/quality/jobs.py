@@ -6,12 +6,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Floats
 from closeby.quality.collectives import all_reduce_seconds, job_slowdowns, slowdowns, tiers_climbed
 from closeby.quality.contention import Crew, alone_seconds, contended_seconds
 from closeby.quality.groups import Spreads, group_spreads, usual_layouts
 from closeby.quality.model import Model
 from closeby.quality.pairs import cross_pairs, diameters, mean_distances, pairs
-from closeby.quality.placements import Counts, Floats, Placements
+from closeby.quality.placements import Placements
 from closeby.quality.rings import least_ring_hops, ring_crossings, ring_hops, rings
 from closeby.quality.spans import excess_spans, spans
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from closeby.quality.placements import Floats
+from closeby.objects.arrays import Floats
 
 
 class Tier(Struct, frozen=True, kw_only=True, rename="camel"):

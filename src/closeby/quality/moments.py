@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.quality.fragmentation import (
     NEXT_GANGS,
     Waiting,
@@ -17,7 +18,6 @@ from closeby.quality.fragmentation import (
     stranded_shares,
 )
 from closeby.quality.optimum import MOST_PODS, least_mean_distance, least_spans
-from closeby.quality.placements import Counts, Floats, Ints
 from closeby.quality.utilisation import Window
 from closeby.topology.tree import Tree
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.columns import Amounts, Cluster, Demand
+from closeby.cluster.columns import Cluster, Demand
+from closeby.objects.arrays import Amounts, Counts, Floats
 from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod, PodSpec
-from closeby.quality.placements import Counts, Floats
 from closeby.quality.spans import domains_needed, most_held
 from closeby.topology.tree import Tree
 

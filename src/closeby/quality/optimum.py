@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.quality.placements import Floats
+from closeby.objects.arrays import Floats
 from closeby.topology.tree import Tree
 
 #: Larger gangs, and more nodes with room, are not worked out.

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from closeby.quality.placements import Counts, Floats, Placements, by_level, per_job
+from closeby.objects.arrays import Counts, Floats
+from closeby.quality.placements import Placements, by_level, per_job
 
 
 def pairs(found: Placements) -> Counts:

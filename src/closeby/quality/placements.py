@@ -10,12 +10,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.topology.tree import Tree
-
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 #: What single nodes are called among the levels, whatever alias a topology gives them.
 NODE_LEVEL = "hostname"

@@ -6,7 +6,8 @@ It shows how well ranks follow the topology, which no measure of pairs can.
 import numpy as np
 from msgspec import Struct
 
-from closeby.quality.placements import Bools, Counts, Ints, Placements, by_level
+from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.quality.placements import Placements, by_level
 
 
 class Rings(Struct, frozen=True, kw_only=True, eq=False):

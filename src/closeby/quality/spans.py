@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.quality.placements import Counts, Floats, Placements, by_level
+from closeby.objects.arrays import Counts, Floats
+from closeby.quality.placements import Placements, by_level
 from closeby.topology.tree import Tree
 
 

@@ -6,11 +6,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Floats
 from closeby.quality.delays import Delay, SizeUnit, delays, size_unit, sizes, waits
 from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.moments import Fragmentation, Gaps, RunColumns, during_of, fragmentation, gaps
-from closeby.quality.placements import Bools, Floats, level_names, placements
+from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import fewest
 from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from closeby.applications.registry import Edge
 from closeby.applications.traffic import EdgeCost, Replicas
+from closeby.objects.arrays import Floats
 from closeby.objects.labels import REGION, ZONE
 from closeby.topology.labels import MISSING, LabelTable
-
-Floats = NDArray[np.float64]
 
 
 class TrafficMeasures(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.quality.placements import Floats
+from closeby.objects.arrays import Floats
 
 
 class Window(Struct, frozen=True):

@@ -9,13 +9,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
 from typing import ClassVar, Protocol, final
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
@@ -23,11 +22,6 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree
-
-Bools = NDArray[np.bool_]
-Scores = NDArray[np.float64]
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
 
 #: Undoes what a plugin noted about one pod.
 Undo = Callable[[], None]

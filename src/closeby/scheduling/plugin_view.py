@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
@@ -16,9 +17,6 @@ from closeby.topology.tree import Tree
 
 if TYPE_CHECKING:
     from closeby.scheduling.extension import Filter
-
-Ints = NDArray[np.intp]
-Amounts = NDArray[np.int64]
 
 
 class Nodes:

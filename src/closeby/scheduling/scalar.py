@@ -11,10 +11,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
-from closeby.scheduling.extension import Bools, Filter, NormalizeScore, Plugin, Score, Scores
+from closeby.scheduling.extension import Filter, NormalizeScore, Plugin, Score
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
 #: True lets the pod go there; False, a sentence that says why not, or a whole ``Rejection`` do not.

@@ -6,9 +6,10 @@ from msgspec import Struct
 
 from closeby.applications.registry import Application
 from closeby.applications.traffic import EdgeCost, Replicas
+from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
-from closeby.scheduling.extension import Bools, Ints, Plugin, Scores
+from closeby.scheduling.extension import Plugin
 from closeby.scheduling.plugin_view import CycleState
 
 

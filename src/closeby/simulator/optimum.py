@@ -10,15 +10,10 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Amounts, Bools, Floats, Ints
 from closeby.scheduling.moving.layout import Sites
 from closeby.scheduling.services import Traffic
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Amounts = NDArray[np.int64]
 
 #: Larger applications and clusters are not tried.
 MOST_PODS = 12

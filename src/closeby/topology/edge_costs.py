@@ -2,13 +2,10 @@
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Costs, Ints
 from closeby.topology.tree import ROOT_LEVEL, Tree
 from closeby.topology.uplinks import way
-
-Ints = NDArray[np.intp]
-Costs = NDArray[np.float64]
 
 
 class EdgeCosts(Struct, frozen=True, eq=False):

@@ -9,15 +9,12 @@ from typing import Final, Literal
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Costs, Ints
 from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.labels import MISSING, LabelTable
-
-Costs = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 #: Two nodes of one zone, where zones or regions have costs.
 SAME_ZONE: Final = 1.0

@@ -4,15 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Ints
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.topology.labels import LabelTable
 from closeby.topology.tree import Domain, Tree, build_tree, short_names
 from closeby.topology.uplinks import Uplinks, read_uplinks, weigh
-
-Ints = NDArray[np.intp]
-
 
 #: Source of topologies that come from a plugin's configured label keys rather than from an object.
 CONFIGURED_KEYS = "configured label keys"

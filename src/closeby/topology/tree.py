@@ -6,12 +6,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Ints
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.topologies import TopologyLevel
 from closeby.topology.labels import MISSING, LabelTable
-
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 ROOT_LEVEL = -1
 

@@ -11,11 +11,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.arrays import Costs
 from closeby.topology.labels import MISSING, LabelColumn
 from closeby.topology.qos_annotation import parse_annotation
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
-
-Costs = NDArray[np.float64]
 
 #: The metrics of the annotation that tell of uplinks.
 _CABLES, _BANDWIDTH = "uplinks", "bandwidth"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.words import path_text, plural
 from closeby.scheduling.fork import Change
@@ -16,8 +16,6 @@ from closeby.topology.uplinks import link_distances
 from closeby.whatif.questions import where_entry, where_text
 from closeby.whatif.records import Counterfactual, DistanceEntry, Kind
 from closeby.whatif.trials import TrialResult, Trials, as_waiting
-
-Ints = NDArray[np.intp]
 
 
 def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Counterfactual]:

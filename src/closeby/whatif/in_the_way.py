@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.cluster.resources import COMMON
+from closeby.objects.arrays import Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
@@ -24,8 +25,6 @@ from closeby.whatif.questions import Question, fewest, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
 from closeby.whatif.room import Alike, Room
 from closeby.whatif.trials import TrialResult
-
-Ints = NDArray[np.intp]
 
 #: Domains that come equally close of which the one with the least in the way is looked for, and in how many
 #: of them that is tried.

@@ -9,9 +9,9 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.cluster.columns import conflict
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod, PodSpec
@@ -20,10 +20,6 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.whatif.questions import Question
-
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
 
 #: Kinds of pods that are looked at one by one; those of other kinds are thought to fit anywhere.
 KINDS = 16

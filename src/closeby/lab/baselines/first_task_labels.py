@@ -12,16 +12,9 @@ from typing import ClassVar, Final
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.arrays import Scores
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import (
-    Candidate,
-    Handle,
-    PartView,
-    PlacementGenerate,
-    Scope,
-    Score,
-    Scores,
-)
+from closeby.scheduling.extension import Candidate, Handle, PartView, PlacementGenerate, Scope, Score
 from closeby.scheduling.plugin_helpers import lots, wherever_allowed
 from closeby.scheduling.plugin_view import CycleState, Nodes
 

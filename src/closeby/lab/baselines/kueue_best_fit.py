@@ -13,8 +13,9 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.arrays import Counts, Ints
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Candidate, Counts, Handle, Ints, PartView, PlacementGenerate
+from closeby.scheduling.extension import Candidate, Handle, PartView, PlacementGenerate
 from closeby.scheduling.plugin_helpers import confines
 from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.tree import Domain, Tree

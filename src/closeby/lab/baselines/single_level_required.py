@@ -14,18 +14,17 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.arrays import Counts, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import (
     Candidate,
-    Counts,
     Handle,
     PartView,
     PlacementGenerate,
     PreFilter,
     Scope,
     Score,
-    Scores,
 )
 from closeby.scheduling.plugin_helpers import confines, lots
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes

@@ -15,7 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from closeby.scheduling.extension import Candidate, Ints, PartView, PlacementGenerate
+from closeby.objects.arrays import Ints
+from closeby.scheduling.extension import Candidate, PartView, PlacementGenerate
 from closeby.scheduling.plugin_helpers import confines
 from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree

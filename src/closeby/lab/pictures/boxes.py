@@ -9,12 +9,10 @@ from math import ceil
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Floats
 from closeby.objects.words import plural
 from closeby.topology.tree import ROOT, Domain, Tree
-
-Floats = NDArray[np.float64]
 
 #: The widest a map may get.
 WIDTH = 1060.0

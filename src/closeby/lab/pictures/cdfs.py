@@ -5,19 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import altair as alt
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.lab.pictures.moments import cdf
 from closeby.lab.pictures.paper import PALE_INK, data
 from closeby.lab.replay.history import History, columns_of
+from closeby.objects.arrays import Floats
 from closeby.objects.words import plural, plural_noun
 from closeby.quality.delays import SIZE_BUCKETS, SizeUnit, size_bucket, size_unit, sizes
 from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import excess_spans, fewest, spans
 from closeby.quality.summary import waits_of
-
-Floats = NDArray[np.float64]
-
 
 #: What is shown of the traffic of an application: the first is a cost, the others are shares of its pairs.
 TALK = ("cost of a pair", "pairs in one node", "pairs in one zone", "pairs in one region")

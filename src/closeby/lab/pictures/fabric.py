@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, data
 from closeby.lab.pictures.scene import Scene
+from closeby.objects.arrays import Floats, Ints
 from closeby.objects.words import path_text, plural
 from closeby.quality.contention import tier_above, uplink_uses, uplinks
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.placements import placements
 from closeby.quality.rings import rings
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
-
-Ints = NDArray[np.intp]
-Floats = NDArray[np.float64]
 
 
 class Loads(Struct, frozen=True, kw_only=True, eq=False):

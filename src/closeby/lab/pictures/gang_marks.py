@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from closeby.lab.pictures.boxes import Boxes
 from closeby.lab.pictures.paper import INK, THERE, Sheet, colour, data
 from closeby.lab.pictures.scene import Scene
+from closeby.objects.arrays import Floats, Ints
 from closeby.topology.tree import ROOT_LEVEL
 
 GANGS = ("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#AA4499", "#44AA99", "#882255", "#999933")
@@ -84,10 +85,6 @@ def _leaves_and_uppers(
     slots = scene.slots[scene.offsets[tenant] : scene.offsets[tenant + 1]]
     positions = scene.tree.position_of[slots]
     return np.unique(leaf[positions]), np.unique(upper[positions])
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 
 class Pieces(Struct, frozen=True, kw_only=True, eq=False):

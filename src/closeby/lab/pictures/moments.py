@@ -4,8 +4,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
+from closeby.objects.arrays import Floats, Ints
 
 #: Columns of a chart; more points than a few in each are not seen.
 COLUMNS = 800

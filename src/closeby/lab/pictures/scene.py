@@ -4,19 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.lab.pictures.moments import STOPS, Moments, moments_of
 from closeby.lab.replay.history import History
+from closeby.objects.arrays import Bools, Floats, Ints
 from closeby.objects.words import path_text, plural, plural_noun, span_text, time_text
 from closeby.quality.delays import waits
 from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import spans
 from closeby.topology.tree import ROOT_LEVEL, Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 GPU = "GPU"
 CPU = "cpu"

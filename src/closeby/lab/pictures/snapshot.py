@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.cluster.resources import main_resources
 from closeby.lab.pictures.moments import Moments
 from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, within_text
+from closeby.objects.arrays import Floats, Ints
 from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod
 from closeby.objects.words import plural
@@ -17,9 +17,6 @@ from closeby.quality.placements import Placements, level_names, placements
 from closeby.quality.spans import spans
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 #: What has a colour, by whether some of it are gangs and whether some are none.
 _COLOURED = {

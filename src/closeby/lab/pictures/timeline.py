@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from closeby.lab.pictures.moments import Moments, thinned
 from closeby.lab.pictures.paper import INK, MOMENT, PALE_INK, RULE, STOP, data
 from closeby.lab.replay.history import History
+from closeby.objects.arrays import Floats
 from closeby.objects.words import plural, time_text
-
-Floats = NDArray[np.float64]
 
 #: Length of an axis in pixels, and how much of it the time has in which jobs come or wait, if it is cut short
 #: to less than that otherwise.

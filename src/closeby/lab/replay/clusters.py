@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.arrays import Counts
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.natural import natural_key
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
@@ -27,8 +27,6 @@ from closeby.simulator.expansion import expand
 from closeby.simulator.surroundings import surroundings_of
 from closeby.simulator.synthetic import GPU, GPUS_PER_HOST, LEAF_LABEL, POD_LABEL, fabric_topology, gpu_hosts
 from closeby.topology.tree import Tree
-
-Counts = NDArray[np.int64]
 
 
 class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):

@@ -24,10 +24,11 @@ from closeby.lab.replay.clusters import (
     too_many_pods,
     usual_needs,
 )
-from closeby.lab.replay.history import Floats, History, Recorder
+from closeby.lab.replay.history import History, Recorder
 from closeby.lab.replay.submitting import Submitter, Wishes, talk_of
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.arrays import Floats
 from closeby.objects.labels import HOSTNAME
 from closeby.plugins.registry import profile_for
 from closeby.quality.delays import waits

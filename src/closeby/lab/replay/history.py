@@ -9,15 +9,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.quality.delays import SizeUnit, size_unit
 from closeby.quality.moments import RunColumns
 from closeby.quality.summary import Measures, summarise
 from closeby.quality.traffic import TrafficMeasures
 from closeby.topology.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Counts = NDArray[np.int64]
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):

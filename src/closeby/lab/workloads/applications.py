@@ -12,12 +12,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from closeby.lab.workloads.jobs import CallGraph
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-
-Floats = NDArray[np.float64]
+from closeby.objects.arrays import Floats
 
 
 class ApplicationShape(Struct, frozen=True, kw_only=True):

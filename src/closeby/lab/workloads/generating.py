@@ -24,9 +24,9 @@ from closeby.lab.workloads.published import (
     Mix,
 )
 from closeby.lab.workloads.sampling import arrivals, draw
+from closeby.objects.arrays import Counts, Floats
 from closeby.simulator.synthetic import GPUS_PER_HOST
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 #: Sums of cores are no whole numbers.
@@ -77,8 +77,6 @@ def _by_run_time(
     found: list[int] = drawn[random.permutation(count)].tolist()
     return found
 
-
-Counts = NDArray[np.int64]
 
 GPU: Final = "nvidia.com/gpu"
 CPU: Final = "cpu"

@@ -4,8 +4,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from closeby.objects.arrays import Counts, Floats
 
 
 class CallGraph(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from closeby.lab.workloads.published import BURSTINESS, HELIOS, HOURLY, SIZES, Mix
+from closeby.objects.arrays import Counts, Floats
 from closeby.simulator.synthetic import GPUS_PER_HOST
-
-Floats = NDArray[np.float64]
 
 _HOUR: Final = 3600.0
 
@@ -133,8 +131,6 @@ def _tilted(scale: Floats, logs: Floats, means: Floats, wanted: Floats, theta: F
         theta = theta + np.clip(step, -1.0, 1.0)
     return theta
 
-
-Counts = NDArray[np.int64]
 
 #: At which the longest run times are averaged.
 _POINTS: Final = 256

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import main_resources, offered, taking_pods
+from closeby.objects.arrays import Amounts
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
 from closeby.report.documents.common import ConditionEntry, condition_entries
@@ -16,8 +16,6 @@ from closeby.report.documents.scheduling import NODE_LEVEL, DomainPath
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import Uplinks
-
-Amounts = NDArray[np.int64]
 
 
 class LevelEntry(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Counts
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
@@ -14,10 +14,6 @@ from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
-
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
 
 
 class Part(Struct, frozen=True, kw_only=True, eq=False):

@@ -5,15 +5,12 @@ from itertools import count, islice
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.outcomes import Place
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, Domain, Tree
-
-Ints = NDArray[np.intp]
 
 
 def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED, Cluster
+from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
 from closeby.scheduling.judging.figures import (
@@ -27,11 +27,6 @@ from closeby.scheduling.judging.figures import (
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import Tree
-
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Scores = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 #: Cached node figures in all classes together (one figure is about 20 bytes).
 CACHED_FIGURES = 8_000_000

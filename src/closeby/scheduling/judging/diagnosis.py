@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
@@ -20,8 +21,6 @@ from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
-
-Ints = NDArray[np.intp]
 
 _NO_SLOTS: Ints = np.zeros(0, dtype=np.intp)
 

@@ -9,16 +9,13 @@ from sys import float_info
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.errors import ScoreError
+from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import NormalizeScore, PreScore, Scope, Score
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
-
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
 
 
 class DomainCounts:
@@ -67,8 +64,6 @@ class DomainCounts:
         self.total += int(change.sum())
 
 
-Scores = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Weighted = tuple[Score, float]
 
 #: What a score may lie outside its range, over its maximum: shares that are added up round.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from closeby.applications.registry import workload_name
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools, Costs, Ints
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, Scope
@@ -20,10 +21,7 @@ from closeby.scheduling.pace import Pace
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import Traffic
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.intp]
-Costs = NDArray[np.float64]
-Floats = NDArray[np.float32]
+Singles = NDArray[np.float32]
 
 #: With more locations than this only the workloads next to a pod are looked at, not those beyond.
 FARTHER_UP_TO: Final = 256
@@ -46,7 +44,7 @@ class Outlook:
         self._bounded: Bools = np.isfinite(traffic.limits)
         #: All distances between locations, ascending, and what lies within so many of the first of them.
         self._distances: Costs = np.unique(traffic.between)
-        self._within: dict[int, Floats] = {}
+        self._within: dict[int, Singles] = {}
         self._first = np.stack(
             [_empty(cluster, table, self._one_of[kind]) for kind in range(len(traffic.limits))]
         ) & np.isfinite(traffic.standing)
@@ -196,7 +194,7 @@ class Outlook:
         near: Bools = (traffic.between[locations] <= limits) & ~traffic.unknown[locations]
         return near
 
-    def _by_limit(self, limits: Costs) -> Iterator[tuple[Bools, Floats]]:
+    def _by_limit(self, limits: Costs) -> Iterator[tuple[Bools, Singles]]:
         """Masks of the limits that reach equally far, with what lies within them (1), of shape (L, L)."""
         reaches = np.searchsorted(self._distances, limits, side="right")
         finite = np.isfinite(limits)

@@ -1,15 +1,12 @@
 """Nodes reserved for a gang that has waited long. Items behind it in the queue must not use them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Ints
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, Handle, NoArguments, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.intp]
 
 
 class ReservedMask:

@@ -8,15 +8,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Amounts, Bools, Costs, Counts, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
 from closeby.topology.tree import Tree
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.intp]
-Amounts = NDArray[np.int64]
 
 #: Up to so many nodes all are looked at.
 ALL_UP_TO = 128
@@ -101,9 +98,6 @@ def _worth_looking_at(
         chosen.append(slots[held - before < TIMES_OVER * count])
     return np.unique(np.concatenate(chosen))
 
-
-Costs = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 #: Up to so many sites what lies between each two of them is worked out beforehand.
 PAIRWISE_UP_TO = 512

@@ -9,15 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Floats
 from closeby.scheduling.moving.layout import Layout, Sites, Snapshot
 from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 #: Moves and swaps in all up to which looking at all of them is quicker than looking at one pod after another.
 AT_ONCE_UP_TO = 50_000

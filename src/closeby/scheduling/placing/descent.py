@@ -11,13 +11,12 @@ from collections.abc import Callable
 from operator import neg
 
 import numpy as np
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import Strategy
-from closeby.scheduling.judging.figures import Counts, DomainCounts, Ints
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.topology.tree import Domain
 
-Scores = NDArray[np.float64]
 #: Mean node score of some domains of a level: (level, domain indices) -> one figure each.
 MeanScores = Callable[[int, Ints], Scores]
 

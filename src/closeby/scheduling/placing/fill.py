@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
@@ -19,11 +20,6 @@ from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.plugin_view import Nodes
 from closeby.topology.tree import Domain, Tree
-
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
-Scores = NDArray[np.float64]
 
 
 class Filler:

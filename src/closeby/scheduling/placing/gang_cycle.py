@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from closeby.cluster.columns import Batch
+from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import Candidate, Placement
@@ -16,7 +17,7 @@ from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.pace import BACKTRACKS, Budget
-from closeby.scheduling.placing.growth import Bools, Growth, move_together, used_domains
+from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools, WaitingGang, gang_refusal

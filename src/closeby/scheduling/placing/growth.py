@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Ints
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Candidate
@@ -21,9 +21,6 @@ from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Left, Placed, Tools, WaitingGang
 from closeby.scheduling.services import Traffic
 from closeby.topology.tree import Domain
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.intp]
 
 
 def used_domains(candidate: Candidate | None, scope: NodeSet, slots: Ints, capacity: int) -> Bools | None:

@@ -4,17 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.applications.registry import replica_of
 from closeby.cluster.columns import Batch, Cluster
+from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Reserve, Undo
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.plugin_view import CycleState
 
-Ints = NDArray[np.intp]
 #: A point in the log to which ``rollback`` can return.
 Checkpoint = int
 #: Whether all filters let a pod go to a slot, as the cluster and the cycle are now.

@@ -6,19 +6,15 @@ For unequal pods, and for equal ones when it matters to other parts of the gang 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Counts, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.statement import Statement
 from closeby.topology.tree import Tree
-
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 
 class Trial:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Counts, Ints
 from closeby.objects.groups import Strategy
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.judging.classes import Share
@@ -16,8 +17,6 @@ from closeby.scheduling.placing.tools import Tools, WaitingGang
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
 Shares = NDArray[np.float64]
 
 #: Domains of one level in which a gang of unequal pods, or with subgroups, is tried.

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -22,10 +22,6 @@ from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Ints = NDArray[np.intp]
 
 #: Steps of all trials for one question (see ``closeby.scheduling.pace``): they run within one turn.
 STEPS: Final = 40_000

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from closeby.objects.arrays import Ints
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
 from closeby.scheduling.intake.cluster_events import SortKey
@@ -22,8 +22,6 @@ from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
 from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
 from closeby.scheduling.reserving.choosing import Chooser, ReservationChoice
 from closeby.topology.tree import ROOT_LEVEL
-
-Ints = NDArray[np.intp]
 
 #: Reasons for which a gang may keep nodes free: it lacks room, and nothing else.
 ROOM: Final = frozenset(
