@@ -240,7 +240,7 @@ def only(found: Explanation) -> PodDecidedEntry:
 def test_a_pod_that_no_scheduler_has_decided_about() -> None:
     found = solo(SchedulerStatus())
     assert only(found).source is Source.COMMAND and found.pods[0].phase == "Scheduled"
-    assert found.sentences[-1] == BY_THIS_COMMAND
+    assert found.sentences[0] == BY_THIS_COMMAND
 
 
 def test_a_pod_of_which_only_its_condition_is_known() -> None:

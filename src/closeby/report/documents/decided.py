@@ -29,7 +29,8 @@ from closeby.scheduling.outcomes import ItemKind, Outcome, Reservation
 from closeby.simulator.runs import Run
 
 BY_THIS_COMMAND = (
-    "No decision of a scheduler is known: this was decided now, by this command, with the cluster as it is."
+    "No decision of a scheduler is known. What follows was decided now, by this command, with the cluster as "
+    "it is."
 )
 
 
@@ -299,15 +300,13 @@ def by_this_command(entry: PodEntry) -> PodDecidedEntry:
 
 
 def who_decided(decided: DecidedEntry) -> str:
-    """Such as ``Scheduler closeby decided so at 2026-11-21T20:10:00Z.``"""
+    """Such as ``Scheduler closeby decided so at 2026-11-21T20:10:00Z.``; not for this command."""
     at = f" at {decided.time}" if decided.time else ""
     if decided.source is Source.SCHEDULER:
         return f"Scheduler {decided.scheduler} decided so{at}."
     if decided.source is Source.STATUS:
         return f"The scheduler decided so{at}, as the PodGroup's status says."
-    if decided.source is Source.POD:
-        return "The pod's condition PodScheduled says so" + (f" since {decided.time}." if at else ".")
-    return BY_THIS_COMMAND
+    return "The pod's condition PodScheduled says so" + (f" since {decided.time}." if at else ".")
 
 
 def decided_sentences(view: GangView) -> Iterator[str]:

@@ -115,7 +115,12 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def rests_on_this_command(self) -> bool:
         """Whether a table of domains or nodes is of another decision than the one that is shown."""
-        return isinstance(self.decided, DecidedEntry) and self.decided.source is not Source.COMMAND
+        return isinstance(self.decided, DecidedEntry) and not self.is_by_this_command
+
+    @property
+    def is_by_this_command(self) -> bool:
+        """Whether no scheduler of the cluster is known to have decided."""
+        return isinstance(self.decided, DecidedEntry) and self.decided.source is Source.COMMAND
 
 
 def explain(
@@ -140,7 +145,11 @@ def explain(
     reserves = _reservation(status)
     return msgspec.structs.replace(
         explanation,
-        sentences=(*explanation.sentences, *reserved_sentences(reserves if waits else None, own)),
+        sentences=(
+            *((BY_THIS_COMMAND,) if explanation.is_by_this_command else ()),
+            *explanation.sentences,
+            *reserved_sentences(reserves if waits else None, own),
+        ),
         conditions=(*explanation.conditions, *condition_entries(measured)),
         counterfactuals=counterfactuals.get(item_key(subject.item_kind, subject.item), ()),
         recorded=status.conditions or UNSET,
@@ -178,7 +187,7 @@ def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
         )
     entry = standing or next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
     sentences = list(app_group_sentences(entry, pods))
-    if decided is not None and decided.source is not Source.POD:
+    if decided is not None and decided.source is Source.SCHEDULER:
         sentences.append(who_decided(decided))
     holding = sum(one.node is not None for one in now)
     if standing is not None and holding > sum(one.node is not None for one in pods):
@@ -246,7 +255,7 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
     )
     explanation = Explanation(
         subject=f"{GANG}/{key}",
-        sentences=(*sentences, *_by_whom(view), *_outlook(run, view, group, pods)),
+        sentences=(*sentences, *_outlook(run, view, group, pods)),
         reason=entry.reason,
         gang=entry,
         pods=view.pods,
@@ -275,8 +284,6 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
         if live is not None:
             known = by_this_command(entry)
             decided = DecidedEntry(source=known.source)
-            if known.source is Source.COMMAND:
-                sentences.append(BY_THIS_COMMAND)
     else:
         entry = shown_as_decided(live.standing.pods[pod.uid], known)
         sentences = list(pod_sentences_of(known, live, pod, now))
@@ -333,12 +340,6 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
     )
     decided = whole.decided if isinstance(whole.decided, DecidedEntry) else None
     return _in_cluster(explanation, decided, own, _now((pod_entry(run, pod),)))
-
-
-def _by_whom(view: GangView) -> Iterable[str]:
-    """That it was this command which decided about a gang of a cluster."""
-    if view.decided is not None and view.decided.source is Source.COMMAND and view.outcome is not None:
-        yield BY_THIS_COMMAND
 
 
 def _outlook(run: Run, view: GangView, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:

@@ -35,8 +35,9 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
     """The sentences, then what they are based on."""
     style = "red" if explanation.reason else "green"
     yield Text.assemble((explanation.subject, "bold cyan"))
+    first = 1 if explanation.is_by_this_command else 0
     for number, sentence in enumerate(explanation.sentences):
-        yield Indented(Text(sentence, style=style if number == 0 else ""), (0, 0, 0, 2))
+        yield Indented(Text(sentence, style=style if number == first else ""), (0, 0, 0, 2))
     if explanation.counterfactuals:
         yield Text("")
         yield Indented(different_lines(explanation.counterfactuals), (0, 0, 0, 2))
