@@ -115,7 +115,7 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
         """Tasks of the bucket that are there and those that fit beside each other, minus those that repel.
 
         As the proposal's tables give it: not normalised. 0 where the task itself does not fit; less than 0
-        where more tasks repel it than lie there or would.
+        where more tasks repel it than are there or would be.
         """
         if self._plan is None or not self.scores(pod):
             return np.zeros(len(nodes))

@@ -88,7 +88,7 @@ def _candidates(part: PartView, levels: Levels) -> Iterator[Candidate]:
             yield _candidate(levels, domain, anchors)
     if bound > confines.level or not tree.is_labelled(tree.ancestor(confines, bound)):
         return
-    # Everything the part may use lies in one domain of the level it asks for.
+    # Everything the part may use is in one domain of the level it asks for.
     if int(part.room(tree, confines.level)[max(confines.index, 0)]) >= part.needed:
         yield _candidate(levels, confines, anchors)
 

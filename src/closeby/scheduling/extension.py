@@ -294,7 +294,7 @@ class Score(Plugin):
 
     score_scope: ClassVar[Scope] = Scope.STATIC
     #: Greatest value of the score after normalising, the least is 0; totals weigh value x 100 / maximum. What
-    #: lies outside is a fault of the plugin, and raised as such.
+    #: is outside is a fault of the plugin, and raised as such.
     max_score: ClassVar[float] = 100.0
     #: True where a rule gives scores that are not scaled: any finite one is taken, also below 0, and
     #: ``max_score`` is what counts as much as the whole range of another plugin.

@@ -85,7 +85,7 @@ class Leftover(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where a gang lies: the tightest domain that holds all placed members."""
+    """Where a gang is placed: the tightest domain that holds all placed members."""
 
     topology: str
     #: Short name of the domain's level, None when only the whole cluster holds them.

@@ -16,7 +16,7 @@ from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 
 def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
-    """Domains in which the part may lie as a whole and has room, the tightest first.
+    """Domains that may hold the part as a whole and have room, the tightest first.
 
     Those of the required level, beside the members that already run; all that the part may use where no level
     is required.

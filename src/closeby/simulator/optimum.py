@@ -1,7 +1,7 @@
 """The least cost of an application's traffic, by integer programming, to judge what the search found.
 
 A quadratic assignment with capacities, made linear pair by pair. Nodes of one location are as far from all
-others, so that it is enough to say for each pair of pods with traffic in which two locations it lies and
+others, so that it is enough to say for each pair of pods with traffic in which two locations it is and
 whether it shares a node; that is as tight as saying it for every two nodes, with far fewer variables.
 """
 

@@ -92,7 +92,7 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     leftovers: Mapping[str, Leftover] = {}
     #: Gangs of which some members have finished.
     finished_groups: frozenset[str] = frozenset()
-    #: Where the members that hold a node lie, by gang; absent when none does.
+    #: Where the members that hold a node are, by gang; absent when none does.
     places: Mapping[str, Place] = {}
     #: Objects of known kinds that scheduling does not need, by kind.
     unused: Mapping[str, int] = {}

@@ -16,7 +16,7 @@ GPUS_PER_HOST = 8
 HOSTS_PER_LEAF = 8
 #: Hosts that a leaf falls short of full, in turn over the leaves that do.
 _SHORTFALLS = (1, 2, 1, 3, 1, 2, 6)
-#: Step in which shortfalls are dealt out, so that uneven leaves lie scattered; prime to every leaf count.
+#: Step in which shortfalls are dealt out, so that uneven leaves are scattered; prime to every leaf count.
 _STRIDE = 11
 
 

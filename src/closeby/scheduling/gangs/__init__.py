@@ -1,1 +1,1 @@
-"""What a gang is: its members, its tree of parts, and where it lies once it is placed."""
+"""What a gang is: its members, its tree of parts, and where it is placed."""

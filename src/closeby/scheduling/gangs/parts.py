@@ -81,7 +81,7 @@ class NodeSet(Struct, frozen=True, eq=False):
         return allowed if self.mask is None else allowed & self.mask
 
     def domain_in(self, tree: Tree) -> Domain:
-        """The domain of ``tree`` that all of them lie in."""
+        """The domain of ``tree`` that holds all of them."""
         return self.domain if self.tree is tree else ROOT
 
     def mask_for(self, tree: Tree, capacity: int) -> Bools | None:

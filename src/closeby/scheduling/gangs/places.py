@@ -1,4 +1,4 @@
-"""Where a gang lies: its domain, its span, the ranks of its members, and whether required levels are kept."""
+"""Where a gang is placed: its domain, span and ranks, and whether it keeps required levels."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
@@ -50,7 +50,7 @@ def ranks(tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tup
 
 
 class Split(Struct, frozen=True, eq=False):
-    """A part of a gang that requires one domain of a level, and whose members do not lie in one."""
+    """A part of a gang that requires one domain of a level, and whose members are not in one."""
 
     part: str
     levels: Levels

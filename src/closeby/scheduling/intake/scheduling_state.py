@@ -188,7 +188,7 @@ class SchedulingState:
     def placed(self, key: str) -> tuple[Pod, ...]:
         """The members of a gang that hold a node (or are bound to an unknown one) and stay there.
 
-        Those that are being deleted hold it too, but the gang can't count on them, nor need it lie near them.
+        Those that are being deleted hold it too, but the gang can't count on them, nor need it be near them.
         """
         members = self.members.get(key)
         if members is None or not members.placed:

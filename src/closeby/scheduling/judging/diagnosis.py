@@ -68,9 +68,9 @@ class Diagnosis:
     def kept_out(self, state: CycleState, pod: Pod, *, examples: bool) -> str:
         """How many nodes take no such pod, by reason: ``2 nodes NodeUnschedulable; 1 node …``.
 
-        ``examples``: where it lies in a node itself, which one and why, such as ``2 nodes NodeUnschedulable,
-        for instance n7: the node is not ready``. Such an example may become untrue while a gang waits, though
-        nothing helps the gang.
+        ``examples``: where the node itself is the reason, which one and why, such as
+        ``2 nodes NodeUnschedulable, for instance n7: the node is not ready``. Such an example may
+        become untrue while a gang waits, though nothing helps the gang.
         """
         refused = self.refusals(state, pod)
         instances: dict[ReasonToken, str] = {}

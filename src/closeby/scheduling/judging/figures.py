@@ -66,9 +66,9 @@ class DomainCounts:
 
 Weighted = tuple[Score, float]
 
-#: What a score may lie outside its range, over its maximum: shares that are added up round.
+#: How far a score may be outside its range, over its maximum: shares that are added up round.
 ROUNDING: Final = 1e-9
-#: Two such scores may lie outside, one above and one below.
+#: Two such scores may be outside, one above and one below.
 _SLACK: Final = 4 * ROUNDING
 
 

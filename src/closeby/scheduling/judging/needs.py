@@ -39,7 +39,7 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
     #: Items whose needs have equal keys wait for the same; None for an item with which none can be compared.
     key: Hashable
     wants: tuple[Want, ...]
-    #: The level's topology as it was; None when the pods may lie anywhere.
+    #: The level's topology as it was; None when the pods may go anywhere.
     tree: Tree | None = None
     level: int = ROOT_LEVEL
     #: Of an item that is not all or nothing, in place of ``wants``: a place for any one of these is enough.

@@ -42,7 +42,7 @@ class Outlook:
         self._kind_of = dict(zip((pod.uid for pod in pods), traffic.kinds.tolist(), strict=True))
         self._one_of = {kind: pod for pod, kind in zip(pods, traffic.kinds.tolist(), strict=True)}
         self._bounded: Bools = np.isfinite(traffic.limits)
-        #: All distances between locations, ascending, and what lies within so many of the first of them.
+        #: All distances between locations, ascending, and the pairs within so many of the first.
         self._distances: Costs = np.unique(traffic.between)
         self._within: dict[int, Singles] = {}
         self._first = np.stack(
@@ -195,7 +195,7 @@ class Outlook:
         return near
 
     def _by_limit(self, limits: Costs) -> Iterator[tuple[Bools, Singles]]:
-        """Masks of the limits that reach equally far, with what lies within them (1), of shape (L, L)."""
+        """Masks of the limits that reach equally far, with the pairs within them (1), of shape (L, L)."""
         reaches = np.searchsorted(self._distances, limits, side="right")
         finite = np.isfinite(limits)
         for reach in np.unique(reaches[finite]).tolist():

@@ -1,4 +1,4 @@
-"""Where pods with traffic lie: the nodes among which they may be moved, and what that costs."""
+"""The layout of pods with traffic: the nodes among which they may be moved, and what each move costs."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -99,7 +99,7 @@ def _worth_looking_at(
     return np.unique(np.concatenate(chosen))
 
 
-#: Up to so many sites what lies between each two of them is worked out beforehand.
+#: Up to so many sites the cost between each two of them is computed beforehand.
 PAIRWISE_UP_TO = 512
 #: A change that saves less than this saves nothing; or less than this part of the greatest cost there can be.
 LEAST_SAVING = 1e-9
@@ -118,10 +118,10 @@ class Snapshot(NamedTuple):
 class Layout:
     """Where the pods are. With P pods of K kinds on S sites.
 
-    ``costs[k, s]`` is what a pod of kind k would cost on site s as all pods lie now, itself included where it
-    has traffic with its own kind, and ``broken[k, s]`` how many limits it would break there. A broken limit
-    costs ``penalty``, more than all traffic together. The two are kept apart, because the cost of traffic
-    would be lost in the rounding of that.
+    ``costs[k, s]`` is what a pod of kind k would cost on site s as all pods are placed now, itself included
+    where it has traffic with its own kind, and ``broken[k, s]`` how many limits it would break there. A
+    broken limit costs ``penalty``, more than all traffic together. The two are kept apart, because the cost
+    of traffic would be lost in the rounding of that.
     """
 
     def __init__(self, traffic: Traffic, sites: Sites, pods: Sequence[int]) -> None:
@@ -260,9 +260,9 @@ class Layout:
         # Each looks at the other's place as if the other stayed there: twice the pair too little.
         saved = costs[far] - costs[site] + 2 * pair_costs
         saved = saved + (self.costs[kinds, site] - own_costs - self.costs[kinds, far])
-        mended = broken[far] - broken[site] + 2 * pair_broken
-        mended = mended + (self.broken[kinds, site] - own_broken - self.broken[kinds, far])
-        change = saved + self.penalty * mended
+        repaired = broken[far] - broken[site] + 2 * pair_broken
+        repaired = repaired + (self.broken[kinds, site] - own_broken - self.broken[kinds, far])
+        change = saved + self.penalty * repaired
         more = self.needs[pod] - self.needs
         fits = (more <= self.left[:, far].T).all(axis=1) & (-more <= self.left[:, site]).all(axis=1)
         fits &= self._allowed[pod][far] & self._allowed[:, site]

@@ -1,4 +1,4 @@
-"""Improving where pods with traffic lie: several starts, moves and swaps, then shaken and improved again.
+"""Improving the nodes of pods with traffic: several starts, moves and swaps, then shaken and improved again.
 
 The budget is a count of evaluated moves and the random numbers are always the same, so that results repeat.
 """
@@ -303,7 +303,7 @@ class _Search:
             if asked.any()
             else layout.locations * 0.0
         )
-        # By the first site of each: numbers of locations tell only which label was heard of first.
+        # By the first site of each: numbers of locations say only which label came first.
         _, start, location_of = np.unique(layout.locations, return_index=True, return_inverse=True)
         total = np.bincount(location_of, weights=room)
         first = []

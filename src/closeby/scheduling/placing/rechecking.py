@@ -152,7 +152,7 @@ class Recheck:
         return Checked(self.version)
 
     def place(self, key: str) -> Place | None:
-        """Where a gang's members lie now, be it that they are not bound yet; None when that is not known."""
+        """Where a gang's members are placed now, bound or not; None when that is not known."""
         group = self._state.groups.get(key)
         running = running_members(self._tools, self._state, key)
         if group is None or not running or len(running) < len(self._state.placed(key)):
