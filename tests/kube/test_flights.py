@@ -270,6 +270,16 @@ class TestAGang:
         assert it.asks(*it.binds, last) == [Ask.LET_GO] * 3
         assert it.uids() == [uids(*it.binds, last)]
 
+    def test_members_that_were_decided_before_a_change_are_checked_though_others_came_after_it(self) -> None:
+        it = Scene(*pods("train", 2), minimum=2)
+        assert {bind.node for bind in it.binds} == {"a1"}
+        labels = {"zone": "zone-a", "rack": "rack-1"}
+        cordoned = NodeUpserted(node("a1", labels, {GPU: 2}, unschedulable=True))
+        (last,) = it.decide(cordoned, *map(PodUpserted, pods("train", 1, prefix="late")))
+        it.begin([last])
+        assert it.asks(last, *it.binds) == [Ask.LET_GO] * 3
+        assert it.uids() == [uids(*it.binds, last)]
+
     def test_a_gang_that_comes_again_is_another_start(self) -> None:
         it = Scene()
         it.decide(MOVED)

@@ -10,7 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.gangs.start_events import Bound, Decided, QueueBinding, QueuePlan, Restarted, Review
+from closeby.kube.gangs.start_events import (
+    Bound,
+    Decided,
+    MemberGone,
+    QueueBinding,
+    QueuePlan,
+    Restarted,
+    Review,
+)
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import plan
 from closeby.kube.state.feed import Feed
@@ -182,3 +190,18 @@ def test_a_start_whose_promised_member_is_gone_is_planned_again(dialect: str) ->
     actions = it.starts.handle(Decided(bindings, "2027-01-01T00:00:00Z"))
     assert actions == [QueuePlan(KEY, bindings)]
     assert it.starts.plan_made(KEY) == MADE
+
+
+def test_a_gang_that_lost_members_starts_again_whenever_its_older_plan_was_made() -> None:
+    it = Successor("own", 4)
+    lost = it.engine.state.pods["uid-3"]
+    it.starts.handle(Restarted("2027-01-01T00:00:00Z"))
+    it.engine.handle(PodDeleted("uid-3"))
+    it.starts.handle(MemberGone(KEY, "2027-01-01T00:00:01Z"))
+    new = PodUpserted(replace(lost, uid="uid-9", node_name=None))
+    bindings = tuple(bindings_of(it.engine.handle(new, Tick())))
+    assert it.starts.handle(Decided(bindings, "2027-01-01T00:00:02Z")) == [QueuePlan(KEY, bindings)]
+    assert it.starts.plan_made(KEY) == "2027-01-01T00:00:02Z"
+    # Decided once more, it is the same start.
+    it.starts.handle(Decided(bindings, "2027-01-01T00:00:03Z"))
+    assert it.starts.plan_made(KEY) == "2027-01-01T00:00:02Z"

@@ -10,6 +10,7 @@ from closeby.kube.gangs.start_events import (
     Bound,
     Decided,
     GiveBack,
+    GivenBack,
     GroupGone,
     LeadLost,
     MemberGone,
@@ -143,10 +144,10 @@ def test_a_start_ends_with_its_last_binding() -> None:
     first, second = it.begin(2)
     assert it.bound(first) == []
     assert it.standing.starting and it.unfinished == [KEY]
+    it.tell(GroupChanged(replace(it.group, plan={})))  # The watch may be late.
     assert it.bound(second) == [Review(KEY)]
     assert not it.standing.begun and it.unfinished == []
     assert it.starts.plan_may_stand(KEY)
-    it.tell(GroupChanged(replace(it.group, plan={})))
     it.starts.handle(StatusWritten(KEY, planned=False))
     assert not it.starts.plan_may_stand(KEY) and it.starts.plan_made(KEY) == ""
 
@@ -159,6 +160,25 @@ def test_members_of_a_planned_start_that_follow_its_plan_are_sent_at_once() -> N
     assert it.starts.handle(BindRefused(first, failure)) == [GiveBack(failure)]
     assert first.pod.uid in it.standing.on_the_way  # Until the engine knows.
     assert it.starts.in_flight == len(others)
+
+
+def test_a_plan_that_the_watch_reports_late_is_followed_and_kept() -> None:
+    it = Scene(2, 1)
+    (binding,) = it.decide(1)
+    it.tell(GroupChanged(replace(it.group, plan={binding.pod.uid: binding.node})))
+    assert it.starts.handle(Decided((binding,), NOW)) == [QueueBinding(binding)]
+    assert it.kept == (True, False)
+
+
+def test_a_start_that_is_withdrawn_ends_once_the_engine_knows() -> None:
+    it = Scene(4)
+    first, *_ = it.begin(4)
+    it.tell(NodeUpserted(node("a1", {"zone": "zone-a", "rack": "rack-9"}, {GPU: 1})))
+    (given,) = it.starts.handle(BindingTurn(first))
+    assert isinstance(given, GiveBack) and it.kept == (True, False)
+    it.tell(given.failure)
+    assert it.starts.handle(GivenBack((given.failure,))) == [Review(KEY, waits=True)]
+    assert it.kept == (False, False)
 
 
 def test_a_refusal_withdraws_the_others_if_the_decision_does_not_hold() -> None:
@@ -205,6 +225,7 @@ class TestALostMember:
     def test_a_smaller_minimum_ends_it_which_is_noticed_in_time(self) -> None:
         it = Scene(2, 2)
         it.lose(it.running[0].uid)
+        it.starts.handle(StatusWritten(KEY, planned=True))
         assert it.starts.handle(Reconciled()) == []
         it.tell(GroupChanged(replace(it.group, min_member=1)))
         assert it.starts.handle(Reconciled()) == [Review(KEY)]
@@ -225,6 +246,19 @@ class TestAPodGroupThatIsGone:
         assert it.standing.starting
         written = plan(it.standing, it.starts.plan_made(KEY))
         assert written is not None and written.made == NOW
+
+    def test_a_start_with_a_binding_in_flight_goes_on_though_its_pods_are_gone(self) -> None:
+        it = Scene(2)
+        bindings = first, second = it.begin(2)
+        assert it.starts.handle(BindingTurn(first)) == [SendBinding(first)]
+        it.tell(GroupDeleted(KEY), *(PodDeleted(one.pod.uid) for one in bindings))
+        assert it.starts.handle(Reconciled()) == []
+        gone = [BindFailed(one.pod.uid, "gone", final=True) for one in bindings]
+        it.starts.handle(BindRefused(first, gone[0]))
+        it.starts.handle(BindRefused(second, gone[1]))
+        assert it.starts.handle(Reconciled()) == []
+        assert it.starts.handle(GivenBack(tuple(gone))) == [Review(KEY)]
+        assert it.starts.handle(Reconciled()) == []
 
     def test_a_start_of_which_no_member_is_left_ends(self) -> None:
         it = Scene(2, 2)
