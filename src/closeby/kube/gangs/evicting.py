@@ -129,11 +129,11 @@ class Evictor:
                 continue
             if pod.uid in self._refused and now < self._refused[pod.uid][1]:
                 continue
-            made_anew = await self._has_controller(pod)
-            if isinstance(made_anew, ApiError):
-                self._not_now(group, pod, made_anew)
+            recreated = await self._has_controller(pod)
+            if isinstance(recreated, ApiError):
+                self._not_now(group, pod, recreated)
                 continue
-            if not made_anew:
+            if not recreated:
                 self._settled.add(pod.uid)
                 continue
             if self._overdue(group.key) is None:

@@ -18,7 +18,7 @@ UPSTREAM_GROUP: Final = "scheduling.k8s.io"
 
 
 class GangObject(Struct, frozen=True, kw_only=True):
-    """One PodGroup as last heard of."""
+    """One PodGroup, as the watch reported it last."""
 
     resource: Resource
     namespace: str
