@@ -349,6 +349,20 @@ class TestShaking:
             seen.add(tuple(after))
         assert {(0, 0, 1), (1, 1, 0), (0, 0, 2), (1, 1, 2)} == seen
 
+    def test_pods_of_sites_that_hold_no_more_change_places(self) -> None:
+        it = search(traffic(flat(2), silent(3)), sites([[2, 2]], [[1]] * 3), [0, 0, 1])
+        seen = {(it._exchange(), *it._layout.at.tolist()) for _ in range(20)}
+        assert (True, 1, 1, 0) in seen
+
+    def test_a_swap_needs_room_for_both(self) -> None:
+        """Each would save by taking the other's place, where the larger one has no room."""
+        about = traffic(flat(2), silent(2), standing=[[5.0, 0.0], [0.0, 5.0]])
+        for needs, at in (([[1], [2]], [0, 1]), ([[2], [1]], [0, 1])):
+            on = sites([[needs[0][0], needs[1][0]]], needs)
+            layout = search(about, on, at)._layout
+            assert Neighbourhood(about, on, layout).best() is None
+            assert layout.best_swap(0)[0] == INF
+
     def test_pods_that_stay_are_not_exchanged(self) -> None:
         it = search(traffic(flat(2), silent(2)), sites([[2, 2]], [[1], [1]], pinned=[0]), [0, 0])
         for _ in range(20):
