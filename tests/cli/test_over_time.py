@@ -1,5 +1,6 @@
 """`closeby simulate --workload` and `--trace`: jobs that come, wait, run and end in virtual time."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -427,8 +428,12 @@ def test_several_topologies_need_a_choice(trace: Path, golden: Golden) -> None:
 def test_a_trace_may_come_through_a_pipe(trace: Path, golden: Golden) -> None:
     """A program of its own, as a test in this process has no standard input that can be opened."""
     run = [sys.executable, "-m", "closeby", "simulate", "--trace", "-", "--cluster", "small"]
+    # Libraries of this process may have set COLUMNS for the programs that it starts.
+    wide = {**os.environ, "COLUMNS": "100"}
     with trace.open() as jobs:
-        done = subprocess.run(run, stdin=jobs, capture_output=True, text=True, timeout=100, check=True)
+        done = subprocess.run(
+            run, stdin=jobs, capture_output=True, text=True, timeout=100, check=True, env=wide
+        )
     golden("simulate-over-time", done.stdout)
     done = subprocess.run(run, input="name\na\n", capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2
