@@ -108,7 +108,7 @@ class Fork:
         return outcomes
 
     def apply(self, change: Change) -> None:
-        """Make it so."""
+        """Apply a change; ``decide`` says what comes of it."""
         pods = self._state.pods
         changed = dict.fromkeys(pod.uid for pod in (*change.gone, *change.waiting))
         out = [pods[uid] for uid in changed if uid in pods]

@@ -1,6 +1,6 @@
 """What is asked about: an item, with what its trials have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,6 +22,9 @@ from closeby.whatif.trials import TrialResult, Trials
 
 #: Names of nodes that an entry holds.
 NODES = 8
+
+#: What would have to be written, by field.
+Fields = Mapping[str, str | int | None]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -106,6 +109,12 @@ class Question(Struct, frozen=True, kw_only=True):
             return ""
         return f" at {levels.tree.level_names[levels.required]} level"
 
+    def relaxed(self, change: Change, condition: str, fields: Fields) -> Iterator[Counterfactual]:
+        """The answer if the item fits with a change of what it asks for."""
+        result = self.tried(change)
+        if result is not None:
+            yield self.answer(Kind.RELAXED, change, result, condition, fields=fields)
+
     def answer(
         self,
         kind: Kind,
@@ -113,7 +122,7 @@ class Question(Struct, frozen=True, kw_only=True):
         result: TrialResult,
         condition: str,
         *,
-        fields: Mapping[str, str | int | None] | None = None,
+        fields: Fields | None = None,
         jobs: tuple[JobEntry, ...] | UnsetType = UNSET,
     ) -> Counterfactual:
         """``It fits now if …: in zone-a/rack-1``; of an application which pods fit, and their traffic's cost.

@@ -17,7 +17,7 @@ from closeby.objects.words import names_text
 from closeby.plugins.node_unschedulable import CORDON
 from closeby.scheduling.fork import Change
 from closeby.scheduling.plugin_view import CycleState
-from closeby.whatif.questions import Question, farthest, fewest, joined, where_text
+from closeby.whatif.questions import Fields, Question, farthest, fewest, joined, where_text
 from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.trials import TrialResult
 
@@ -44,30 +44,31 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     constraint, levels = group.constraint, question.levels
     if constraint is None or constraint.required is None:
         return
-    asked = constraint.required
+    asked, preferred = constraint.required, constraint.preferred
+    wishes: list[tuple[TopologyConstraint, str, Fields]] = []
     if levels is not None and levels.required is not None:
-        names = levels.tree.level_names
+        tree, names = levels.tree, levels.tree.level_names
         asked = names[levels.required]
         for level in range(levels.required - 1, -1, -1):
-            label = levels.tree.levels[level].node_label
-            change = _constrained(group, replace(constraint, topology=levels.tree.name, required=label))
-            result = question.tried(change)
-            if result is not None:
-                named = {} if constraint.topology else {_TOPOLOGY: levels.tree.name}
-                condition = f"now if {names[level]} is required instead of {asked}"
-                written = {**named, _REQUIRED: label}
-                yield question.answer(Kind.RELAXED, change, result, condition, fields=written)
-                return
-    # To prefer what does not exist would say nothing.
-    preferred = constraint.preferred if levels is None else constraint.preferred or constraint.required
-    change = _constrained(group, replace(constraint, required=None, preferred=preferred))
-    result = question.tried(change)
-    if result is not None:
-        how = "is not required" if levels is None else "is preferred, not required"
-        fields: dict[str, str | None] = {_REQUIRED: None}
-        fields |= {} if levels is None else {_PREFERRED: preferred}
-        yield question.answer(Kind.RELAXED, change, result, f"now if {asked} {how}", fields=fields)
-    elif not question.trials.spent:
+            label = tree.levels[level].node_label
+            fields = {} if constraint.topology else {_TOPOLOGY: tree.name}
+            coarser = replace(constraint, topology=tree.name, required=label)
+            how = f"if {names[level]} is required instead of {asked}"
+            wishes.append((coarser, how, fields | {_REQUIRED: label}))
+    if levels is None:  # To prefer what does not exist would say nothing.
+        how, fields = "is not required", {}
+    else:
+        preferred = preferred or constraint.required
+        how, fields = "is preferred, not required", {_PREFERRED: preferred}
+    loose = replace(constraint, required=None, preferred=preferred)
+    wishes.append((loose, f"if {asked} {how}", {_REQUIRED: None, **fields}))
+    for wish, condition, written in wishes:
+        change = Change(groups=(replace(group, constraint=wish),))
+        found = tuple(question.relaxed(change, f"now {condition}", written))
+        if found:
+            yield from found
+            return
+    if not question.trials.spent:
         yield Counterfactual(
             kind=Kind.RELAXED,
             fits=False,
@@ -76,20 +77,12 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
         )
 
 
-def _constrained(group: PodGroup, constraint: TopologyConstraint) -> Change:
-    return Change(groups=(replace(group, constraint=constraint),))
-
-
 def _subgroups(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     """Without what its subgroups require for themselves."""
-    if not any(one.constraint is not None and one.constraint.required for one in group.subgroups):
-        return
-    change = Change(groups=(replace(group, subgroups=tuple(map(_loose, group.subgroups))),))
-    result = question.tried(change)
-    if result is not None:
+    if any(one.constraint is not None and one.constraint.required for one in group.subgroups):
+        change = Change(groups=(replace(group, subgroups=tuple(map(_loose, group.subgroups))),))
         condition = "now if its subgroups only prefer their levels"
-        fields = {f"subGroups[*].{_REQUIRED}": None}
-        yield question.answer(Kind.RELAXED, change, result, condition, fields=fields)
+        yield from question.relaxed(change, condition, {f"subGroups[*].{_REQUIRED}": None})
 
 
 def _loose(subgroup: SubGroup) -> SubGroup:
@@ -121,11 +114,8 @@ def other_nodes(question: Question) -> Iterator[Counterfactual]:
     specs = {pod.spec for pod in question.waiting}
     if any(spec.node_selector or spec.required_affinity is not None for spec in specs):
         change = Change(waiting=tuple(map(_anywhere, question.waiting)))
-        result = question.tried(change)
-        if result is not None:
-            fields = {"nodeSelector": None, "affinity.nodeAffinity": None}
-            condition = "now without its node selector and affinity"
-            yield question.answer(Kind.RELAXED, change, result, condition, fields=fields)
+        fields = {"nodeSelector": None, "affinity.nodeAffinity": None}
+        yield from question.relaxed(change, "now without its node selector and affinity", fields)
     yield from _tolerating(question)
 
 

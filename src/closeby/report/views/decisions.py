@@ -10,7 +10,7 @@ from rich.text import Text
 from closeby.objects.words import Names, counts_text, names_text, path_text, plural
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
 from closeby.report.views.layout import Indented, plain_table
-from closeby.whatif.view import different_lines
+from closeby.whatif.records import Counterfactual, Kind, TalkEntry
 
 #: Nodes and candidates shown per pod or gang.
 LINES = 10
@@ -118,3 +118,27 @@ def _nodes_of(bucket: Sequence[str], nodes: Mapping[str, str | None]) -> Text:
     shown = [f"{node} ×{count}" if len(counts) > 1 else node for node, count in counts.most_common(NODES)]
     more = f" and {plural(len(counts) - NODES, 'more node')}" if len(counts) > NODES else ""
     return Text(", ".join(shown) + more, style="green" if len(counts) == 1 and "–" not in counts else "")
+
+
+def different_lines(counterfactuals: Sequence[Counterfactual]) -> Table:
+    """One line for each thing that might be different, marked by whether that would help."""
+    table = Table.grid(padding=(0, 1))
+    for one in counterfactuals:
+        mark = Text("✓", style="green") if one.fits else Text("✗", style="red")
+        if one.kind in (Kind.SHORT, Kind.RUNNER_UP) or _no_gain(one):
+            mark = Text("·", style="dim")
+        elif not one.fits and one.pods:
+            mark = Text("~", style="yellow")
+        table.add_row(mark, Text(one.sentence))
+    return table
+
+
+def _no_gain(one: Counterfactual) -> bool:
+    """Of an application that would lie no better."""
+    talk = one.talk
+    return (
+        isinstance(talk, TalkEntry)
+        and one.kind is Kind.ANEW
+        and not one.pods
+        and ((talk.over_there, talk.there) >= (talk.over_here, talk.here))
+    )

@@ -14,9 +14,8 @@ from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
-from closeby.report.views.decisions import buckets_table
+from closeby.report.views.decisions import buckets_table, different_lines
 from closeby.report.views.layout import Indented, condition_line, plain_table
-from closeby.whatif.view import different_lines
 
 #: Lines of a table before it says how many more there are.
 LINES = 12
