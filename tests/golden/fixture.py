@@ -87,6 +87,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--update-golden") and getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--update-golden writes files, so it runs without workers (-n)")
     config.stash[_COMPARED] = {}
+    config.stash[_COLLECTED] = set()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Notes each test, also those that `-k` and `-m` leave out afterwards."""
+    item.config.stash[_COLLECTED].add(name_of(item.nodeid))
 
 
 @pytest.hookimpl(trylast=True)
@@ -94,7 +100,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """When golden files are written, runs only the tests that compare with them."""
     if not config.getoption("--update-golden"):
         return
-    config.stash[_COLLECTED] = {name_of(item.nodeid) for item in items}
     chosen = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
@@ -103,25 +108,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Writes the golden files: new texts of tests that ran, and nothing of tests that are gone."""
     config = session.config
-    if not config.getoption("--update-golden") or _COLLECTED not in config.stash:
+    if not config.getoption("--update-golden"):
         return
     compared, collected = config.stash[_COMPARED], config.stash[_COLLECTED]
     ran = {files.test_of(case) for cases in compared.values() for case in cases}
     ran |= {files.test_of(files.for_all_parameters(case)) for case in ran}
-    modules = {test.partition("::")[0] for test in collected}
-    collected = collected | {files.for_all_parameters(test) for test in collected}
+    collected |= {files.for_all_parameters(test) for test in collected}
+    # What was asked for by name (`tests/a.py::test_b`) is all that was collected of its module.
+    whole = {test.partition("::")[0] for test in collected} if "::" not in "".join(config.args) else set()
     for view in {*files.views(), *compared}:
         old = files.read(view)
-        kept = {case: text for case, text in old.items() if not _is_stale(case, ran, collected, modules)}
+        kept = {case: text for case, text in old.items() if not _is_stale(case, ran, collected, whole)}
         new = kept | compared.get(view, {})
         if new != old:
             files.write(view, new)
 
 
-def _is_stale(case: str, ran: set[str], collected: set[str], modules: set[str]) -> bool:
+def _is_stale(case: str, ran: set[str], collected: set[str], whole: set[str]) -> bool:
     """Whether a case is not compared any more: its test ran without it, or is gone."""
     test = files.test_of(case)
     module = test.partition("::")[0]
     if not (files.FOLDER.parent / f"{module}.py").exists():
         return True
-    return test in ran or (module in modules and test not in collected)
+    return test in ran or (module in whole and test not in collected)

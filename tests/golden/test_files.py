@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden import files
-from tests.golden.fixture import Golden, name_of
+from tests.golden.fixture import Golden, _is_stale, name_of
 
 TESTS = Path(__file__).parents[1]
 
@@ -45,3 +45,18 @@ def test_other_text_and_a_missing_case_fail(tmp_path: Path, monkeypatch: pytest.
 def test_a_text_that_looks_like_a_heading_is_refused() -> None:
     with pytest.raises(AssertionError):
         files.as_text("one\n=== two")
+
+
+def test_only_cases_of_tests_that_are_gone_or_compare_no_more_are_dropped() -> None:
+    module = "golden/test_files"
+    collected = {f"{module}::test_a", f"{module}::test_b[1]", f"{module}::test_b[*]"}
+
+    def stale(case: str, ran: set[str], whole: set[str]) -> bool:
+        return _is_stale(f"{module}::{case}", {f"{module}::{test}" for test in ran}, collected, whole)
+
+    assert not stale("test_a", set(), {module})
+    assert not stale("test_b[*]", set(), {module})
+    assert stale("test_a #2", {"test_a"}, {module})
+    assert stale("test_gone", set(), {module})
+    assert not stale("test_gone", set(), set())
+    assert _is_stale("no/test_module::test_a", set(), collected, set())
