@@ -62,7 +62,8 @@ CONCURRENCY: Final = 32
 class PreBindStep(Protocol):
     """Something that must be done for a pod before its binding, such as binding its volumes.
 
-    ``run`` and ``undo`` may be called again for the same pod and node, after a restart by another process.
+    An earlier process may have run it for the pod, for another node too, and have ended before it could undo
+    it: ``run`` takes that over.
     """
 
     def needed(self, binding: Binding) -> bool:
