@@ -41,7 +41,7 @@ class Listener:
         self._again = again
         self.work.add(namespace)
 
-    def heard(self, news: News) -> None:
+    def observe(self, news: News) -> None:
         if news.resource == NODES or news.change.key.startswith(f"{self._namespace}/"):
             self.news.append(news)
             self.work.add(self._namespace)

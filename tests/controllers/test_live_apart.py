@@ -225,10 +225,10 @@ async def tells_once(it: Site, name: str) -> None:
 class HardOfHearing(Listener):
     """One that stumbles over a pod of this name."""
 
-    def heard(self, news: News) -> None:
+    def observe(self, news: News) -> None:
         if news.change.key.endswith("/p1"):
             raise KeyError("p1")
-        super().heard(news)
+        super().observe(news)
 
 
 def test_a_change_that_cannot_be_applied_does_not_hold_up_others(
@@ -244,7 +244,7 @@ def test_a_change_that_cannot_be_applied_does_not_hold_up_others(
                 assert set(hard.names("Pod")) == {"+p0", "+p2"}
                 one, *_ = it.said("change not applied")
                 assert (one["controller"], one["object"]) == (hard.name, f"Pod/{namespace}/p1")
-                assert "KeyError: 'p1'" in str(one["error"]) and "in heard" in str(one["traceback"])
+                assert "KeyError: 'p1'" in str(one["error"]) and "in observe" in str(one["traceback"])
                 count = scrape(meters).value("closeby_reconcile_errors_total", controller=hard.name)
                 assert count is not None and count >= 1
 

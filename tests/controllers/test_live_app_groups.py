@@ -318,11 +318,11 @@ def test_an_object_recreated_in_the_middle_gets_its_condition(
                 found = await it.api.get(it.path("appgroups", "a1", api_version))
                 change = upserted(msgspec.Raw(msgspec.json.encode(found)))
                 uids.append(change.uid)
-                keeper.heard(News(kind, change, Decoder().read(kind, change)))
+                keeper.observe(News(kind, change, Decoder().read(kind, change)))
 
             async def anew() -> None:
                 await it.api.delete(it.path("appgroups", "a1", api_version))
-                keeper.heard(News(kind, Deleted(f"{namespace}/a1", uids[0]), None))
+                keeper.observe(News(kind, Deleted(f"{namespace}/a1", uids[0]), None))
                 await make(it)
                 await hear()
 

@@ -34,7 +34,7 @@ class Told:
 
     def hear(self, resource: Resource, one: Object) -> None:
         change = upserted(msgspec.Raw(msgspec.json.encode(one)))
-        self.grouper.heard(News(resource, change, Decoder().read(resource, change)))
+        self.grouper.observe(News(resource, change, Decoder().read(resource, change)))
 
     async def pod(self, name: str, owner: Object) -> None:
         self.hear(PODS, await self.it.create("v1", "pods", self.it.pod(name, owner)))

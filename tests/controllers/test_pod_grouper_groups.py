@@ -23,12 +23,12 @@ def made(uid: str, what: Object = OURS) -> Step:
     """The watch tells of a PodGroup of that name."""
     meta = {"name": KEY.name, **msgspec.convert(what["metadata"], Object), "uid": uid}
     raw = msgspec.json.encode({**what, "metadata": meta})
-    return lambda it: it.heard(POD_GROUPS, Upserted("ns/train", uid, "1", raw))
+    return lambda it: it.observe(POD_GROUPS, Upserted("ns/train", uid, "1", raw))
 
 
 def gone(uid: str) -> Step:
     """The watch tells of its end."""
-    return lambda it: it.heard(POD_GROUPS, Deleted("ns/train", uid))
+    return lambda it: it.observe(POD_GROUPS, Deleted("ns/train", uid))
 
 
 def answered(uid: str) -> Step:

@@ -28,7 +28,7 @@ class At:
 
     def sees(self, *pods: Pod, before: Pod | None = None) -> None:
         for one in pods:
-            self.unknown.pod_heard(one, before)
+            self.unknown.pod_seen(one, before)
 
     def takes(self) -> list[str]:
         """The pods that go on."""
@@ -42,7 +42,7 @@ class At:
 
 def test_pods_that_name_none_or_one_that_is_known_never_wait() -> None:
     at = At()
-    at.unknown.group_heard(KEP, "ns/app")
+    at.unknown.group_seen(KEP, "ns/app")
     at.sees(pod("a"), pod("b", None))
     assert not at.unknown.waiting
 
@@ -52,7 +52,7 @@ def test_pods_go_on_together_when_their_app_group_comes() -> None:
     at.sees(pod("a"), pod("b"), pod("c", "other"))
     assert at.unknown.wanted.is_set()
     assert at.takes() == []
-    at.unknown.group_heard(PUBLISHED, "ns/app")
+    at.unknown.group_seen(PUBLISHED, "ns/app")
     assert at.takes() == ["a", "b"]
     assert [at.unknown.holds(name) for name in "abc"] == [False, False, True]
 
@@ -60,7 +60,7 @@ def test_pods_go_on_together_when_their_app_group_comes() -> None:
 def test_what_comes_in_one_batch_did_not_wait() -> None:
     at = At()
     at.sees(pod("a"))
-    at.unknown.group_heard(KEP, "ns/app")
+    at.unknown.group_seen(KEP, "ns/app")
     assert at.takes() == []
     assert not at.unknown.holds("a")
 
@@ -112,7 +112,7 @@ def test_costs_that_are_being_listed_are_waited_for_during_the_grace() -> None:
     at.sees(pod("a"))
     assert at.takes() == []
     at.listed = False
-    at.unknown.group_heard(KEP, "ns/app")
+    at.unknown.group_seen(KEP, "ns/app")
     assert at.takes() == []
     at.now += 5
     assert at.takes() == ["a"]
@@ -120,7 +120,7 @@ def test_costs_that_are_being_listed_are_waited_for_during_the_grace() -> None:
 
 def test_what_was_let_go_on_does_not_wait_again() -> None:
     at = At()
-    at.unknown.group_heard(KEP, "ns/app")
+    at.unknown.group_seen(KEP, "ns/app")
     at.sees(pod("a"))
     at.unknown.group_gone(KEP, "ns/app")
     at.sees(pod("a"), before=pod("a"))
@@ -137,7 +137,7 @@ def test_another_name_or_a_gate_that_is_gone_is_a_new_question() -> None:
 def test_one_name_in_two_dialects_is_there_until_both_are_gone() -> None:
     at = At()
     for kind in (KEP, PUBLISHED):
-        at.unknown.group_heard(kind, "ns/app")
+        at.unknown.group_seen(kind, "ns/app")
     at.unknown.group_gone(KEP, "ns/app")
     at.sees(pod("a"))
     assert not at.unknown.waiting
@@ -150,7 +150,7 @@ def test_pods_that_are_gone_are_forgotten() -> None:
     at = At()
     at.sees(pod("a"), pod("b"))
     assert at.takes() == []
-    at.unknown.group_heard(KEP, "ns/app")
+    at.unknown.group_seen(KEP, "ns/app")
     at.unknown.forget("a")
     assert at.takes() == ["b"]
     at.unknown.forget("b")

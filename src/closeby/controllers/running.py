@@ -1,6 +1,6 @@
 """Runs several reconcilers in one process: one list and watch for all of them, one Lease, one way to end.
 
-To write one, keep three things apart. ``heard`` takes in what happened and notes which objects are to be
+To write one, keep three things apart. ``observe`` takes in what happened and notes which objects are to be
 looked at (``work``); it is called for everything there is, then for every change, and does no input or
 output.
 A pure function (``status_of(...)``) says what should be. ``reconcile`` compares that with what is, for one
@@ -15,7 +15,7 @@ object, and writes what differs::
             self.events = Events(writer, say)
             ...
 
-        def heard(self, news: News) -> None:
+        def observe(self, news: News) -> None:
             match news:
                 case News(resource=Resource(kind="AppGroup"), read=Decoded(record=AppGroup() as group)):
                     self._groups[group.key] = group
@@ -31,9 +31,9 @@ object, and writes what differs::
         def regarding(self, key: str) -> Reference | None:
             ...
 
-A replica that does not lead hears everything, so that it is ready to, but its ``reconcile`` is not called.
-While ``reconcile`` waits for the server, ``heard`` goes on, and so does ``reconcile`` for other objects: read
-what you need again after each ``await``.
+A replica that does not lead receives everything, so that it is ready to, but its ``reconcile`` is not called.
+While ``reconcile`` waits for the server, ``observe`` goes on, and so does ``reconcile`` for other objects:
+read what you need again after each ``await``.
 """
 
 import asyncio
@@ -80,10 +80,10 @@ class Reconciler(Working[Key], Protocol[Key]):
 
     @property
     def followed(self) -> tuple[Watched, ...]:
-        """Kinds it hears of besides nodes and pods; those that the server lacks may arrive later."""
+        """Kinds it follows besides nodes and pods; those that the server lacks may arrive later."""
 
-    def heard(self, news: News) -> None:
-        """Takes in one change."""
+    def observe(self, news: News) -> None:
+        """Notes one change."""
 
 
 class Running(Struct, frozen=True, kw_only=True):
@@ -155,17 +155,17 @@ class ControllerRunner:
         if stop.is_set() or error is not None:
             return error
         async with asyncio.TaskGroup() as tasks:
-            hearing = [tasks.create_task(one) for one in (self._following.run(), self._hear())]
+            receiving = [tasks.create_task(one) for one in (self._following.run(), self._receive())]
             keeping = [tasks.create_task(self._keep(one)) for one in self._workers]
             campaign = tasks.create_task(self._lead.campaign())
-            told = tasks.create_task(stop.wait())
-            await asyncio.wait([told, campaign], return_when=asyncio.FIRST_COMPLETED)
+            stopped = tasks.create_task(stop.wait())
+            await asyncio.wait([stopped, campaign], return_when=asyncio.FIRST_COMPLETED)
             lost = campaign.result() if campaign.done() else None
             self._say("stopping")
             self._stopping.set()
             if lost is None and keeping:
                 await asyncio.wait(keeping, timeout=_TO_FINISH)
-            ending = [*keeping, *hearing, told]
+            ending = [*keeping, *receiving, stopped]
             for task in ending:
                 task.cancel()
             # The lead goes last, when nothing is under way any more.
@@ -174,7 +174,7 @@ class ControllerRunner:
         self._say("stopped")
         return lost
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         while True:
             await self._following.news.wait()
             self._take_in()
@@ -189,29 +189,29 @@ class ControllerRunner:
             for resource, change in self._following.take():
                 if not isinstance(change, Upserted | Deleted):
                     continue
-                hearers = [one for one in self._reconcilers if _hears(one, resource)]
-                if hearers:
+                following = [one for one in self._reconcilers if _follows(one, resource)]
+                if following:
                     news = News(resource, change, self._read(resource, change))
-                    for reconciler in hearers:
-                        self._hears_of(reconciler, news)
+                    for reconciler in following:
+                        self._apply(reconciler, news)
 
     def _read(self, resource: Resource, change: Upserted | Deleted) -> Decoded | Condition | None:
         if isinstance(change, Deleted) or (resource.group, resource.kind) not in READERS:
             return None
         return self._decoder.read(resource, change)
 
-    def _hears_of(self, reconciler: Reconciler[Any], news: News) -> None:
+    def _apply(self, reconciler: Reconciler[Any], news: News) -> None:
         """What one reconciler makes of one object ends nothing else, whatever it is."""
-        with Contained() as hearing:
-            reconciler.heard(news)
-        if hearing.error is not None:
+        with Contained() as applying:
+            reconciler.observe(news)
+        if applying.error is not None:
             self._meters.unexpected(reconciler.name)
             self._say(
                 "change not applied",
                 warning=True,
                 controller=reconciler.name,
                 object=f"{news.resource.kind}/{news.change.key}",
-                **fields_of(hearing.error),
+                **fields_of(applying.error),
             )
 
     async def _keep(self, workers: Workers[Any]) -> None:
@@ -221,7 +221,7 @@ class ControllerRunner:
         await workers.run(self._stopping)
 
 
-def _hears(reconciler: Reconciler[Any], resource: Resource) -> bool:
+def _follows(reconciler: Reconciler[Any], resource: Resource) -> bool:
     if resource in (NODES, PODS):
         return True
     return any((one.group, one.kind) == (resource.group, resource.kind) for one in reconciler.followed)

@@ -85,14 +85,14 @@ class AppGroupController:
         #: Which group a pod names, by its uid.
         self._names: dict[str, str] = {}
 
-    def heard(self, news: News) -> None:
+    def observe(self, news: News) -> None:
         """Takes in one change."""
         if news.resource == PODS:
             self._pod(news)
         elif news.resource.kind == "AppGroup":
             self._group(news.resource, news)
         elif news.resource.kind == "NetworkTopology" and self._networks is not None:
-            self._network(self._networks.heard(news), news.change.key)
+            self._network(self._networks.observe(news), news.change.key)
 
     async def reconcile(self, key: Key) -> None:
         """Brings the status of one AppGroup up to date."""

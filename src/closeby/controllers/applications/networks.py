@@ -20,7 +20,7 @@ class KnownNetworks:
         #: By namespace and key: what the object of each kind is.
         self._judged: dict[str, dict[str, dict[Resource, Judged]]] = {}
 
-    def heard(self, news: News) -> bool | None:
+    def observe(self, news: News) -> bool | None:
         """Takes in one change of a NetworkTopology.
 
         Returns whether something else counts now: True for the AppGroups of all namespaces, False for those

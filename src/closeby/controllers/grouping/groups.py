@@ -52,7 +52,7 @@ class Groups:
         self._ended: dict[Key, str] = {}
         self._valid: dict[Key, StatusCondition | None] = {}
 
-    def heard(self, resource: Resource, change: Upserted | Deleted) -> Ref | None:
+    def observe(self, resource: Resource, change: Upserted | Deleted) -> Ref | None:
         """Takes in one change; returns the owner of one of ours that is to be looked at because of it."""
         key = Key(*change.key.split("/", 1))
         holders = self._seen.setdefault(key, {})

@@ -91,18 +91,18 @@ class PodGrouper:
 
     # What happens
 
-    def heard(self, news: News) -> None:
+    def observe(self, news: News) -> None:
         """Takes in one change."""
         if news.resource == PODS:
-            self._heard_pod(news)
+            self._observe_pod(news)
         elif news.resource.kind == "PodGroup":
-            owner = self._groups.heard(news.resource, news.change)
+            owner = self._groups.observe(news.resource, news.change)
             if owner is not None:
                 self._look_at(owner)
         elif news.resource.kind in _QUEUES:
-            self._heard_queue(news)
+            self._observe_queue(news)
 
-    def _heard_pod(self, news: News) -> None:
+    def _observe_pod(self, news: News) -> None:
         pod = news.read.record if isinstance(news.read, Decoded) else None
         if isinstance(pod, Pod) and isinstance(news.change, Upserted) and self._pods.concerns(pod):
             owner = self._pods.put(pod, news.change.raw)
@@ -118,7 +118,7 @@ class PodGrouper:
         if owner is not None:
             self.work.add(owner)
 
-    def _heard_queue(self, news: News) -> None:
+    def _observe_queue(self, news: News) -> None:
         record = news.read.record if isinstance(news.read, Decoded) else None
         namespace, _, name = news.change.key.rpartition("/")
         match record:

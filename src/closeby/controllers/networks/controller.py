@@ -122,7 +122,7 @@ class NetworkTopologyController:
         #: Costs between many nodes take memory while they are calculated.
         self._calculating = asyncio.Lock()
 
-    def heard(self, news: News) -> None:
+    def observe(self, news: News) -> None:
         """Takes in one change."""
         if news.resource == NODES:
             self._node(news)

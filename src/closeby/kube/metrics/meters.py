@@ -122,7 +122,7 @@ def gauge(
 
 
 class _Watches(Collector):
-    """How well each kind is heard."""
+    """How well each kind is watched."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -136,7 +136,7 @@ class _Watches(Collector):
             "closeby_watch_silence_seconds",
             "Time since the last news of a kind from the API server; something arrives about every minute.",
             labels,
-            {key: self._clock() - reflector.heard_at for key, reflector in by_kind.items()},
+            {key: self._clock() - reflector.answered_at for key, reflector in by_kind.items()},
         )
         yield gauge(
             "closeby_watched_objects",

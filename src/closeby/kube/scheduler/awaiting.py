@@ -87,7 +87,7 @@ class GroupLooks:
                 self._unknown.wanted.clear()
                 while self._unknown.waiting:
                     await self._look(tasks)
-                    # Also what was heard meanwhile may be ready to go on.
+                    # Also what was received meanwhile may be ready to go on.
                     self._following.news.set()
                     await asyncio.sleep(_EVERY)
 

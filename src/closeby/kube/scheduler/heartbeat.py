@@ -48,7 +48,7 @@ class Heartbeat:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Around taking in what was heard: the processor time that it takes is no standstill."""
+        """Around taking in what was received: the processor time that it takes is no standstill."""
         self.look()
         began = time.thread_time()
         yield

@@ -1,7 +1,7 @@
 """The live scheduler: one engine that is fed with what happens in a cluster, and whose decisions are written.
 
 The engine is asked to decide only when everything is known that was there at the start. Between two rounds of
-decisions lies a pause, so that what belongs together is heard together: a gang's pods, say.
+decisions lies a pause, so that what belongs together is taken in together: a gang's pods, say.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ CONTROLLER: Final = "closeby-scheduler"
 DEFAULT_NAME: Final = "closeby"
 #: Stories that the engine keeps of items of which nothing waits: they hold on to pods that may be gone.
 _STORIES: Final = 1_000
-#: Seconds of decisions before others get a turn: bindings are sent, changes are heard, probes are answered.
+#: Seconds of decisions before others get a turn: bindings are sent, changes taken in, probes answered.
 _TURN: Final = 0.05
 #: Steps of one decision after which it is suspended (see ``closeby.scheduling.pace``): some 20 ms of work, so
 #: that even where the processor is shared by many no decision holds the loop for 200 ms.
@@ -161,7 +161,7 @@ class LiveScheduler:
         self._heartbeat = Heartbeat(limit, self._stood_still)
         #: Reading the cluster again.
         self._reading: set[asyncio.Task[None]] = set()
-        #: What went wrong where the engine was to hear of something.
+        #: What went wrong where the engine was to take something in.
         self._broken: Exception | None = None
         given = BindingDependencies(
             transport=transport,
@@ -186,8 +186,8 @@ class LiveScheduler:
         self._more = self._searches = False
         #: Whether starts that were cut off are being carried on.
         self._resumed = False
-        #: Set once everything was heard that was there at the start.
-        self.heard = asyncio.Event()
+        #: Set once everything was listed that was there at the start.
+        self.listed = asyncio.Event()
         #: Whether it leads, and what it knows so far is not older than that, or is not complete.
         self._caught_up = False
         #: Set once the first round of decisions was made.
@@ -218,7 +218,7 @@ class LiveScheduler:
                     self._wake_to_lead(),
                     self._following.run(),
                     self._refreshing.run(),
-                    self._unknown_costs.run(self.heard),
+                    self._unknown_costs.run(self.listed),
                     self._looks.run(),
                     self._heartbeat.run(),
                 )
@@ -254,14 +254,14 @@ class LiveScheduler:
         while True:
             await self._news()
             took = self._round()
-            # Others have as long: bindings are sent, probes are answered, changes are heard.
+            # Others have as long: bindings are sent, probes are answered, changes are taken in.
             pause = took if self._more else max(self._settings.pause, took)
             await asyncio.sleep(min(pause, self._settings.longest_pause))
 
     async def _wake_to_lead(self) -> None:
         await self._lead.held.wait()
-        if self.heard.is_set():
-            # It stood by, and what it heard may be late: the one that led may have written meanwhile.
+        if self.listed.is_set():
+            # It stood by, and what it received may be late: the one that led may have written meanwhile.
             await self._following.refresh()
         self._caught_up = True
         self._following.news.set()
@@ -286,9 +286,9 @@ class LiveScheduler:
         if not self._following.complete:
             return time.monotonic() - began
         self._heartbeat.read()
-        if not self.heard.is_set():
+        if not self.listed.is_set():
             settle()
-            self.heard.set()
+            self.listed.set()
         if self._may_decide:
             if not self._resumed:
                 self._resumed = True
@@ -320,11 +320,11 @@ class LiveScheduler:
         return True
 
     def _catch_up(self) -> bool:
-        """Takes in what was heard, should there be anything, before something is sent."""
+        """Takes in what was received, should there be anything, before something is sent."""
         if self._broken is None and (self._following.pending or self._bindings.pending):
-            with Contained() as hearing:
+            with Contained() as taking:
                 self._take_in()
-            self._broken = hearing.error
+            self._broken = taking.error
             # What it means for those that wait is looked at in the next round.
             self._following.news.set()
         return self._broken is None

@@ -1,6 +1,6 @@
 """Keeps what plugins decide by fresh: reads their sources again and again, beside the event loop.
 
-The engine hears of it between two rounds; no decision waits for a source but the first. While a source does
+The engine takes it in between two rounds; no decision waits for a source but the first. While a source does
 not answer the last good measurements are used until they are too old. Each turn for better or worse is logged
 once, and those that change decisions are Events.
 """

@@ -138,7 +138,7 @@ class SchedulerMeters(Meters):
     # Pods
 
     def took_in(self, events: Iterable[Event]) -> None:
-        """Notes which pods began to wait and which do so no more, as the engine hears it."""
+        """Notes which pods began to wait and which do so no more, as the engine takes it in."""
         now = self.clock()
         for event in events:
             if isinstance(event, PodUpserted):

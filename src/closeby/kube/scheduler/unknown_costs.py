@@ -26,13 +26,13 @@ class UnknownCosts:
         self._reported: Reported[str] = Reported()
 
     def took_in(self, events: Iterable[Event]) -> None:
-        """The engine has heard of these."""
+        """The engine has taken in these."""
         if any(isinstance(one, AppGroupChanged | AppGroupDeleted | NetworkEvent) for one in events):
             self._changed.set()
 
-    async def run(self, heard: asyncio.Event) -> None:
-        """Tells what changes, from when everything is ``heard`` until it is cancelled."""
-        await heard.wait()
+    async def run(self, listed: asyncio.Event) -> None:
+        """Logs what changes, from when everything is ``listed`` until it is cancelled."""
+        await listed.wait()
         while self._plugin is not None:
             await self._changed.wait()
             await asyncio.sleep(_GATHERED)

@@ -1,1 +1,1 @@
-"""The cluster as last heard of, in the terms of the engine."""
+"""The cluster as last known, in the terms of the engine."""

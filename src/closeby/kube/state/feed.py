@@ -1,6 +1,6 @@
 """Turns what happens to a cluster's objects into events for the engine; does no input or output itself.
 
-The engine hears only of what differs: a node's heartbeat or a pod's status says nothing to it. What can't be
+The engine gets only what differs: a node's heartbeat or a pod's status says nothing to it. What can't be
 read becomes a problem to be logged, and counts as absent until it is fixed; a pod or node that was read
 before counts as it was, because it still takes or gives what it did.
 """
@@ -57,7 +57,7 @@ class Fed(Struct, frozen=True):
 
 
 class Feed:
-    """The cluster as last heard of, as far as that is needed to tell what differs."""
+    """The cluster as last known, as far as that is needed to tell what differs."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Feed:
 
         With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
         ``networks``: whose NetworkTopologies count; it is a problem of each other one that it does not.
-        ``unknown`` hears of AppGroups and of the pods that may wait for them.
+        ``unknown`` gets AppGroups and the pods that may wait for them.
         """
         self._unknown = unknown or UnknownGroups(grace=0.0)
         self._scope = networks
@@ -118,7 +118,7 @@ class Feed:
 
     def _upserted(self, resource: Resource, change: Upserted, events: list[Event]) -> Iterator[Condition]:
         if resource.kind == APP_GROUP:
-            self._unknown.group_heard(resource, change.key)
+            self._unknown.group_seen(resource, change.key)
         read = self._decoder.read(resource, change)
         if isinstance(read, Condition):
             self._unreadable(resource, change)
@@ -174,7 +174,7 @@ class Feed:
         if pod == known:
             return
         if pod.node_name is None and not pod.terminating:
-            self._unknown.pod_heard(pod, known)
+            self._unknown.pod_seen(pod, known)
         else:
             self._unknown.forget(pod.uid)
         self._pods[pod.uid] = pod

@@ -72,12 +72,12 @@ class Following:
         return served
 
     def listed(self, kinds: Collection[str]) -> bool:
-        """Whether all objects of these kinds are heard that were there when the kinds were found."""
+        """Whether all objects of these kinds are listed that were there when the kinds were found."""
         return not any(one.kind in kinds for one in self._unlisted)
 
     @property
     def complete(self) -> bool:
-        """Whether everything was heard that was there when following began."""
+        """Whether everything was listed that was there when following began."""
         return bool(self._first) and not self._incomplete
 
     @property

@@ -1,9 +1,9 @@
 """Pods that name an AppGroup which is not known yet: they wait until the server was asked about it.
 
 A kind may be installed while the scheduler runs, and watches of two kinds are not in step. So a pod may be
-heard before the AppGroup that it names, although that was made before it. Placed at once it would lie far
-from what it talks to, for ever. It goes on with its AppGroup as soon as that is heard, and without it once a
-look at the server that began after a grace has not found it. No input or output here.
+received before the AppGroup that it names, although that was made before it. Placed at once it would lie far
+from what it talks to, for ever. It goes on with its AppGroup as soon as that is received, and without it once
+a look at the server that began after a grace has not found it. No input or output here.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class UnknownGroups:
         listed: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``listed`` says whether all objects of ``KINDS`` are heard that are served."""
+        """``listed`` says whether all objects of ``KINDS`` are listed that are served."""
         self._grace = grace
         self._listed = listed
         self._clock = clock
@@ -65,9 +65,9 @@ class UnknownGroups:
         """Whether a pod waits for its AppGroup."""
         return uid in self._held
 
-    # What is heard
+    # What is received
 
-    def group_heard(self, resource: Resource, key: str) -> None:
+    def group_seen(self, resource: Resource, key: str) -> None:
         """An AppGroup is there, be it one that makes no sense."""
         self._known.setdefault(key, set()).add(resource)
         if key in self._waiting:
@@ -81,7 +81,7 @@ class UnknownGroups:
             self._known.pop(key, None)
             self._arrived.pop(key, None)
 
-    def pod_heard(self, pod: Pod, before: Pod | None) -> None:
+    def pod_seen(self, pod: Pod, before: Pod | None) -> None:
         """A pod that looks for a node was seen, first or again (``before``: as it was then)."""
         key = app_group_key(pod)
         held = self._held.get(pod.uid)

@@ -44,7 +44,7 @@ class Troubled(Struct, frozen=True):
 
 
 class Resumed(Struct, frozen=True):
-    """The server is heard again."""
+    """The watch brings changes again."""
 
 
 Change = Upserted | Deleted | Synced | Troubled | Resumed

@@ -70,8 +70,8 @@ class Reflector:
         chance: random.Random | None = None,
     ) -> None:
         self.resource = resource
-        #: When the server was last heard about this kind, be it a sign of life only (of ``time.monotonic``).
-        self.heard_at = time.monotonic()
+        #: When the server last said something of this kind, or gave a sign of life (of ``time.monotonic``).
+        self.answered_at = time.monotonic()
         #: Lists and watches that were begun so far.
         self.lists = 0
         self.watches = 0
@@ -141,7 +141,7 @@ class Reflector:
                     continue
                 yield body
                 return
-            self.heard_at = time.monotonic()
+            self.answered_at = time.monotonic()
             try:
                 with collector_paused():
                     page = read_page(body)
@@ -168,19 +168,19 @@ class Reflector:
         backoff = Backoff(self._watching.pace, self._chance)
         clock = asyncio.get_running_loop().time
         while True:
-            error, heard, began = None, False, clock()
+            error, answered, began = None, False, clock()
             async with aclosing(self._stream()) as batches:
                 async for batch in batches:
                     if isinstance(batch, ApiError):
                         error = batch
                         continue
-                    heard = heard or any(not isinstance(change, Resumed) for change in batch)
+                    answered = answered or any(not isinstance(change, Resumed) for change in batch)
                     if known := [change for change in batch if change is not None]:
                         yield known
             if error is not None and _needs_list(error):
                 yield error
                 return
-            if heard or clock() - began >= _SHORT:
+            if answered or clock() - began >= _SHORT:
                 backoff.reset()
                 if error is None:
                     continue
@@ -204,7 +204,7 @@ class Reflector:
                 if isinstance(chunk, ApiError):
                     yield chunk
                     return
-                self.heard_at = time.monotonic()
+                self.answered_at = time.monotonic()
                 if self._troubled:
                     self._troubled = False
                     yield [Resumed()]

@@ -1,7 +1,7 @@
 """Whether this replica leads: of several that run only the one that holds the Lease decides and writes.
 
-The others hear everything meanwhile, so that they can go on at once. A replica that lost the Lease ends: what
-it had under way is known to it alone, and a new process begins with what the cluster says.
+The others watch everything meanwhile, so that they can go on at once. A replica that lost the Lease ends:
+what it had under way is known to it alone, and a new process begins with what the cluster says.
 
 The Lease is renewed in a thread of its own, with a connection of its own: a decision may take seconds, and
 neither it nor a queue of requests may cost the lead.
