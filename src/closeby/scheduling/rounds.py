@@ -14,7 +14,7 @@ from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended, kind_of, name_of
-from closeby.scheduling.placing.deciding import Decided, Decider
+from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
@@ -51,7 +51,7 @@ class Rounds:
         self._backoff = backoff
         self._give_back = give_back
         self._decider = Decider(tools, state)
-        self.suspensions: Suspensions[Decided] = Suspensions(tools.pace, tools.cluster)
+        self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
         chooser = Chooser(tools, HypotheticalCluster(tools, state, handle))
         self.reservations = Reservations(reserve_after, tools, state, self.queue, chooser)
@@ -159,7 +159,7 @@ class Rounds:
             self.queue.charge(key, done.steps, allowance, in_vain=not placed)
 
     def _carry_out(
-        self, outputs: list[Output], key: str, moment: Moment | None, done: SearchProgress[Decided]
+        self, outputs: list[Output], key: str, moment: Moment | None, done: SearchProgress[CycleResult]
     ) -> None:
         decided = self._changed_too_often(key) if done.result is None else done.result
         decision, need, behind = decided
@@ -187,13 +187,13 @@ class Rounds:
         """Whether all pods that could be tried are placed."""
         return not outcome.refused and all(one.pod.uid in self._state.gated for one in outcome.left)
 
-    def _decided(self, key: str) -> Decided:
+    def _decided(self, key: str) -> CycleResult:
         turn = self._state.turn(key)
         self._tools.begin(len(turn.pods))
         decided = self._attempt(key, turn.pods)
         return decided._replace(behind=True) if turn.behind else decided
 
-    def _attempt(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
+    def _attempt(self, key: str, waiting: tuple[Pod, ...]) -> CycleResult:
         if self._give_back is None:
             return self._decider.decide(key, waiting)
         with Contained() as deciding:
@@ -208,9 +208,9 @@ class Rounds:
             reason=Reason.SCHEDULER_ERROR,
             message=f"{why}; the scheduler's log has more",
         )
-        return Decided(Decision(outcome, deciding.error))
+        return CycleResult(Decision(outcome, deciding.error))
 
-    def _changed_too_often(self, key: str) -> Decided:
+    def _changed_too_often(self, key: str) -> CycleResult:
         outcome = Outcome(
             key=name_of(key),
             kind=kind_of(key),
@@ -218,7 +218,7 @@ class Rounds:
             reason=Reason.SEARCH_BUDGET_EXHAUSTED,
             message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
         )
-        return Decided(Decision(outcome))
+        return CycleResult(Decision(outcome))
 
     def _queue_changes(self, now: float | None) -> None:
         for key in self.changed:

@@ -26,7 +26,7 @@ from closeby.cli.simulating.over_time import (
 from closeby.errors import UnknownWorkloadError, UnrunnableError
 from closeby.lab.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up
 from closeby.lab.replay.driver import Policy
-from closeby.lab.replay.given import AskedLoad, Given, Trace, asks_for_cores, given
+from closeby.lab.replay.given import AskedLoad, Given, TraceJobs, asks_for_cores, given
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.traces import read_trace
 from closeby.simulator.synthetic import GPU
@@ -45,7 +45,7 @@ def read_given(
         raise click.UsageError("-f - and --trace - can't both read standard input: give one of them a file")
     cluster, skipped = _cluster(sources, over_time)
     wishes = Wishes(required=over_time.required, preferred=over_time.preferred, topology=over_time.topology)
-    asked: AskedLoad | Trace
+    asked: AskedLoad | TraceJobs
     if over_time.trace is not None:
         asked = _read_trace(over_time.trace)
     else:
@@ -97,7 +97,7 @@ def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[
     return cluster_of(inputs.manifests, "the cluster of the files", resource), skipped
 
 
-def _read_trace(path: str) -> Trace:
+def _read_trace(path: str) -> TraceJobs:
     """The jobs of a trace file, or of standard input."""
     here = path == STANDARD_INPUT
     if here and sys.stdin is None:
@@ -106,7 +106,7 @@ def _read_trace(path: str) -> Trace:
     if trace.jobs is None:
         raise Unusable(*map(str, trace.faults))
     name = "standard input" if here else Path(path).name
-    return Trace(name=name, jobs=trace.jobs, notices=trace.notices)
+    return TraceJobs(name=name, jobs=trace.jobs, notices=trace.notices)
 
 
 @contextmanager

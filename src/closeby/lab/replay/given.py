@@ -30,7 +30,7 @@ class AskedLoad(Struct, frozen=True, kw_only=True):
     standing: bool
 
 
-class Trace(Struct, frozen=True, kw_only=True, eq=False):
+class TraceJobs(Struct, frozen=True, kw_only=True, eq=False):
     """Jobs that were read, what they are called, and what was left aside among them."""
 
     name: str
@@ -63,7 +63,7 @@ def given(
     policies: Sequence[Policy],
     cluster: GivenCluster,
     wishes: Wishes,
-    asked: AskedLoad | Trace,
+    asked: AskedLoad | TraceJobs,
     skipped: Sequence[str] = (),
 ) -> Given:
     """Put together what a run is given; ``skipped`` says what was left aside in the cluster's files.
@@ -77,7 +77,7 @@ def given(
     engine = engine_of(cluster, policies[0])
     room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
     jobs: Jobs | Load
-    if isinstance(asked, Trace):
+    if isinstance(asked, TraceJobs):
         name, jobs, notices = asked.name, asked.jobs, asked.notices
     else:
         if not (room.total.any() or asks_for_cores(asked.workload)):

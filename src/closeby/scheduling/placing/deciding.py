@@ -90,7 +90,7 @@ MOST_RESOURCES: Final = 64
 _HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
 
 
-class Decided(NamedTuple):
+class CycleResult(NamedTuple):
     """What became of one work item, and what the queue has to know about it."""
 
     decision: Decision
@@ -108,7 +108,7 @@ class Decider:
         self._state = state
         self._order = 0
 
-    def decide(self, key: str, waiting: tuple[Pod, ...]) -> Decided:
+    def decide(self, key: str, waiting: tuple[Pod, ...]) -> CycleResult:
         """Place a work item, or say why not. What was placed is in the state and on the cluster."""
         refused: list[Leftover] = []
         ready = waiting
@@ -136,9 +136,9 @@ class Decider:
         later = self._gang(key, rest, refused).decision.outcome
         place = later.place or outcome.place
         whole = replace(later, bindings=(*outcome.bindings, *later.bindings), place=place)
-        return Decided(Decision(whole))
+        return CycleResult(Decision(whole))
 
-    def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> Decided | None:
+    def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
         """What of a start that was begun can be carried on as it was written down; None if nothing."""
         group, planned = self._state.groups.get(key), self._state.planned(key)
         if group is None or not planned:
@@ -152,7 +152,7 @@ class Decider:
             return None
         return self._settle(key, ready, [], attempt, (*conditions, *self._state.limits(key)))
 
-    def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> Decided:
+    def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> CycleResult:
         group = self._state.groups.get(key)
         refusal: Condition | None = None
         conditions: tuple[Condition, ...] = ()
@@ -229,7 +229,7 @@ class Decider:
         refused: list[Leftover],
         attempt: Attempt,
         conditions: tuple[Condition, ...],
-    ) -> Decided:
+    ) -> CycleResult:
         """Write an attempt into the state and say it as one outcome."""
         kind = kind_of(key)
         is_gang = kind is ItemKind.GANG
@@ -264,7 +264,7 @@ class Decider:
             explanations=attempt.explanations,
             improvement=attempt.improvement,
         )
-        return Decided(Decision(outcome), attempt.need)
+        return CycleResult(Decision(outcome), attempt.need)
 
     def _bind(
         self,
