@@ -13,7 +13,7 @@ import pytest
 from closeby.kube.scheduler.live import LiveScheduler
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.pods import Pod
-from closeby.scheduling.placing.deciding import Decided, Decider
+from closeby.scheduling.placing.deciding import CycleResult, Decider
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
@@ -366,7 +366,7 @@ class TestTwoReplicas:
         decide = Decider.decide
         thought: list[str] = []
 
-        def think(decider: Decider, key: str, waiting: tuple[Pod, ...]) -> Decided:
+        def think(decider: Decider, key: str, waiting: tuple[Pod, ...]) -> CycleResult:
             if not thought:
                 time.sleep(10.0)
             thought.append(key)
