@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.discovery.hostlists import Room, compact, expand
+from closeby.discovery.hostlists import ExpansionLimit, compact, expand
 from closeby.errors import HostlistError
 
 NAMES = st.from_regex(r"[a-z]{0,3}-?[0-9]{0,4}[a-z]{0,2}[0-9]{0,3}", fullmatch=True).filter(bool)
@@ -51,7 +51,7 @@ def test_lists_without_bounds_are_refused_before_they_are_made(text: str) -> Non
 
 
 def test_room_is_shared() -> None:
-    room = Room(5)
+    room = ExpansionLimit(5)
     assert len(expand("n[1-3]", room)) == 3
     with pytest.raises(HostlistError):
         expand("n[4-6]", room)
@@ -79,7 +79,7 @@ def test_what_is_written_stands_for_the_same_names(names: set[str]) -> None:
 @given(st.text(alphabet="n019[]-, a", max_size=40))
 def test_any_text_is_a_list_or_refused(text: str) -> None:
     try:
-        names = expand(text, Room(10_000))
+        names = expand(text, ExpansionLimit(10_000))
     except HostlistError:
         return
     assert all(name and not set(name) & set("[], ") for name in names)

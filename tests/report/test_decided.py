@@ -19,8 +19,8 @@ from closeby.report.documents.decided import (
     DecidedEntry,
     Live,
     NowEntry,
+    Origin,
     PodDecidedEntry,
-    Source,
     reserved_sentences,
     standing_of,
 )
@@ -195,7 +195,7 @@ def test_the_story_counts_before_the_status() -> None:
     members = refused("big-0"), refused("big-1", "PodAntiAffinityConflict", "its own")
     older = DecisionStatus(time="1970-01-01T00:00:00Z", reason="GangDoesNotFit", message="older")
     found = explained(older, story=served(*members, decision=waits()))
-    assert found.decided == DecidedEntry(source=Source.SCHEDULER, scheduler="closeby", time=SINCE)
+    assert found.decided == DecidedEntry(source=Origin.SCHEDULER, scheduler="closeby", time=SINCE)
     assert (found.reason, found.last_decision) == ("GangIncomplete", older)
     assert [(one.reason, one.message) for one in found.pods] == [
         ("GangIncomplete", waits().message),
@@ -206,7 +206,7 @@ def test_the_story_counts_before_the_status() -> None:
 
 def test_a_story_of_before_a_member_came_does_not_count() -> None:
     found = explained(waits("GangDoesNotFit"), story=served(refused("big-0"), decision=waits()))
-    assert isinstance(found.decided, DecidedEntry) and found.decided.source is Source.STATUS
+    assert isinstance(found.decided, DecidedEntry) and found.decided.source is Origin.STATUS
     assert found.reason == "GangDoesNotFit"
 
 
@@ -239,28 +239,33 @@ def only(found: Explanation) -> PodDecidedEntry:
 
 def test_a_pod_that_no_scheduler_has_decided_about() -> None:
     found = solo(SchedulerStatus())
-    assert only(found).source is Source.COMMAND and found.pods[0].phase == "Scheduled"
+    assert only(found).source is Origin.COMMAND and found.pods[0].phase == "Scheduled"
     assert found.sentences[0] == BY_THIS_COMMAND
 
 
 def test_a_pod_of_which_only_its_condition_is_known() -> None:
     found = solo(SchedulerStatus(pods=condition(bound=False)))
     one = only(found)
-    assert (one.source, one.reason, one.message, one.time) == (Source.POD, "SchedulingGated", "gated", SINCE)
+    assert (one.source, one.reason, one.message, one.time) == (
+        Origin.POD,
+        "SchedulingGated",
+        "gated",
+        SINCE,
+    )
     assert (found.reason, found.pods[0].node) == ("SchedulingGated", None)
     assert isinstance(found.now, NowEntry) and found.now.scheduled == 1
 
 
 def test_a_bound_pod_is_on_its_node_since_its_condition_says_so() -> None:
     found = solo(SchedulerStatus(pods=condition(bound=True)), bound=True)
-    assert (only(found).node, only(found).time, only(found).source) == ("n2", SINCE, Source.POD)
+    assert (only(found).node, only(found).time, only(found).source) == ("n2", SINCE, Origin.POD)
     assert BY_THIS_COMMAND not in found.sentences
 
 
 def test_a_pod_whose_binding_is_on_the_way() -> None:
     chosen = PodDecision(name="solo-0", uid="default/solo-0", node="n1", time=SINCE)
     found = solo(SchedulerStatus(story=served(chosen, decision=DecisionStatus(time=SINCE))))
-    assert (only(found).source, only(found).node) == (Source.SCHEDULER, "n1")
+    assert (only(found).source, only(found).node) == (Origin.SCHEDULER, "n1")
     assert (found.pods[0].phase, found.pods[0].node, found.reason) == ("Scheduled", "n1", None)
 
 
@@ -286,7 +291,7 @@ def test_an_application_of_which_a_pod_belongs_to_a_gang() -> None:
     found = explain(simulation.decided(), subject, live)
     assert isinstance(found.decisions, tuple)
     assert {(one.name, one.node, one.source) for one in found.decisions} == {
-        ("big-0", None, Source.POD),
-        ("pod-0", "n1", Source.POD),
+        ("big-0", None, Origin.POD),
+        ("pod-0", "n1", Origin.POD),
     }
     assert found.app_group is not None and found.app_group.scheduled == 1

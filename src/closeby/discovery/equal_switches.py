@@ -15,7 +15,7 @@ _RAIL: Final = 0.75
 _RACKS: Final = 0.25
 
 
-class Alike(NamedTuple):
+class EqualSwitches(NamedTuple):
     """The domains of one level."""
 
     #: Per switch the domain it belongs to, named by the lowest GUID in it.
@@ -24,7 +24,7 @@ class Alike(NamedTuple):
     wide: Set[str]
 
 
-def alike(below: Mapping[str, Below], *, racks: bool) -> Alike:
+def alike(below: Mapping[str, Below], *, racks: bool) -> EqualSwitches:
     """Two switches are one when more than half of what lies below the smaller one lies below the larger.
 
     So the rails of a rack are one, and so are spines over the same leaves, also when a cable is down. With
@@ -46,7 +46,7 @@ def alike(below: Mapping[str, Below], *, racks: bool) -> Alike:
         a, b = _root(parents, one), _root(parents, other)
         parents[max(a, b)] = min(a, b)
     domain = {guid: _root(parents, members[0]) for members in sets.values() for guid in members}
-    return Alike(domain, wide)
+    return EqualSwitches(domain, wide)
 
 
 def _overlapping(sets: Mapping[str, Below]) -> Iterator[tuple[str, str]]:

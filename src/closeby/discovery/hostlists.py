@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[^\[\],\s\"'#=]+")
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 
 
-class Room:
+class ExpansionLimit:
     """How many more names a file may stand for."""
 
     def __init__(self, names: int = MOST_NAMES) -> None:
@@ -35,7 +35,7 @@ class Room:
             raise HostlistError(f"stands for more than {self.most:,} names")
 
 
-def expand(text: str, room: Room | None = None) -> list[str]:
+def expand(text: str, room: ExpansionLimit | None = None) -> list[str]:
     """All names of a list, in its order; a number keeps the zeros of its range's first one (``[07-12]``).
 
     Nothing is made before it is known to be within bounds.
@@ -43,7 +43,7 @@ def expand(text: str, room: Room | None = None) -> list[str]:
     Raises:
         HostlistError: the text is not a host list, or its names do not fit into ``room``.
     """
-    room = room or Room()
+    room = room or ExpansionLimit()
     names: list[str] = []
     for entry in _entries(text):
         parts = re.split(r"\[([^\[\]]*)\]", entry)

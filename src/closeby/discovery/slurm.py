@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.hostlists import Room, expand
+from closeby.discovery.hostlists import ExpansionLimit, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch, find
 from closeby.discovery.slurm_yaml import read_topology_yaml
 from closeby.discovery.source_files import lines_of, shown
@@ -55,7 +55,7 @@ def read_topology_conf(file: str, text: str) -> Declared:
     Raises:
         UnreadableError: a line can't be read, with its number.
     """
-    room = Room()
+    room = ExpansionLimit()
     switches: list[Switch] = []
     blocks: list[Block] = []
     sizes: tuple[int, ...] = ()
@@ -143,7 +143,7 @@ def _name(file: str, line: int, pairs: Mapping[str, str], key: str) -> str:
     return name
 
 
-def _names(file: str, line: int, pairs: Mapping[str, str], key: str, room: Room) -> tuple[str, ...]:
+def _names(file: str, line: int, pairs: Mapping[str, str], key: str, room: ExpansionLimit) -> tuple[str, ...]:
     try:
         return tuple(expand(pairs.get(key, ""), room))
     except HostlistError as error:

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.discovery.assembling import several, warning
-from closeby.discovery.hostlists import Room, expand
+from closeby.discovery.hostlists import ExpansionLimit, expand
 from closeby.discovery.slurm_trees import Block, Declared, Switch
 from closeby.discovery.source_files import MOST_YAML_BYTES, decode, read_yaml, shown
 from closeby.errors import HostlistError, UnreadableError
@@ -94,7 +94,7 @@ class _Reader:
     def __init__(self, file: str, content: YamlDocument) -> None:
         self._file = file
         self._content = content
-        self._room = Room()
+        self._room = ExpansionLimit()
 
     def units(self) -> list[_Unit]:
         """All topologies, each of one kind."""

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from closeby.discovery.assembling import assemble, has_domains
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.hostlists import Room, expand
+from closeby.discovery.hostlists import ExpansionLimit, expand
 from closeby.discovery.places import Collected
 from closeby.discovery.slurm_trees import MOST_LEVELS, Switch, some_node, tree_places
 from closeby.discovery.source_files import (
@@ -126,7 +126,7 @@ class _Model:
     def __init__(self, file: str, content: YamlDocument) -> None:
         self._file = file
         self._content = content
-        self._room = Room()
+        self._room = ExpansionLimit()
         if not isinstance(content.value, dict) or not set(content.value) & {"switches", "blocks"}:
             raise self._fail((), "is not a model", "a model has switches and blocks")
         self._model = decode(file, content.value, _ModelFile, line=content.line)

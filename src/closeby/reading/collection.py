@@ -24,7 +24,7 @@ from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
-from closeby.reading.known_fields import KnownFields, conditions_of
+from closeby.reading.known_fields import FieldCheck, conditions_of
 from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
 
 _OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
@@ -49,7 +49,7 @@ class Collection:
 
     def __init__(self) -> None:
         self._reading = DocumentReading()
-        self._known_fields = KnownFields()
+        self._known_fields = FieldCheck()
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._others: Counter[str] = Counter()
         self._unknown: Counter[tuple[str, str]] = Counter()

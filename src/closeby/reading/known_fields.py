@@ -48,7 +48,7 @@ class UnknownField(Struct, frozen=True):
     known: tuple[str, ...]
 
 
-class KnownFields:
+class FieldCheck:
     """Checks the documents of one input."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.relaxing import farther, gang_relaxed, other_nodes, smaller
 from closeby.whatif.room import Room
-from closeby.whatif.traffic import Traffic
+from closeby.whatif.traffic import ApplicationTraffic
 from closeby.whatif.trials import DECISIONS, Trials, key_of
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
@@ -139,7 +139,7 @@ def _of_waiting_application(
 
 
 def _of_application(trials: Trials, key: str, application: Application, waiting: tuple[Pod, ...]) -> Question:
-    traffic = Traffic(trials, application)
+    traffic = ApplicationTraffic(trials, application)
     return Question(trials=trials, key=key, waiting=waiting, application=application, traffic=traffic)
 
 

@@ -17,7 +17,7 @@ from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.placing.tools import Placed
 from closeby.topology.constraints import Levels
 from closeby.whatif.records import Counterfactual, JobEntry, Kind, WhereEntry
-from closeby.whatif.traffic import Traffic
+from closeby.whatif.traffic import ApplicationTraffic
 from closeby.whatif.trials import TrialResult, Trials
 
 #: Names of nodes that an entry holds.
@@ -42,7 +42,7 @@ class Question(Struct, frozen=True, kw_only=True):
     #: None for a plain pod, and for a gang.
     application: Application | None = None
     #: What the application's traffic costs; there with the application.
-    traffic: Traffic | None = None
+    traffic: ApplicationTraffic | None = None
 
     def tried(self, change: Change) -> TrialResult | None:
         """What it gets then; None if nothing."""

@@ -29,7 +29,7 @@ class Cost(NamedTuple):
         return (self.over, self.talk + ROUNDING) < (other.over, other.talk)
 
 
-class Traffic:
+class ApplicationTraffic:
     """The costs of one application's traffic, by the network as the engine knows it."""
 
     def __init__(self, trials: Trials, asked: Application) -> None:

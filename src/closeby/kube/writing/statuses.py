@@ -205,7 +205,7 @@ class StatusWriter(Generic[Key]):
 Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
 
 
-class Subject(Protocol[Key_contra]):
+class StatusSubject(Protocol[Key_contra]):
     """Objects of one kind, and what is to be said of each."""
 
     @property
@@ -224,7 +224,7 @@ class StatusReconciler(StatusWriter[Key]):
 
     def __init__(
         self,
-        subject: Subject[Key],
+        subject: StatusSubject[Key],
         work: WorkQueue[Key],
         events: Events,
         say: Say,

@@ -34,7 +34,7 @@ BY_THIS_COMMAND = (
 )
 
 
-class Source(StrEnum):
+class Origin(StrEnum):
     """Where an explanation of a live cluster has a fact from."""
 
     #: The story of the scheduler at work.
@@ -50,7 +50,7 @@ class Source(StrEnum):
 class DecidedEntry(Struct, frozen=True, kw_only=True):
     """Where the reason of an explanation is from, and since when it holds; null where that is not known."""
 
-    source: Source
+    source: Origin
     scheduler: str | None = None
     #: RFC 3339.
     time: str | None = None
@@ -66,7 +66,7 @@ class PodDecidedEntry(Struct, frozen=True, kw_only=True):
     message: str | None = None
     #: RFC 3339: when it was decided, or since when the pod's condition says so.
     time: str | None = None
-    source: Source
+    source: Origin
 
 
 class NowEntry(Struct, frozen=True, kw_only=True):
@@ -124,16 +124,16 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
         known = () if self.story is None else self.story.pods
         return next((one for one in known if one.uid == pod.uid), None)
 
-    def decision(self, members: Sequence[Pod]) -> tuple[DecisionStatus, Source] | None:
+    def decision(self, members: Sequence[Pod]) -> tuple[DecisionStatus, Origin] | None:
         """The scheduler's newest decision about a gang; None without one, or where members came after it."""
         waiting = [pod for pod in members if pod.node_name is None]
         story = self.story
         if story is not None and story.last_decision is not None and self._about(story, members, waiting):
-            return story.last_decision, Source.SCHEDULER
+            return story.last_decision, Origin.SCHEDULER
         decision = self.status.last_decision
         if decision is None or (decision.reason is not None) is not bool(waiting):
             return None
-        return decision, Source.STATUS
+        return decision, Origin.STATUS
 
     def _about(self, story: Story, members: Sequence[Pod], waiting: Sequence[Pod]) -> bool:
         """Whether a story is about these members, and knows all of them that wait."""
@@ -146,14 +146,14 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
         if pod.node_name is not None:
             since = None if condition is None or not condition.bound else condition.since or None
             if since is None and known is not None and known.node == pod.node_name:
-                return _entry_of(pod, Source.SCHEDULER, node=known.node, time=known.time or None)
-            return _entry_of(pod, Source.POD, node=pod.node_name, time=since)
+                return _entry_of(pod, Origin.SCHEDULER, node=known.node, time=known.time or None)
+            return _entry_of(pod, Origin.POD, node=pod.node_name, time=since)
         if known is not None:
             whole = None if self.story is None else self.story.last_decision
             message = known.message or ("" if whole is None or known.node is not None else whole.message)
             return _entry_of(
                 pod,
-                Source.SCHEDULER,
+                Origin.SCHEDULER,
                 node=known.node,
                 reason=known.reason,
                 message=message or None,
@@ -162,7 +162,7 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
         if condition is not None and not condition.bound:
             return _entry_of(
                 pod,
-                Source.POD,
+                Origin.POD,
                 reason=condition.reason or None,
                 message=condition.message or None,
                 time=condition.since or None,
@@ -172,7 +172,7 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
 
 def _entry_of(
     pod: Pod,
-    source: Source,
+    source: Origin,
     *,
     node: str | None = None,
     reason: str | None = None,
@@ -254,7 +254,7 @@ def view_gang(run: Run, key: str, members: Sequence[Pod], live: Live | None) -> 
         now=now,
         decided=DecidedEntry(
             source=source,
-            scheduler=live.scheduler if source is Source.SCHEDULER else None,
+            scheduler=live.scheduler if source is Origin.SCHEDULER else None,
             time=decision.time or None,
         ),
         decisions=decisions,
@@ -267,16 +267,16 @@ def _decided_now(view: GangView, members: Sequence[Pod], live: Live) -> GangView
         live.of_pod(pod) or by_this_command(entry) for pod, entry in zip(members, view.pods, strict=True)
     )
     bound = bool(members) and all(pod.node_name is not None for pod in members)
-    source = Source.POD if bound else Source.COMMAND
+    source = Origin.POD if bound else Origin.COMMAND
     return replace(view, decided=DecidedEntry(source=source), decisions=decisions)
 
 
 def _member(
-    run: Run, pod: Pod, outcome: Outcome | None, decision: DecisionStatus, source: Source, live: Live
+    run: Run, pod: Pod, outcome: Outcome | None, decision: DecisionStatus, source: Origin, live: Live
 ) -> PodDecidedEntry:
     """The decision about a member: its own, else its gang's, unless no scheduler has to decide about it."""
     own = live.of_pod(pod)
-    if own is not None and (pod.node_name is not None or own.source is Source.SCHEDULER):
+    if own is not None and (pod.node_name is not None or own.source is Origin.SCHEDULER):
         return own
     now = pod_entry(run, pod)
     alone = outcome is not None and any(one.pod.uid == pod.uid for one in outcome.left)
@@ -295,16 +295,16 @@ def by_this_command(entry: PodEntry) -> PodDecidedEntry:
         node=entry.node,
         reason=entry.reason,
         message=entry.message,
-        source=Source.COMMAND if entry.node or entry.reason else Source.POD,
+        source=Origin.COMMAND if entry.node or entry.reason else Origin.POD,
     )
 
 
 def who_decided(decided: DecidedEntry) -> str:
     """Such as ``Scheduler closeby decided so at 2026-11-21T20:10:00Z.``; not for this command."""
     at = f" at {decided.time}" if decided.time else ""
-    if decided.source is Source.SCHEDULER:
+    if decided.source is Origin.SCHEDULER:
         return f"Scheduler {decided.scheduler} decided so{at}."
-    if decided.source is Source.STATUS:
+    if decided.source is Origin.STATUS:
         return f"The scheduler decided so{at}, as the PodGroup's status says."
     return "The pod's condition PodScheduled says so" + (f" since {decided.time}." if at else ".")
 
@@ -358,7 +358,7 @@ def pod_sentences_of(decided: PodDecidedEntry, live: Live, pod: Pod, now: PodEnt
         return
     reason = f" ({decided.reason})" if decided.reason else ""
     yield f"{key} waits{reason}: {decided.message}."
-    if decided.source is Source.SCHEDULER or decided.reason:
+    if decided.source is Origin.SCHEDULER or decided.reason:
         yield who_decided(DecidedEntry(source=decided.source, scheduler=live.scheduler, time=decided.time))
     if now.node is not None:
         yield f"A new decision would place it on {now.node}."

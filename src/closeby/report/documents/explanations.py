@@ -25,8 +25,8 @@ from closeby.report.documents.decided import (
     GangView,
     Live,
     NowEntry,
+    Origin,
     PodDecidedEntry,
-    Source,
     by_this_command,
     decided_sentences,
     pod_sentences_of,
@@ -120,7 +120,7 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def is_by_this_command(self) -> bool:
         """Whether no scheduler of the cluster is known to have decided."""
-        return isinstance(self.decided, DecidedEntry) and self.decided.source is Source.COMMAND
+        return isinstance(self.decided, DecidedEntry) and self.decided.source is Origin.COMMAND
 
 
 def explain(
@@ -179,7 +179,7 @@ def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
     decided = None if live is None else _of_application(decisions, live)
     standing = None
     pods = now
-    if live is not None and decided is not None and decided.source is not Source.COMMAND:
+    if live is not None and decided is not None and decided.source is not Origin.COMMAND:
         standing = live.standing.application
         pods = tuple(
             shown_as_decided(live.standing.pods[pod.uid], one)
@@ -187,7 +187,7 @@ def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
         )
     entry = standing or next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
     sentences = list(app_group_sentences(entry, pods))
-    if decided is not None and decided.source is Source.SCHEDULER:
+    if decided is not None and decided.source is Origin.SCHEDULER:
         sentences.append(who_decided(decided))
     holding = sum(one.node is not None for one in now)
     if standing is not None and holding > sum(one.node is not None for one in pods):
@@ -207,12 +207,12 @@ def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
 def _of_application(decisions: Sequence[PodDecidedEntry], live: Live) -> DecidedEntry:
     """Where it is known from how an application stands: the least certain source of its pods counts."""
     sources = {one.source for one in decisions}
-    if Source.COMMAND in sources:
-        return DecidedEntry(source=Source.COMMAND)
+    if Origin.COMMAND in sources:
+        return DecidedEntry(source=Origin.COMMAND)
     newest = None if live.story is None else live.story.last_decision
-    if newest is not None and not any(one.reason and one.source is Source.POD for one in decisions):
-        return DecidedEntry(source=Source.SCHEDULER, scheduler=live.scheduler, time=newest.time or None)
-    return DecidedEntry(source=Source.POD)
+    if newest is not None and not any(one.reason and one.source is Origin.POD for one in decisions):
+        return DecidedEntry(source=Origin.SCHEDULER, scheduler=live.scheduler, time=newest.time or None)
+    return DecidedEntry(source=Origin.POD)
 
 
 def _decisions(run: Run, members: Iterable[Pod], live: Live | None) -> tuple[PodDecidedEntry, ...]:
@@ -287,7 +287,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     else:
         entry = shown_as_decided(live.standing.pods[pod.uid], known)
         sentences = list(pod_sentences_of(known, live, pod, now))
-        scheduler = live.scheduler if known.source is Source.SCHEDULER else None
+        scheduler = live.scheduler if known.source is Origin.SCHEDULER else None
         decided = DecidedEntry(source=known.source, scheduler=scheduler, time=known.time)
     explanation = Explanation(
         subject=f"{POD}/{key}",

@@ -9,7 +9,7 @@ from rich.text import Text
 from closeby.objects.natural import natural_key
 from closeby.objects.recorded import Recorded
 from closeby.objects.words import counts_text, names_text, path_text, plural, runs_of
-from closeby.report.documents.decided import PodDecidedEntry, Source
+from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.scheduling import PodEntry
@@ -23,10 +23,10 @@ LINES = 12
 NOW = "Decided now, by this command, with the cluster as it is:"
 #: Where an entry of the table of pods is from.
 FROM = {
-    Source.SCHEDULER: "scheduler",
-    Source.STATUS: "PodGroup",
-    Source.POD: "pod",
-    Source.COMMAND: "this command, now",
+    Origin.SCHEDULER: "scheduler",
+    Origin.STATUS: "PodGroup",
+    Origin.POD: "pod",
+    Origin.COMMAND: "this command, now",
 }
 
 
