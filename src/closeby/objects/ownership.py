@@ -129,7 +129,8 @@ def is_long_running(pod: Pod) -> bool:
 
     What is being deleted goes, unless it comes back.
     """
-    return _kind(pod) in (_PINNED if pod.terminating else _LONG_RUNNING)
+    # Most pods of a large gang have no owner, and each event asks.
+    return pod.owner != "" and _kind(pod) in (_PINNED if pod.terminating else _LONG_RUNNING)
 
 
 def _kind(pod: Pod) -> str:

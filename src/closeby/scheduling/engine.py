@@ -132,10 +132,11 @@ class Engine:
         for event in events:
             self._stimulus += 1
             try:
-                self._wall = event.wall if isinstance(event, Tick) else None
                 if isinstance(event, Tick):
+                    self._wall = event.wall
                     self._rounds.decide(outputs, event)
                 else:
+                    self._wall = None
                     self._take(event)
             except Exception as error:
                 error.add_note(f"This came of {event!r:.500}")
