@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from closeby.objects.reasons import MOST_CONDITIONS
 from closeby.reading import known_fields
 from closeby.reading.known_fields import table
 from closeby.reading.registry import READERS
@@ -156,3 +157,19 @@ def test_documents_of_json_are_checked_too() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeNam": "n"}}
     (notice,) = read_good(msgspec.json.encode(pod).decode()).notices
     assert notice.remedy == "did you mean nodeName?"
+
+
+def test_the_same_slip_in_two_containers_is_one_object() -> None:
+    spec = "{containers: [{name: a, imag: x}, {name: b, imag: x}]}"
+    (notice,) = read_good(document("v1", "Pod", spec)).notices
+    assert (notice.field, notice.message) == (
+        "spec.containers[0].imag",
+        "is not a known field; it is ignored",
+    )
+
+
+def test_of_very_many_slips_the_first_are_named_and_the_others_counted() -> None:
+    spec = "{" + ", ".join(f"slip{i}: 1" for i in range(1000)) + "}"
+    notices = read_good(document("v1", "Pod", spec)).notices
+    assert len(notices) == MOST_CONDITIONS + 1
+    assert f"{1000 - MOST_CONDITIONS} more fields" in notices[0].message

@@ -238,3 +238,12 @@ def test_amounts_that_an_api_server_accepts_are_not_reported() -> None:
         "spec": {"containers": [{"name": "c", "resources": resources}]},
     }
     assert read_objects(pod).notices == ()
+
+
+def test_the_same_amount_in_very_many_containers_is_reported_once() -> None:
+    containers = [
+        {"name": f"c{i}", "resources": {"limits": {"example.com/gpu": "500m"}}} for i in range(1000)
+    ]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}}
+    (notice,) = read_objects(pod).notices
+    assert notice.field == 'spec.containers[0].resources.limits["example.com/gpu"]'

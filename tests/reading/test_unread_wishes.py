@@ -73,7 +73,7 @@ READ = [
 def test_a_hard_wish_blocks(key: str, value: str) -> None:
     (condition,) = wish_conditions({key: value, "app": "x"}, "Job/default/j")
     assert (condition.reason, condition.blocking) == ("Unsupported", True)
-    assert condition.field == f"metadata.annotations{field_path((key,))}"
+    assert condition.field == field_path((key,), "metadata.annotations")
 
 
 @pytest.mark.parametrize(("key", "value"), SOFT)
@@ -85,6 +85,11 @@ def test_any_other_wish_is_reported(key: str, value: str) -> None:
 @pytest.mark.parametrize("key", READ)
 def test_keys_that_are_read_or_ask_for_nothing_are_no_wishes(key: str) -> None:
     assert unread_wishes({key: "required"}) == ()
+
+
+def test_the_path_of_a_key_without_a_domain() -> None:
+    (condition,) = wish_conditions({"gpu-fraction": "0.5"}, "Job/default/j")
+    assert condition.field == "metadata.annotations.gpu-fraction"
 
 
 def test_a_label_without_a_domain_is_no_wish() -> None:
@@ -119,7 +124,7 @@ def test_a_slip_in_our_own_keys_is_met_with_the_right_one() -> None:
 
 @pytest.mark.parametrize(("key", "value"), HARD)
 def test_a_pod_with_a_hard_wish_waits(key: str, value: str) -> None:
-    path = f"metadata.annotations{field_path((key,))}"
+    path = field_path((key,), "metadata.annotations")
     assert read_pod({}, annotations={key: value}).spec.unsupported == (path,)
 
 

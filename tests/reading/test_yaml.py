@@ -28,6 +28,10 @@ def labels_of(text: str) -> Mapping[str, str]:
         ("1.2.3", "1.2.3"),
         (">-\n      a\n      b", "a b"),
         ("|\n      a\n      b\n", "a\nb\n"),
+        ("0_", "0_"),
+        ("-0_", "-0_"),
+        ("0x_", "0x_"),
+        ("0b", "0b"),
     ],
 )
 def test_text_stays_text(text: str, value: str) -> None:
@@ -48,6 +52,11 @@ def test_other_values_do_not_pass_for_text(text: str) -> None:
     [
         ("16", 16),
         ("0x10", 16),
+        ("0xb0", 176),
+        ("0xbeef", 48879),
+        ("0x0b", 11),
+        ("0b101", 5),
+        ("0o17", 15),
         ("0b10000", 16),
         ("0o20", 16),
         ("020", 16),

@@ -106,7 +106,7 @@ class Collection:
                 if unknown:
                     namespace = getattr(record, "namespace", "")
                     owner = object_id(document.kind, namespace, record.name) if record else _called(document)
-                    for key, condition in conditions_of(document, unknown, owner):
+                    for key, condition in conditions_of(document, unknown, owner).items():
                         self._reading.note(key, condition)
                 return
         elif group == OWN_GROUP:

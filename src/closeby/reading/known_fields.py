@@ -66,15 +66,27 @@ class FieldCheck:
         return list(_walk(document.plain(), called, ()))
 
 
-def conditions_of(document: Document, found: list[UnknownField], owner: str) -> list[tuple[str, Condition]]:
+def conditions_of(document: Document, found: list[UnknownField], owner: str) -> dict[str, Condition]:
     """What to say about the unknown fields of a document, whose object ``owner`` names.
 
-    Each comes with a key that the same slip in other objects of the kind shares.
+    By a key that the same slip in other objects of the kind shares; the same slip in several parts of an
+    object is said of the first one.
     """
-    said = []
-    for one in found[:MOST_CONDITIONS]:
-        without_positions = field_path(part for part in one.path if isinstance(part, str))
-        said.append((f"{document.kind} {without_positions}", _condition(one, owner)))
+    said: dict[str, Condition] = {}
+    left_out = 0
+    for one in found:
+        key = f"{document.kind} {field_path(part for part in one.path if isinstance(part, str))}"
+        if key in said:
+            continue
+        if len(said) < MOST_CONDITIONS:
+            said[key] = _condition(one, owner)
+        else:
+            left_out += 1
+    if left_out:
+        more = invalid(
+            owner, "", f"{left_out} more fields are not known", "fix those named before, to see which"
+        )
+        said[f"{owner} fields"] = more
     return said
 
 

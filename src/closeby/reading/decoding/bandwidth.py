@@ -69,7 +69,7 @@ def read_bandwidth_limits(
     limits, wrong = bandwidth_limits(annotations)
 
     def note(key: str, message: str, remedy: str) -> None:
-        field = part + field_path((key,))
+        field = field_path((key,), part)
         condition = invalid(owner, field, message, remedy)
         reading.note(f"{key}: {message}", condition)
 

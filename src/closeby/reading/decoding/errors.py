@@ -12,9 +12,12 @@ from closeby.errors import FieldError
 Path = tuple[str | int, ...]
 
 
-def field_path(path: Iterable[str | int]) -> str:
-    """``("spec", "containers", 0)`` as ``spec.containers[0]``; keys with dots or slashes are quoted."""
-    text = ""
+def field_path(path: Iterable[str | int], above: str = "") -> str:
+    """``("spec", "containers", 0)`` as ``spec.containers[0]``; keys with dots or slashes are quoted.
+
+    ``above`` is the path of what the parts lie in.
+    """
+    text = above
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"

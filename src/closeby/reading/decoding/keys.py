@@ -162,7 +162,7 @@ def unread_wishes(entries: Mapping[str, str], *, labels: bool = False) -> tuple[
 
 def wish_path(wish: Wish, part: str) -> str:
     """The field path of a wish; ``part`` is ``metadata.annotations`` or ``metadata.labels``, maybe longer."""
-    return part + field_path((wish.key,))
+    return field_path((wish.key,), part)
 
 
 def wish_conditions(

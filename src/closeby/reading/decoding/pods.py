@@ -177,7 +177,7 @@ def _ends(
         try:
             ends.append(seconds(msgspec.convert(expected, datetime)))
         except msgspec.ValidationError:
-            field = f"metadata.annotations{field_path((EXPECTED_END,))}"
+            field = field_path((EXPECTED_END,), "metadata.annotations")
             message, remedy = f"{quoted(expected)} is not a time", "write it like 2030-01-31T12:00:00Z"
             condition = invalid(called, field, message, remedy)
             reading.note(f"{EXPECTED_END}={expected}", condition)

@@ -13,6 +13,7 @@ from closeby.errors import FieldError, QuantityError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import HostPort
 from closeby.objects.quantities import amount_of_nanos, nanos
+from closeby.objects.reasons import MOST_CONDITIONS
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.wire import Quantities, Wire
 
@@ -96,12 +97,14 @@ def refusals(spec: ContainersWire) -> tuple[tuple[Path, str, str], ...]:
     Raises:
         FieldError: as ``effective_requests``.
     """
-    found: list[tuple[Path, str, str]] = []
+    found: dict[tuple[Path, str], tuple[Path, str, str]] = {}
     for name, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for path, container in _containers(containers, name):
             if container.resources is not None:
-                found += _refused(container.resources, (*path, "resources"))
-    return tuple(found)
+                for one in _refused(container.resources, (*path, "resources")):
+                    # The same slip in several containers is said of the first one.
+                    found.setdefault((one[0][-2:], one[1]), one)
+    return tuple(found.values())[:MOST_CONDITIONS]
 
 
 def _refused(resources: ResourcesWire, path: Path) -> Iterator[tuple[Path, str, str]]:
@@ -110,7 +113,11 @@ def _refused(resources: ResourcesWire, path: Path) -> Iterator[tuple[Path, str, 
     for part, amounts in (("requests", requests), ("limits", limits)):
         for name, value in amounts.items():
             if _is_device(name) and value % NANOS:
-                yield (*path, part, name), "is not a whole number, and devices are not shared", "round it up"
+                yield (
+                    (*path, part, name),
+                    "is not a whole number",
+                    "devices are not shared; it counts as the next one",
+                )
     for name, value in requests.items():
         limit = limits.get(name)
         if _is_device(name) or name.startswith("hugepages-"):

@@ -32,7 +32,7 @@ _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
 }
 _DECIMAL: Final = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
-_BASED: Final = re.compile(r"([-+]?)0(b[01_]+|o?[0-7_]+|x[0-9a-fA-F_]+)", re.ASCII)
+_BASED: Final = re.compile(r"([-+]?)0(b_*[01][01_]*|o?_*[0-7][0-7_]*|x_*[0-9a-fA-F][0-9a-fA-F_]*)", re.ASCII)
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)", re.ASCII)
 _BASES: Final = {"b": 2, "x": 16, "o": 8}
 
@@ -301,7 +301,7 @@ def _resolved(text: str) -> object:
         sign, digits = based.groups()
         digits = digits.replace("_", "")
         base = _BASES.get(digits[0], 8)
-        number = int(digits.lstrip("box") or "0", base)
+        number = int(digits[digits[0] in _BASES :] or "0", base)
         return -number if sign == "-" else number
     # Exponents stay text: a quantity such as 1e3 is exact that way.
     return float(text) if _FLOAT.fullmatch(text) else text

@@ -154,7 +154,7 @@ class _Reader:
             Condition(
                 reason=Reason.INVALID_SPEC,
                 object=f"PodGroup/{self._group.key}",
-                field="metadata.annotations" + field_path((key,)),
+                field=field_path((key,), "metadata.annotations"),
                 message=f"{key}: {message}",
                 remedy=f"{remedy}; {_DROPPED}",
             )

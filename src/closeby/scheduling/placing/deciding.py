@@ -203,7 +203,7 @@ class Decider:
                 reason=Reason.UNSUPPORTED,
                 object=f"Pod/{pod.key}",
                 field=pod.spec.unsupported[0],
-                message=f"it depends on what closeby does not know yet: {some(pod.spec.unsupported)}",
+                message=f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}",
                 remedy="remove it or leave the pod to another scheduler",
                 blocking=True,
             )
