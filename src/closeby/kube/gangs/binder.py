@@ -122,6 +122,7 @@ class Binder:
     ) -> None:
         """``steps`` run before a binding, in this order; ``tasks`` is entered before an event is handled."""
         self.starts = Starts(engine, objects, self._needs_steps if steps else None)
+        self._pods = engine.state.pods
         self._writer = writer
         self._say = say
         self._tasks = tasks
@@ -187,6 +188,14 @@ class Binder:
     # Plans
 
     async def _plan(self, key: str, bindings: tuple[Binding, ...]) -> None:
+        """A fault of ours with one gang does not stop the others: it is placed again."""
+        with Contained() as planning:
+            await self._write_plan(key, bindings)
+        if planning.error is not None:
+            self._say("planning failed", warning=True, gang=key, **fields_of(planning.error))
+            self.handle(PlanRefused(bindings, brief(planning.error)))
+
+    async def _write_plan(self, key: str, bindings: tuple[Binding, ...]) -> None:
         """Writes the plan until it stands, or until what was decided does not hold any more."""
         attempts = Backoff(ATTEMPTS)
         while True:
@@ -351,4 +360,9 @@ class Binder:
 
     async def _rest(self, uid: str) -> bool:
         """Waits, longer after each refusal; False when the process stops meanwhile."""
-        return await self._stopping.rest(self._refusals.setdefault(uid, Backoff(REFUSALS)).next())
+        refusals = self._refusals.get(uid)
+        if refusals is None:
+            refusals = Backoff(REFUSALS)
+            if uid in self._pods:  # It is forgotten when that pod is gone.
+                self._refusals[uid] = refusals
+        return await self._stopping.rest(refusals.next())

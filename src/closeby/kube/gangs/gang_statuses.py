@@ -37,6 +37,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.recorded import DecisionStatus
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
+from closeby.objects.unexpected import Contained, fields_of
 from closeby.reading.dialects.plans import rank_list
 from closeby.scheduling.outcomes import Released, Reserved
 
@@ -84,6 +85,7 @@ class GangStatuses:
     ) -> None:
         """``starts`` knows how gangs stand; ``informed``: whether that may be relied upon."""
         self._events = events
+        self._say = say
         self._objects = objects
         self._starts = starts
         self._stands = settings.stands
@@ -195,9 +197,13 @@ class GangStatuses:
             for number, key in enumerate(tuple(self._memory)):
                 if number % _PLACES == 0:
                     await asyncio.sleep(_PAUSE)
-                memory = self._memory.get(key)
-                if memory is not None and memory.domain and memory.domain != path_of(self._starts.place(key)):
-                    self.review(key)
+                with Contained() as looking:
+                    memory = self._memory.get(key)
+                    before = "" if memory is None else memory.domain
+                    if before and before != path_of(self._starts.place(key)):
+                        self.review(key)
+                if looking.error is not None:
+                    self._say("place not known", warning=True, gang=key, **fields_of(looking.error))
 
     # What is to be said
 

@@ -163,9 +163,11 @@ class WorkQueue(Generic[Key]):
         """Seconds until the next key can be taken; None while that depends on others."""
         if len(self._taken) >= self._places.all:
             return None
+        # Read before it is asked for the next key, or its time could come between the two.
+        now = self._clock()
         if self._next() is not None:
             return 0.0
-        if self._rounds and (pause := self._next_at - self._clock()) > 0:
+        if self._rounds and (pause := self._next_at - now) > 0:
             return pause
         return max(0.0, self._later[0][0] - self._clock()) if self._later else None
 
