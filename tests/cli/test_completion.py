@@ -84,3 +84,26 @@ def test_an_unknown_shell_is_refused() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "'bash', 'zsh', 'fish'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"_CLOSEBY_COMPLETE": "bash_complete"},
+        {"_CLOSEBY_COMPLETE": "bash_complete", "COMP_WORDS": "x", "COMP_CWORD": "abc"},
+        {"_CLOSEBY_COMPLETE": "csh_source"},
+    ],
+)
+def test_odd_variables_of_completion_complete_nothing(variables: dict[str, str]) -> None:
+    done = subprocess.run(
+        [str(BIN / "closeby")], capture_output=True, text=True, check=False, env=os.environ | variables
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+def test_an_empty_variable_of_completion_disables_nothing() -> None:
+    variables = os.environ | {"_CLOSEBY_COMPLETE": ""}
+    done = subprocess.run(
+        [str(BIN / "closeby"), "--version"], capture_output=True, text=True, check=True, env=variables
+    )
+    assert done.stdout.startswith("closeby ")

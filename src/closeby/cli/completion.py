@@ -35,7 +35,10 @@ def command(shell: str) -> None:
 
 def complete() -> int:
     """Answers a script that this command printed; returns the exit code."""
-    return shell_complete(cli, {}, "closeby", VARIABLE, os.environ[VARIABLE])
+    try:
+        return shell_complete(cli, {}, "closeby", VARIABLE, os.environ[VARIABLE])
+    except (KeyError, ValueError, IndexError):
+        return 1  # COMP_WORDS and COMP_CWORD are not as a shell sets them.
 
 
 def complete_for_kubectl() -> None:

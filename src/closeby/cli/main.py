@@ -84,7 +84,7 @@ def _run(program: str) -> int:
     Not left to click's own ``main``, which exits with 1 when the reader of a pipe goes away.
     """
     try:
-        if "_CLOSEBY_COMPLETE" in os.environ:
+        if os.environ.get("_CLOSEBY_COMPLETE"):
             from closeby.cli.completion import complete
 
             return complete()
