@@ -42,7 +42,7 @@ def command(
 
     Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. Reads the live cluster, or
     manifests with -f. In a cluster, it shows what the scheduler decided last and says where it knows that
-    from; it tries what would have to change on a copy, and writes nothing.
+    from; it tries what would have to change, undoes that, and writes nothing.
 
     \b
     Examples:

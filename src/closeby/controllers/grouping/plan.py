@@ -1,6 +1,6 @@
 """Says which gangs some pods of one owner are, and which of the pods belong to none. Pure computation.
 
-The rules are the simulator's (``objects.dialects.gangs``). Only what a live cluster adds is here: pods that
+The rules are the simulator's (``reading.dialects.gangs``). Only what a live cluster adds is here: pods that
 are there already, owners that closeby can't count the pods of, and pods that are made one after another.
 """
 
