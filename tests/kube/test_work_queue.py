@@ -327,3 +327,23 @@ def test_nothing_is_lost_or_done_twice_at_once_and_no_namespace_has_more_than_it
         wanted -= set(held)
         clock.now += 5
     assert not wanted, f"seed {seed}"
+
+
+def test_a_queue_whose_next_key_comes_while_it_is_asked_waits_no_longer() -> None:
+    """The time goes on with every look at the clock, so that each moment falls between two looks once."""
+
+    class Steps(Clock):
+        def __call__(self) -> float:
+            self.now += 0.01
+            return self.now
+
+    for start in range(40):
+        clock = Steps()
+        work: WorkQueue[str] = WorkQueue(clock, tenant, places=Places(all=8, rate=2.0))
+        work.add("a/1")
+        work.add("a/2")
+        assert work.take() is not None
+        clock.now += 0.25 + start * 0.005
+        while (pause := work.wait()) != 0.0:
+            assert pause is not None, start
+            clock.now += 0.001
