@@ -37,8 +37,10 @@ class Target:
     session: aiohttp.ClientSession
     port: int
     log: Path
-    #: Of the account that ``metrics.readers`` names, and of one that the API server merely knows.
+    #: Of the accounts that ``metrics.readers`` and ``metrics.storyReaders`` name, and of one that the API
+    #: server merely knows.
     reader: str
+    operator: str
     tenant: str
 
     async def get(self, path: str, token: str | None = None) -> tuple[int, str]:
@@ -47,7 +49,7 @@ class Target:
         while True:
             async with self.session.get(url, headers=headers, ssl=False) as answer:
                 # A busy API server may not say in time who asks.
-                if path != "/metrics" or answer.status != 503:
+                if path.endswith("z") or answer.status != 503:
                     return answer.status, await answer.text()
 
     async def status(self, path: str, token: str | None = None) -> int:
@@ -70,11 +72,15 @@ async def serving(
 ) -> AsyncIterator[Target]:
     """The chart's component at work, with arguments of its own besides."""
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    readers = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace}]
+    named = {"readers": "prometheus", "storyReaders": "operator"}
+    subjects = {
+        value: [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+        for value, name in named.items()
+    }
     log = folder / "log"
     async with (
         Api(control_plane.access()) as admin,
-        installed(helm, admin, namespace, "--set-json", f"metrics.readers={json.dumps(readers)}") as release,
+        installed(helm, admin, namespace, "--set-json", f"metrics={json.dumps(subjects)}") as release,
         aiohttp.ClientSession() as session,
     ):
 
@@ -83,7 +89,7 @@ async def serving(
             answer = await admin.create(f"{accounts}/{account}/token", {"spec": {"expirationSeconds": 600}})
             return str(answer["status"]["token"])
 
-        reader, tenant = await token("prometheus"), await token("tenant")
+        reader, operator, tenant = await token("prometheus"), await token("operator"), await token("tenant")
         who = await kubeconfig(control_plane, admin, release, component)
         with running([*release.arguments(component, folder), *more], who, log):
 
@@ -91,11 +97,11 @@ async def serving(
                 return "serving metrics" in log.read_text()
 
             await eventually(heard)
-            target = Target(admin, release, session, port_told(log), log, reader, tenant)
+            target = Target(admin, release, session, port_told(log), log, reader, operator, tenant)
             await eventually(target.healthy)
             yield target
     assert "Traceback" not in log.read_text()
-    assert reader not in log.read_text() and tenant not in log.read_text()
+    assert not any(one in log.read_text() for one in (reader, operator, tenant))
 
 
 def reviews(scrape: Scrape) -> float:
@@ -127,6 +133,32 @@ def test_metrics_are_for_those_whom_the_api_server_lets_read_them(
             with pytest.raises(aiohttp.ClientError):
                 async with target.session.get(f"http://127.0.0.1:{target.port}/metrics"):
                     pass
+
+    asyncio.run(run())
+
+
+def test_stories_are_not_for_readers_of_the_metrics(
+    helm: Path, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """They name pods of all namespaces: Prometheus gets 403, and the role for stories opens no metrics.
+
+    The API server answers for both accounts before, so that no permission for one path counts for the other.
+    """
+
+    async def run() -> None:
+        async with serving(helm, control_plane, namespace, tmp_path, "scheduler") as target:
+            await target.scrape()
+            story, unknown = f"/stories/{namespace}/train", 404
+            assert await target.status(story, target.operator) == unknown
+            for _ in range(2):
+                status, text = await target.get(story, target.reader)
+                assert status == 403 and "/stories" in text
+                assert await target.status("/stories/kube-system/train?item=pod", target.reader) == 403
+                assert await target.status("/metrics", target.operator) == 403
+            assert await target.status(story, target.tenant) == 403
+            assert await target.status(story) == 401
+            await target.scrape()
+            assert await target.status(story, target.operator) == unknown
 
     asyncio.run(run())
 

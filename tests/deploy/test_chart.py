@@ -214,7 +214,7 @@ def test_metrics_are_secure_unless_configured_otherwise(helm: Path, component: s
     (endpoint,) = of_kind(plain, "ServiceMonitor")[f"closeby-{component}"]["spec"]["endpoints"]
     assert endpoint.keys() == {"port", "interval"}
     assert reviewing(plain) == set()
-    assert "closeby-metrics-reader" not in of_kind(plain, "ClusterRole")
+    assert not {"closeby-metrics-reader", "closeby-story-reader"} & of_kind(plain, "ClusterRole").keys()
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -232,20 +232,30 @@ def test_a_certificate_for_the_metrics_can_be_given(helm: Path, component: str) 
     assert f"closeby-{component}-metrics" in of_kind(text, "Service")
 
 
-def test_readers_of_the_metrics_can_be_named(helm: Path) -> None:
-    assert "closeby-metrics-reader" not in of_kind(rendered(helm), "ClusterRoleBinding")
+@pytest.mark.parametrize(
+    ("value", "name", "other", "path"),
+    [
+        ("readers", "closeby-metrics-reader", "closeby-story-reader", "/metrics"),
+        ("storyReaders", "closeby-story-reader", "closeby-metrics-reader", "/stories"),
+    ],
+)
+def test_readers_of_metrics_and_of_stories_can_be_named(
+    helm: Path, value: str, name: str, other: str, path: str
+) -> None:
+    assert not {name, other} & of_kind(rendered(helm), "ClusterRoleBinding").keys()
     reader = {"kind": "ServiceAccount", "name": "prometheus-k8s", "namespace": "monitoring"}
-    text = rendered(helm, "--set-json", f"metrics.readers={json.dumps([reader])}")
-    binding = of_kind(text, "ClusterRoleBinding")["closeby-metrics-reader"]
+    text = rendered(helm, "--set-json", f"metrics.{value}={json.dumps([reader])}")
+    assert other not in of_kind(text, "ClusterRoleBinding")
+    binding = of_kind(text, "ClusterRoleBinding")[name]
     assert binding["subjects"] == [reader]
     role = of_kind(text, "ClusterRole")[binding["roleRef"]["name"]]
-    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    assert role["rules"] == [{"nonResourceURLs": [path], "verbs": ["get"]}]
 
 
 def test_no_role_has_a_wildcard_or_looks_into_secrets(helm: Path) -> None:
     text = rendered(helm)
     roles = [*of_kind(text, "ClusterRole").values(), *of_kind(text, "Role").values()]
-    assert len(roles) == 7
+    assert len(roles) == 8
     for rule in (rule for role in roles for rule in role["rules"]):
         said = {one for named in rule.values() for one in named}
         assert not any("*" in one for one in said), rule

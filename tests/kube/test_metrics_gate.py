@@ -5,30 +5,36 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from closeby.kube.metrics.access import AccessLimits, Gate, Ruling
+from closeby.kube.metrics.access import AccessLimits, Gate, ProtectedPath, Ruling
 
 ALLOWED, FORBIDDEN = Ruling.ALLOWED, Ruling.FORBIDDEN
+METRICS, STORIES = ProtectedPath.METRICS, ProtectedPath.STORIES
 UNAUTHENTICATED, LIMITED, UNANSWERED = Ruling.UNAUTHENTICATED, Ruling.LIMITED, Ruling.UNANSWERED
 
 
 class Reviewer:
-    """Counts questions. Tokens are answered by their first word; nobody else is known."""
+    """Counts questions. Tokens are answered by their first word; no other is known."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.answers = {"good": ALLOWED, "tenant": FORBIDDEN}
+        #: Those that may get one path alone.
+        self.only = {"scraper": METRICS, "operator": STORIES}
         self.at_once = self.most_at_once = 0
         #: Answers are held back until it is set.
         self.open = asyncio.Event()
         self.open.set()
 
-    async def review(self, token: str) -> Ruling:
+    async def review(self, token: str, path: ProtectedPath) -> Ruling:
         self.asked[token] += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await self.open.wait()
         self.at_once -= 1
-        return self.answers.get(token.partition("-")[0], UNAUTHENTICATED)
+        word = token.partition("-")[0]
+        if word in self.only:
+            return ALLOWED if path is self.only[word] else FORBIDDEN
+        return self.answers.get(word, UNAUTHENTICATED)
 
 
 class Clock:
@@ -55,7 +61,7 @@ def play(scene: Scene, limits: AccessLimits | None = None) -> None:
 def test_a_request_without_a_token_causes_no_review() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for header in (None, "", "Bearer", "Bearer ", "Basic Z29vZA==", "good"):
-            assert await gate.rule(header, "a") is UNAUTHENTICATED
+            assert await gate.rule(header, "a", METRICS) is UNAUTHENTICATED
         assert not reviewer.asked
 
     play(scene)
@@ -65,7 +71,7 @@ def test_a_token_that_is_not_ascii_is_refused_without_a_review() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for raw in (b"Bearer \xff\xfe", b"Bearer good\xff", "Bearer gööd".encode()):
             header = raw.decode("utf-8", "surrogateescape")
-            assert await gate.rule(header, "a") is UNAUTHENTICATED
+            assert await gate.rule(header, "a", METRICS) is UNAUTHENTICATED
         assert not reviewer.asked
 
     play(scene)
@@ -74,26 +80,67 @@ def test_a_token_that_is_not_ascii_is_refused_without_a_review() -> None:
 def test_answers_are_kept_for_a_while() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for _ in range(3):
-            assert await gate.rule("Bearer good", "a") is ALLOWED
-            assert await gate.rule("bearer tenant", "b") is FORBIDDEN
-            assert await gate.rule("Bearer bad", "c") is UNAUTHENTICATED
+            assert await gate.rule("Bearer good", "a", METRICS) is ALLOWED
+            assert await gate.rule("bearer tenant", "b", METRICS) is FORBIDDEN
+            assert await gate.rule("Bearer bad", "c", METRICS) is UNAUTHENTICATED
         assert set(reviewer.asked.values()) == {1}
         clock.now += AccessLimits().denied_for
         for token, ruling in (("good", ALLOWED), ("tenant", FORBIDDEN), ("bad", UNAUTHENTICATED)):
-            assert await gate.rule(f"Bearer {token}", "a") is ruling
+            assert await gate.rule(f"Bearer {token}", "a", METRICS) is ruling
         assert reviewer.asked == {"good": 1, "tenant": 2, "bad": 2}
+
+    play(scene)
+
+
+def test_a_permission_for_one_path_is_none_for_the_other() -> None:
+    """Also when it was asked about before, and while the API server is away."""
+
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        for _ in range(3):
+            assert await gate.rule("Bearer scraper", "a", METRICS) is ALLOWED
+            assert await gate.rule("Bearer scraper", "a", STORIES) is FORBIDDEN
+            assert await gate.rule("Bearer operator", "a", STORIES) is ALLOWED
+            assert await gate.rule("Bearer operator", "a", METRICS) is FORBIDDEN
+        assert reviewer.asked == {"scraper": 2, "operator": 2}
+        reviewer.only = {}
+        reviewer.answers = {"scraper": UNANSWERED}
+        clock.now += AccessLimits().allowed_for
+        assert await gate.rule("Bearer scraper", "a", METRICS) is ALLOWED
+        assert await gate.rule("Bearer scraper", "a", STORIES) is UNANSWERED
+
+    play(scene)
+
+
+def test_requests_for_two_paths_at_once_wait_for_an_answer_each() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        paths = [METRICS, STORIES] * 10
+        rulings = await asyncio.gather(*(gate.rule("Bearer scraper", "a", path) for path in paths))
+        assert rulings == [ALLOWED, FORBIDDEN] * 10
+        assert reviewer.asked == {"scraper": 2}
+
+    play(scene)
+
+
+def test_the_bounds_hold_for_both_paths_together() -> None:
+    async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
+        flood = [
+            await gate.rule(f"Bearer bad-{i}", "tenant", path)
+            for i in range(500)
+            for path in (METRICS, STORIES)
+        ]
+        assert Counter(flood) == {UNAUTHENTICATED: 10, LIMITED: 990}
 
     play(scene)
 
 
 def test_a_right_that_is_taken_away_is_gone_when_the_answer_is_old() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
-        assert await gate.rule("Bearer good", "a") is ALLOWED
+        assert await gate.rule("Bearer good", "a", METRICS) is ALLOWED
         reviewer.answers["good"] = FORBIDDEN
         clock.now += AccessLimits().allowed_for
-        assert await gate.rule("Bearer good", "a") is FORBIDDEN
+        assert await gate.rule("Bearer good", "a", METRICS) is FORBIDDEN
         clock.now += AccessLimits().denied_for - 1
-        assert await gate.rule("Bearer good", "a") is FORBIDDEN
+        assert await gate.rule("Bearer good", "a", METRICS) is FORBIDDEN
         assert reviewer.asked["good"] == 2
 
     play(scene)
@@ -101,7 +148,7 @@ def test_a_right_that_is_taken_away_is_gone_when_the_answer_is_old() -> None:
 
 def test_requests_with_one_token_wait_for_one_answer() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
-        rulings = await asyncio.gather(*(gate.rule("Bearer good", "a") for _ in range(50)))
+        rulings = await asyncio.gather(*(gate.rule("Bearer good", "a", METRICS) for _ in range(50)))
         assert set(rulings) == {ALLOWED}
         assert reviewer.asked == {"good": 1}
 
@@ -110,16 +157,16 @@ def test_requests_with_one_token_wait_for_one_answer() -> None:
 
 def test_a_flood_from_one_address_costs_a_few_reviews_and_keeps_no_other_out() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
-        assert await gate.rule("Bearer good-prometheus", "monitoring") is ALLOWED
-        flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
+        assert await gate.rule("Bearer good-prometheus", "monitoring", METRICS) is ALLOWED
+        flood = [await gate.rule(f"Bearer bad-{i}", "tenant", METRICS) for i in range(1000)]
         assert Counter(flood) == {UNAUTHENTICATED: 10, LIMITED: 990}
         clock.now += AccessLimits().allowed_for
         # It may ask a bit more as time goes by, but not as much as it likes.
-        flood = [await gate.rule(f"Bearer bad-{i}", "tenant") for i in range(1000)]
+        flood = [await gate.rule(f"Bearer bad-{i}", "tenant", METRICS) for i in range(1000)]
         assert Counter(flood)[UNAUTHENTICATED] == 10
         # Old and new scrapers get through, also one that scrapes from the attacker's address.
-        assert await gate.rule("Bearer good-prometheus", "tenant") is ALLOWED
-        assert await gate.rule("Bearer good-another", "monitoring") is ALLOWED
+        assert await gate.rule("Bearer good-prometheus", "tenant", METRICS) is ALLOWED
+        assert await gate.rule("Bearer good-another", "monitoring", METRICS) is ALLOWED
 
     play(scene)
 
@@ -128,12 +175,14 @@ def test_a_flood_from_many_addresses_waits_for_few_answers_at_a_time() -> None:
     limits = AccessLimits(at_once=2, waiting=3)
 
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
-        assert await gate.rule("Bearer good", "monitoring") is ALLOWED
+        assert await gate.rule("Bearer good", "monitoring", METRICS) is ALLOWED
         clock.now += limits.allowed_for
         reviewer.open.clear()
-        flood = [asyncio.create_task(gate.rule(f"Bearer bad-{i}", f"address-{i}")) for i in range(100)]
+        flood = [
+            asyncio.create_task(gate.rule(f"Bearer bad-{i}", f"address-{i}", METRICS)) for i in range(100)
+        ]
         await asyncio.sleep(0)
-        known = asyncio.create_task(gate.rule("Bearer good", "monitoring"))
+        known = asyncio.create_task(gate.rule("Bearer good", "monitoring", METRICS))
         refused = [task for task in flood if task.done()]
         while len(refused) < 95 or reviewer.at_once < 2:
             await asyncio.sleep(0)
@@ -152,16 +201,16 @@ def test_what_is_kept_is_bounded_and_refusals_take_no_place_from_permissions() -
 
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
         for i in range(3):
-            assert await gate.rule(f"Bearer good-{i}", f"address-{i}") is ALLOWED
+            assert await gate.rule(f"Bearer good-{i}", f"address-{i}", METRICS) is ALLOWED
         for i in range(50):
-            assert await gate.rule(f"Bearer bad-{i}", f"address-{i}") is UNAUTHENTICATED
+            assert await gate.rule(f"Bearer bad-{i}", f"address-{i}", METRICS) is UNAUTHENTICATED
         reviewer.asked.clear()
         for i in range(3):
-            assert await gate.rule(f"Bearer good-{i}", "a") is ALLOWED
+            assert await gate.rule(f"Bearer good-{i}", "a", METRICS) is ALLOWED
         assert not reviewer.asked
-        assert await gate.rule("Bearer bad-49", "a") is UNAUTHENTICATED
+        assert await gate.rule("Bearer bad-49", "a", METRICS) is UNAUTHENTICATED
         assert not reviewer.asked
-        assert await gate.rule("Bearer bad-0", "a") is UNAUTHENTICATED
+        assert await gate.rule("Bearer bad-0", "a", METRICS) is UNAUTHENTICATED
         assert reviewer.asked == {"bad-0": 1}
 
     play(scene, limits)
@@ -169,14 +218,14 @@ def test_what_is_kept_is_bounded_and_refusals_take_no_place_from_permissions() -
 
 def test_while_the_api_server_is_away_only_known_scrapers_are_served_for_a_while() -> None:
     async def scene(gate: Gate, reviewer: Reviewer, clock: Clock) -> None:
-        assert await gate.rule("Bearer good", "a") is ALLOWED
+        assert await gate.rule("Bearer good", "a", METRICS) is ALLOWED
         reviewer.answers = {"good": UNANSWERED, "new": UNANSWERED}
         clock.now += AccessLimits().allowed_in_outage - 1
-        assert await gate.rule("Bearer good", "a") is ALLOWED
-        assert await gate.rule("Bearer new", "a") is UNANSWERED
+        assert await gate.rule("Bearer good", "a", METRICS) is ALLOWED
+        assert await gate.rule("Bearer new", "a", METRICS) is UNANSWERED
         clock.now += 1
-        assert await gate.rule("Bearer good", "a") is UNANSWERED
+        assert await gate.rule("Bearer good", "a", METRICS) is UNANSWERED
         reviewer.answers = {"good": ALLOWED}
-        assert await gate.rule("Bearer good", "a") is ALLOWED
+        assert await gate.rule("Bearer good", "a", METRICS) is ALLOWED
 
     play(scene)

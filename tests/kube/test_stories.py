@@ -72,9 +72,18 @@ def test_nothing_is_known() -> None:
     assert asked(None, "/stories/default/fits") == [(404, None)]
 
 
-def test_who_may_read_metrics_may_read_stories() -> None:
-    for headers, status in (({}, 401), ({"Authorization": "Bearer tenant"}, 403)):
-        assert asked(decided(), "/stories/default/wide", headers=headers) == [(status, None)]
+def test_stories_take_a_right_of_their_own() -> None:
+    """Metrics name no pod; a story does."""
+    paths = ("/stories/default/wide", "/stories/default/none", "/metrics")
+    for token, statuses in (
+        ("bad", [401, 401, 401]),
+        ("tenant", [403, 403, 403]),
+        ("scraper", [403, 403, 200]),
+        ("operator", [200, 404, 403]),
+    ):
+        found = asked(decided(), *paths, headers={"Authorization": f"Bearer {token}"})
+        assert [status for status, _ in found] == statuses
+    assert asked(decided(), "/stories/default/wide", headers={}) == [(401, None)]
 
 
 def test_a_token_that_comes_through_the_api_server() -> None:

@@ -309,7 +309,7 @@ def asks_scheduler(command: Command) -> Command:
         "--scheduler-token-file",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="Bearer token for a scheduler with --metrics-secure, of a user who may get /metrics.",
+        help="Bearer token for a scheduler with --metrics-secure, of a user who may get /stories.",
     )
     @click.option(
         "--scheduler-ca-file",

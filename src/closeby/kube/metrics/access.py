@@ -1,7 +1,8 @@
-"""Who may read the metrics: users whose bearer token the API server knows and who may ``get`` ``/metrics``.
+"""Who may read metrics and stories: users whose bearer token the API server knows and who may ``get`` these.
 
 As kube-scheduler does, the API server is asked twice: a TokenReview says whose token it is, a
-SubjectAccessReview whether that user may. Answers are kept for a while. What a flood of tokens costs the API
+SubjectAccessReview whether that user may. Metrics and stories are separate rights: metrics name no pod, and
+stories name pods of all namespaces. Answers are kept for a while. What a flood of tokens costs the API
 server is bounded: few questions at a time, and few a minute for each address that asks.
 """
 
@@ -31,8 +32,18 @@ _ANSWER_WITHIN: Final = 4.0
 _BEARER: Final = "bearer"
 
 
+class ProtectedPath(StrEnum):
+    """What a user may be allowed to ``get``: a nonResourceURL of RBAC.
+
+    One name stands for the stories of all namespaces, so that one answer holds for all of them.
+    """
+
+    METRICS = "/metrics"
+    STORIES = "/stories"
+
+
 class Ruling(StrEnum):
-    """What is answered to a request for metrics."""
+    """What is answered to a request for a protected path."""
 
     ALLOWED = "allowed"
     #: There is no token, or the API server does not know it.
@@ -65,10 +76,14 @@ class AccessLimits(Struct, frozen=True, kw_only=True):
 
 
 class Reviewer(Protocol):
-    """Says what holds for a token."""
+    """Says what a token allows."""
 
-    async def review(self, token: str) -> Ruling:
+    async def review(self, token: str, path: ProtectedPath) -> Ruling:
         """Allowed, unauthenticated, forbidden, or unanswered."""
+
+
+#: The hash of a token, and what it is shown for: no token is kept.
+_Key = tuple[bytes, ProtectedPath]
 
 
 class _Kept(Struct, frozen=True):
@@ -98,18 +113,18 @@ class Gate:
         self._limits = limits or AccessLimits()
         self._clock = clock
         self._slots = asyncio.Semaphore(self._limits.at_once)
-        #: By the hash of a token: no token is kept. Refusals take no place from permissions.
-        self._allowed: OrderedDict[bytes, _Kept] = OrderedDict()
-        self._denied: OrderedDict[bytes, _Kept] = OrderedDict()
+        #: Refusals take no place from permissions.
+        self._allowed: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._denied: OrderedDict[_Key, _Kept] = OrderedDict()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._asking: dict[bytes, asyncio.Task[Ruling]] = {}
+        self._asking: dict[_Key, asyncio.Task[Ruling]] = {}
 
-    async def rule(self, authorization: str | None, address: str) -> Ruling:
-        """What is answered to a request with this header from this address."""
+    async def rule(self, authorization: str | None, address: str, path: ProtectedPath) -> Ruling:
+        """What is answered to a request for ``path`` with this header from this address."""
         token = _token(authorization)
         if token is None:
             return Ruling.UNAUTHENTICATED
-        key = sha256(token.encode()).digest()
+        key = sha256(token.encode()).digest(), path
         kept = self._known(key)
         if kept is not None:
             return kept
@@ -128,7 +143,7 @@ class Gate:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _known(self, key: bytes) -> Ruling | None:
+    def _known(self, key: _Key) -> Ruling | None:
         now = self._clock()
         limits = self._limits
         for answers, seconds in ((self._allowed, limits.allowed_for), (self._denied, limits.denied_for)):
@@ -152,15 +167,15 @@ class Gate:
         bucket.left -= 1
         return True
 
-    async def _ask(self, key: bytes, token: str) -> Ruling:
+    async def _ask(self, key: _Key, token: str) -> Ruling:
         try:
             async with self._slots:
-                ruling = await self._reviewer.review(token)
+                ruling = await self._reviewer.review(token, key[1])
         finally:
             del self._asking[key]
         return self._noted(key, ruling)
 
-    def _noted(self, key: bytes, ruling: Ruling) -> Ruling:
+    def _noted(self, key: _Key, ruling: Ruling) -> Ruling:
         now, before = self._clock(), self._allowed.get(key)
         if ruling is Ruling.UNANSWERED:
             counts = before is not None and now < before.at + self._limits.allowed_in_outage
@@ -209,9 +224,9 @@ class ApiReviewer:
         self._say = say
         self._in_trouble = False
 
-    async def review(self, token: str) -> Ruling:
+    async def review(self, token: str, path: ProtectedPath) -> Ruling:
         """Allowed, unauthenticated, forbidden, or unanswered."""
-        ruling = await self._review(token)
+        ruling = await self._review(token, path)
         if isinstance(ruling, ApiError):
             if not self._in_trouble:
                 self._say("authorization of metrics failed", warning=True, error=ruling)
@@ -222,7 +237,7 @@ class ApiReviewer:
         self._in_trouble = False
         return ruling
 
-    async def _review(self, token: str) -> Ruling | ApiError:
+    async def _review(self, token: str, path: ProtectedPath) -> Ruling | ApiError:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         try:
             answer = await self._post(_TOKEN_REVIEWS, body)
@@ -231,7 +246,7 @@ class ApiReviewer:
             found = _read_token(answer).status
             if not found.authenticated or not found.user.username:
                 return Ruling.UNAUTHENTICATED
-            answer = await self._post(_ACCESS_REVIEWS, _access(found.user))
+            answer = await self._post(_ACCESS_REVIEWS, _access(found.user, path))
             if isinstance(answer, ApiError):
                 return answer
             return Ruling.ALLOWED if _read_access(answer).status.allowed else Ruling.FORBIDDEN
@@ -246,11 +261,11 @@ class ApiReviewer:
         return await self._transport.send(request)
 
 
-def _access(user: _User) -> object:
-    """May this user get /metrics?"""
+def _access(user: _User, path: ProtectedPath) -> object:
+    """May this user get ``path``?"""
     spec: dict[str, object] = {
         "user": user.username,
-        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        "nonResourceAttributes": {"path": path.value, "verb": "get"},
     }
     more = {"uid": user.uid, "groups": user.groups, "extra": user.extra}
     spec |= {key: value for key, value in more.items() if value}

@@ -40,7 +40,7 @@ class SchedulerAddress(Struct, frozen=True, kw_only=True):
 
     url: str | None = None
     namespace: str = DEFAULT_NAMESPACE
-    #: A bearer token that may ``get`` ``/metrics``; and for ``url``: PEM, or whether to take any certificate.
+    #: A bearer token that may ``get`` ``/stories``; and for ``url``: PEM, or whether to take any certificate.
     token_file: str | None = None
     ca_file: str | None = None
     insecure: bool = False
@@ -203,7 +203,7 @@ def _refused(error: ApiError, where: str, direct: Connection | None) -> Problem:
     if not by_api_server and error.code == 403:
         return Problem(
             f"{where} refuses the token",
-            "bind the ClusterRole closeby-metrics-reader to its user, or name the user in metrics.readers",
+            "bind the ClusterRole closeby-story-reader to its user, or name the user in metrics.storyReaders",
         )
     if not by_api_server and error.code == 404:
         return _older(where)
@@ -212,7 +212,7 @@ def _refused(error: ApiError, where: str, direct: Connection | None) -> Problem:
 
 def _wants_a_token(where: str) -> Problem:
     return Problem(
-        f"{where} answers only to a bearer token that may get /metrics",
+        f"{where} answers only to a bearer token that may get /stories",
         "give the file of one with --scheduler-token-file",
     )
 

@@ -58,7 +58,7 @@ class Meters:
         )
         self._rulings = Counter(
             "closeby_metrics_requests_total",
-            "Requests for these metrics, where the API server says who may read them, by what was answered.",
+            "Requests for metrics and stories, where the API server says who may read, by what was answered.",
             ("ruling",),
             registry=registry,
         )

@@ -2,6 +2,7 @@
 
 By default that is plain HTTP without authentication, on this machine only. With a gate and a certificate it
 is what kube-scheduler's secure port is: TLS, and metrics only for users whom the API server lets read them.
+Stories take a right of their own.
 Health is served to all, since the kubelet's probes bring no token.
 """
 
@@ -12,7 +13,7 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from closeby.kube.metrics.access import Gate, Ruling
+from closeby.kube.metrics.access import Gate, ProtectedPath, Ruling
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.objects.problems import Problem
@@ -30,7 +31,7 @@ FORWARDED_TOKEN: Final = "Closeby-Authorization"
 #: Status and text of what is not allowed.
 _REFUSALS: Final[Mapping[Ruling, tuple[int, str]]] = {
     Ruling.UNAUTHENTICATED: (401, "show a bearer token that the API server knows"),
-    Ruling.FORBIDDEN: (403, "the API server does not let you get the nonResourceURL /metrics"),
+    Ruling.FORBIDDEN: (403, "the API server does not let you get the nonResourceURL {path}"),
     Ruling.LIMITED: (429, "too many tokens that are not known; try again later"),
     Ruling.UNANSWERED: (503, "the API server could not be asked who you are"),
 }
@@ -71,7 +72,7 @@ class Server:
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """Without ``gate`` all clients may read the metrics; without ``tls`` they are sent unencrypted."""
+        """Without ``gate`` all clients may read metrics and stories; without ``tls`` it is plain HTTP."""
         self._tls = tls
         self._gate = gate
         self._address = address
@@ -120,21 +121,21 @@ class Server:
             await self._gate.close()
         await self._runner.cleanup()
 
-    async def _refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to a client that may not read metrics; None for all others."""
+    async def _refusal(self, request: web.Request, path: ProtectedPath) -> web.Response | None:
+        """The answer to a client that may not read ``path``; None for all others."""
         if self._gate is None:
             return None
         header = request.headers.get("Authorization") or request.headers.get(FORWARDED_TOKEN)
-        ruling = await self._gate.rule(header, request.remote or "")
+        ruling = await self._gate.rule(header, request.remote or "", path)
         self._meters.ruled(ruling)
         if ruling is Ruling.ALLOWED:
             return None
         status, text = _REFUSALS[ruling]
         more = {"WWW-Authenticate": "Bearer"} if ruling is Ruling.UNAUTHENTICATED else None
-        return web.Response(text=f"{text}\n", status=status, headers=more)
+        return web.Response(text=f"{text.format(path=path.value)}\n", status=status, headers=more)
 
     async def _stories(self, request: web.Request) -> web.Response:
-        refusal = await self._refusal(request)
+        refusal = await self._refusal(request, ProtectedPath.STORIES)
         if refusal is not None:
             return refusal
         namespace, name = request.match_info["namespace"], request.match_info["name"]
@@ -148,7 +149,7 @@ class Server:
         return web.Response(body=found, content_type="application/json")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        refusal = await self._refusal(request)
+        refusal = await self._refusal(request, ProtectedPath.METRICS)
         if refusal is not None:
             return refusal
         content, kind = self._meters.exposition(request.headers.get("Accept", ""))
