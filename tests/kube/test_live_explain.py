@@ -7,6 +7,7 @@ new decision would differ: what is shown was read, not decided.
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 import yaml
 from aiohttp import web
 
+from closeby.kube.metrics.serving import FORWARDED_TOKEN
+from tests.certificates import Authority
 from tests.cli.calling import closeby
 from tests.cli.programs import Program, lines_until, started
 from tests.control_plane.api import Object
@@ -353,30 +356,30 @@ def own_address() -> str | None:
     return None if found.startswith(("127.", "169.254.")) else found
 
 
-async def its_pod(here: Site, address: str, scheme: str) -> None:
-    """The pod that the scheduler's process would run in, with the chart's labels, port and probe."""
+async def its_pod(it: World, name: str, address: str, port: int, scheme: str) -> None:
+    """A pod that a scheduler's process would run in, with the chart's labels, port and probe."""
     probe = {"httpGet": {"path": "/readyz", "port": "metrics", "scheme": scheme}}
     container = {
         "name": "scheduler",
         "image": "none",
-        "ports": [{"name": "metrics", "containerPort": here.port}],
+        "ports": [{"name": "metrics", "containerPort": port}],
         "readinessProbe": probe,
     }
     labels = {"app.kubernetes.io/name": "closeby", "app.kubernetes.io/component": "scheduler"}
     pod = {
-        "metadata": {"name": "closeby-scheduler", "labels": labels},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"nodeName": "r2-2", "containers": [container]},
     }
-    await here.it.create(pod)
+    await it.create(pod)
 
     async def runs() -> bool:
-        found = (await here.it.pods())["closeby-scheduler"]
+        found = (await it.pods())[name]
         return bool(found["status"].get("phase") == "Running")
 
     await until(runs)
-    path = f"/api/v1/namespaces/{here.it.namespace}/pods/closeby-scheduler/status"
+    path = f"/api/v1/namespaces/{it.namespace}/pods/{name}/status"
     addresses = {"podIP": address, "podIPs": [{"ip": address}]}
-    await here.it.api.patch(path, {"status": addresses}, kind="strategic")
+    await it.api.patch(path, {"status": addresses}, kind="strategic")
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -392,7 +395,7 @@ def test_it_asks_through_the_api_server(
         async with site(control_plane, namespace, tmp_path, *arguments) as here:
             await here.it.create(here.it.pod("huge", 0, cpu=MUCH))
             await here.it.refusal("huge")
-            await its_pod(here, address, "HTTPS" if secure else "HTTP")
+            await its_pod(here.it, "closeby-scheduler", address, here.port, "HTTPS" if secure else "HTTP")
             given = ["--scheduler", namespace]
             if secure:
                 without = await here.explain("pod/huge", *given)
@@ -410,6 +413,102 @@ def test_it_asks_through_the_api_server(
             assert found["reason"] == "InsufficientResources"
             if not secure:
                 await a_user_without_the_right(here, control_plane, tmp_path)
+
+    asyncio.run(run())
+
+
+class Listener:
+    """A server that knows no story, and keeps the headers by which it was shown a token."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.shown: list[dict[str, str]] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        names = ("Authorization", FORWARDED_TOKEN)
+        self.shown.append({name: request.headers[name] for name in names if name in request.headers})
+        return web.json_response({}, status=404)
+
+
+@asynccontextmanager
+async def listening(host: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Listener]:
+    listener = Listener()
+    app = web.Application()
+    app.router.add_get("/stories/{namespace}/{name}", listener.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, 0, ssl_context=tls).start()
+        listener.port = runner.addresses[0][1]
+        yield listener
+    finally:
+        await runner.cleanup()
+
+
+def test_the_token_goes_to_no_pod_that_serves_plain_http(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    address = own_address()
+    if address is None or not control_plane.ours:
+        pytest.skip("needs an API server on this machine, which has an address besides the loopback's")
+    certificate, key = Authority(tmp_path).issue("scheduler", address)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    token = tmp_path / "token"
+    token.write_text("secret")
+
+    async def run() -> None:
+        async with (
+            world(control_plane, namespace, *HOSTS) as it,
+            listening(address) as plain,
+            listening(address, tls) as secure,
+        ):
+            await it.create(it.pod("huge", 0, cpu=MUCH))
+            await its_pod(it, "plain", address, plain.port, "HTTP")
+            await its_pod(it, "secure", address, secure.port, "HTTPS")
+            options = ("--scheduler-name", it.name, "--kubeconfig", control_plane.kubeconfig)
+            asked = ("--scheduler", namespace, "--scheduler-token-file", str(token))
+            done = await asyncio.to_thread(closeby, "explain", f"{namespace}/huge", *options, *asked)
+            assert done.exit_code == 0, done.stderr
+            assert plain.shown == [{}]
+            assert secure.shown == [{FORWARDED_TOKEN: "Bearer secret"}]
+
+    asyncio.run(run())
+
+
+def test_the_token_goes_to_no_url_of_another_machine_over_plain_http(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """A kubectl port-forward listens on this machine, where nobody is on the way."""
+    address = own_address()
+    if address is None:
+        pytest.skip("needs an address besides the loopback's")
+    token = tmp_path / "token"
+    token.write_text("secret")
+
+    async def run() -> None:
+        async with (
+            world(control_plane, namespace, *HOSTS) as it,
+            listening(address) as far,
+            listening("127.0.0.1") as near,
+        ):
+            await it.create(it.pod("huge", 0, cpu=MUCH))
+
+            async def explained(url: str, *more: str) -> Any:
+                options = ("--scheduler-name", it.name, "--kubeconfig", control_plane.kubeconfig)
+                return await asyncio.to_thread(
+                    closeby, "explain", f"{namespace}/huge", *options, "--scheduler", url, *more
+                )
+
+            shows = ("--scheduler-token-file", str(token))
+            refused = await explained(f"http://{address}:{far.port}", *shows)
+            assert (refused.exit_code, refused.stdout, far.shown) == (2, "", [])
+            assert "--scheduler-token-file" in refused.stderr and "https://" in refused.stderr
+            assert (await explained(f"http://{address}:{far.port}")).exit_code == 0
+            assert far.shown == [{}]
+            for host in ("127.0.0.1", "localhost"):
+                assert (await explained(f"http://{host}:{near.port}", *shows)).exit_code == 0
+            assert near.shown == [{"Authorization": "Bearer secret"}] * 2
 
     asyncio.run(run())
 

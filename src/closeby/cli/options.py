@@ -309,7 +309,8 @@ def asks_scheduler(command: Command) -> Command:
         "--scheduler-token-file",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="Bearer token for a scheduler with --metrics-secure, of a user who may get /stories.",
+        help="Bearer token for a scheduler with --metrics-secure, of a user who may get /stories. It "
+        "is sent over HTTPS only, or to this machine.",
     )
     @click.option(
         "--scheduler-ca-file",

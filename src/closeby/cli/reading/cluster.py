@@ -107,13 +107,19 @@ def _address_of(options: SchedulerOptions) -> SchedulerAddress | None:
         return None
     if url is None and options.where is not None and not is_name(options.where):
         raise Unusable(f"--scheduler: {options.where!r} is neither a URL nor a namespace")
-    return SchedulerAddress(
+    address = SchedulerAddress(
         url=url,
         namespace=DEFAULT_NAMESPACE if url is not None or options.where is None else options.where,
         token_file=options.token_file,
         ca_file=options.ca_file,
         insecure=options.insecure,
     )
+    if address.exposes_token:
+        raise Unusable(
+            f"--scheduler: the token would go to {url} unencrypted; give https://…, the address of a "
+            "kubectl port-forward on this machine, or no --scheduler-token-file"
+        )
+    return address
 
 
 def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:

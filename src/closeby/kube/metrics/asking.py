@@ -1,13 +1,16 @@
 """Asks a scheduler at work for its story of one item: at an address, or through the API server's proxy.
 
 Through the proxy the API server connects to the scheduler's pod. It passes on neither the user's token nor a
-certificate, so a scheduler with secure metrics wants a token of its own, in a header that is passed on.
+certificate, so a scheduler with secure metrics wants a token of its own, in a header that is passed on. That
+token is sent over HTTPS only, or within this machine.
 """
 
 import asyncio
+import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +47,24 @@ class SchedulerAddress(Struct, frozen=True, kw_only=True):
     token_file: str | None = None
     ca_file: str | None = None
     insecure: bool = False
+
+    @property
+    def exposes_token(self) -> bool:
+        """Whether the token would be sent unencrypted to another machine."""
+        if self.url is None or self.token_file is None:
+            return False
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # Nothing is sent there.
+            return False
+        return parts.scheme == "http" and not _is_loopback(parts.hostname or "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class _Meta(Struct):
@@ -145,22 +166,24 @@ async def _through_proxy(
         return Problem(f"pods in namespace {namespace} can't be read: {error}", remedy)
     if not pods:
         return Problem(f"namespace {namespace} has no running pod of a scheduler", remedy)
-    headers: Mapping[str, str] = {}
+    shown: Mapping[str, str] = {}
     if address.token_file is not None:
         token = await TokenFile(Path(address.token_file)).authorization()
         if isinstance(token, Problem):
             return token
-        headers = {FORWARDED_TOKEN: token}
+        shown = {FORWARDED_TOKEN: token}
 
     async def ask(pod: _SchedulerPod) -> Story | Problem:
         where = f"the scheduler's pod {namespace}/{pod.metadata.name}"
-        if pod.endpoint.startswith("https:") and not headers:
+        secure = pod.endpoint.startswith("https:")
+        if secure and not shown:
             return _wants_a_token(where)
         path = path_of("api", "v1", "namespaces", namespace, "pods", pod.endpoint, "proxy")
         request = Request(
             path=f"{path}{_story_path(key)}",
             query=_query(kind),
-            headers=headers,
+            # From the API server to a pod that serves plain HTTP the token could be read on the way.
+            headers=shown if secure else {},
             retry=Retry.NEVER,
             within=_WITHIN,
         )
