@@ -45,7 +45,7 @@ def told() -> dict[str, set[str]]:
     meters.measures({plugin: known})
     meters.requests("host")("GET", 200, 0.1)
     meters.leads("lease", lambda: True)
-    meters.ruled("allowed")
+    meters.authorized("allowed")
     meters.follows(Reflector(Transport(Connection(url="http://host", credentials=Fixed(), source="")), NODES))
     events: list[Event] = [
         GroupChanged(gang("fits", 2, required="rack")),

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 from msgspec.structs import replace
 
-from closeby.kube.metrics.access import Gate
+from closeby.kube.metrics.access import Authorizer
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import FORWARDED_TOKEN, ListenAddress, Server
@@ -20,7 +20,7 @@ from closeby.scheduling.events import PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import ItemKind
 from closeby.simulator.runs import Asked, simulate
 from tests.crowded import world
-from tests.kube.test_metrics_gate import Reviewer
+from tests.kube.test_authorizer import Reviewer
 from tests.worlds import gang, pods, spec
 
 HEADERS = {"Authorization": "Bearer good"}
@@ -37,7 +37,7 @@ def asked(engine: Engine | None, *paths: str, headers: Mapping[str, str] = HEADE
     """Status and document of each answer."""
 
     async def run() -> list[tuple[int, Any]]:
-        server = Server(ListenAddress("127.0.0.1", 0), Health(), Meters(), gate=Gate(Reviewer()))
+        server = Server(ListenAddress("127.0.0.1", 0), Health(), Meters(), authorizer=Authorizer(Reviewer()))
         if engine is not None:
             server.story = partial(story_json, engine, "closeby")
         assert await server.open() is None

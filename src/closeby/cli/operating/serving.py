@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.transport import Transport
-from closeby.kube.metrics.access import ApiReviewer, Gate
+from closeby.kube.metrics.access import ApiReviewer, Authorizer
 from closeby.kube.metrics.certificate import CertificateFiles, FileCertificate, self_signed
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
@@ -29,14 +29,14 @@ async def serving(
     Raises:
         Unusable: what was asked for makes no sense, or the address can't be listened on.
     """
-    tls, gate = _security(asked, say, transport)
+    tls, authorizer = _security(asked, say, transport)
     if asked.address == OFF:
         yield None
         return
     address = LOCAL if asked.address is None else read_address(asked.address)
     if isinstance(address, Problem):
         raise Unusable(f"--metrics-address: {address}")
-    server = Server(address, health, meters, tls=tls, gate=gate)
+    server = Server(address, health, meters, tls=tls, authorizer=authorizer)
     fault = await server.open()
     if fault is not None:
         if asked.address is not None:
@@ -53,8 +53,8 @@ async def serving(
 
 def _security(
     asked: Metrics, say: Say, transport: Transport | None
-) -> tuple[ssl.SSLContext | None, Gate | None]:
-    """The certificate and the gate of ``--metrics-secure``; neither without it."""
+) -> tuple[ssl.SSLContext | None, Authorizer | None]:
+    """The certificate and the authorizer of ``--metrics-secure``; neither without it."""
     if (asked.tls_cert is None) != (asked.tls_key is None):
         raise Unusable("--metrics-tls-cert and --metrics-tls-key belong together; give both")
     if not asked.secure:
@@ -71,4 +71,4 @@ def _security(
         tls = FileCertificate(CertificateFiles(asked.tls_cert, asked.tls_key), say).context()
     if isinstance(tls, Problem):
         raise Unusable(f"--metrics-tls-cert: {tls}")
-    return tls, Gate(ApiReviewer(transport, say))
+    return tls, Authorizer(ApiReviewer(transport, say))

@@ -42,7 +42,7 @@ class ProtectedPath(StrEnum):
     STORIES = "/stories"
 
 
-class Ruling(StrEnum):
+class AccessResult(StrEnum):
     """What is answered to a request for a protected path."""
 
     ALLOWED = "allowed"
@@ -78,7 +78,7 @@ class AccessLimits(Struct, frozen=True, kw_only=True):
 class Reviewer(Protocol):
     """Says what a token allows."""
 
-    async def review(self, token: str, path: ProtectedPath) -> Ruling:
+    async def review(self, token: str, path: ProtectedPath) -> AccessResult:
         """Allowed, unauthenticated, forbidden, or unanswered."""
 
 
@@ -86,8 +86,8 @@ class Reviewer(Protocol):
 _Key = tuple[bytes, ProtectedPath]
 
 
-class _Kept(Struct, frozen=True):
-    ruling: Ruling
+class _CachedResult(Struct, frozen=True):
+    result: AccessResult
     #: When it was given, in seconds of the clock.
     at: float
 
@@ -99,8 +99,8 @@ class _Bucket(Struct):
     at: float
 
 
-class Gate:
-    """Rules on requests, with what was answered lately."""
+class Authorizer:
+    """Decides who may read a protected path, with a cache of recent answers."""
 
     def __init__(
         self,
@@ -114,25 +114,25 @@ class Gate:
         self._clock = clock
         self._slots = asyncio.Semaphore(self._limits.at_once)
         #: Refusals take no place from permissions.
-        self._allowed: OrderedDict[_Key, _Kept] = OrderedDict()
-        self._denied: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._allowed: OrderedDict[_Key, _CachedResult] = OrderedDict()
+        self._denied: OrderedDict[_Key, _CachedResult] = OrderedDict()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._asking: dict[_Key, asyncio.Task[Ruling]] = {}
+        self._asking: dict[_Key, asyncio.Task[AccessResult]] = {}
 
-    async def rule(self, authorization: str | None, address: str, path: ProtectedPath) -> Ruling:
+    async def authorize(self, authorization: str | None, address: str, path: ProtectedPath) -> AccessResult:
         """What is answered to a request for ``path`` with this header from this address."""
         token = _token(authorization)
         if token is None:
-            return Ruling.UNAUTHENTICATED
+            return AccessResult.UNAUTHENTICATED
         key = sha256(token.encode()).digest(), path
-        kept = self._known(key)
+        kept = self._cached(key)
         if kept is not None:
             return kept
         asking = self._asking.get(key)
         if asking is None:
             # Who was allowed before is asked about again, however many others press.
             if key not in self._allowed and not self._admits(address):
-                return Ruling.LIMITED
+                return AccessResult.LIMITED
             asking = self._asking[key] = asyncio.create_task(self._ask(key, token))
         return await asyncio.shield(asking)
 
@@ -143,14 +143,14 @@ class Gate:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def _known(self, key: _Key) -> Ruling | None:
+    def _cached(self, key: _Key) -> AccessResult | None:
         now = self._clock()
         limits = self._limits
         for answers, seconds in ((self._allowed, limits.allowed_for), (self._denied, limits.denied_for)):
             kept = answers.get(key)
             if kept is not None and now < kept.at + seconds:
                 answers.move_to_end(key)
-                return kept.ruling
+                return kept.result
         return None
 
     def _admits(self, address: str) -> bool:
@@ -161,30 +161,30 @@ class Gate:
         bucket = self._buckets.get(address) or _Bucket(self._limits.burst, now)
         bucket.left = min(self._limits.burst, bucket.left + (now - bucket.at) * self._limits.rate)
         bucket.at = now
-        _keep(self._buckets, address, bucket, self._limits.addresses)
+        _put(self._buckets, address, bucket, self._limits.addresses)
         if bucket.left < 1:
             return False
         bucket.left -= 1
         return True
 
-    async def _ask(self, key: _Key, token: str) -> Ruling:
+    async def _ask(self, key: _Key, token: str) -> AccessResult:
         try:
             async with self._slots:
-                ruling = await self._reviewer.review(token, key[1])
+                result = await self._reviewer.review(token, key[1])
         finally:
             del self._asking[key]
-        return self._noted(key, ruling)
+        return self._store(key, result)
 
-    def _noted(self, key: _Key, ruling: Ruling) -> Ruling:
+    def _store(self, key: _Key, result: AccessResult) -> AccessResult:
         now, before = self._clock(), self._allowed.get(key)
-        if ruling is Ruling.UNANSWERED:
+        if result is AccessResult.UNANSWERED:
             counts = before is not None and now < before.at + self._limits.allowed_in_outage
-            return Ruling.ALLOWED if counts else ruling
+            return AccessResult.ALLOWED if counts else result
         self._allowed.pop(key, None)
         self._denied.pop(key, None)
-        answers = self._allowed if ruling is Ruling.ALLOWED else self._denied
-        _keep(answers, key, _Kept(ruling, now), self._limits.kept)
-        return ruling
+        answers = self._allowed if result is AccessResult.ALLOWED else self._denied
+        _put(answers, key, _CachedResult(result, now), self._limits.kept)
+        return result
 
 
 class _User(Struct, frozen=True):
@@ -224,20 +224,20 @@ class ApiReviewer:
         self._say = say
         self._in_trouble = False
 
-    async def review(self, token: str, path: ProtectedPath) -> Ruling:
+    async def review(self, token: str, path: ProtectedPath) -> AccessResult:
         """Allowed, unauthenticated, forbidden, or unanswered."""
-        ruling = await self._review(token, path)
-        if isinstance(ruling, ApiError):
+        result = await self._review(token, path)
+        if isinstance(result, ApiError):
             if not self._in_trouble:
-                self._say("authorization of metrics failed", warning=True, error=ruling)
+                self._say("authorization of metrics failed", warning=True, error=result)
             self._in_trouble = True
-            return Ruling.UNANSWERED
+            return AccessResult.UNANSWERED
         if self._in_trouble:
             self._say("authorization of metrics recovered")
         self._in_trouble = False
-        return ruling
+        return result
 
-    async def _review(self, token: str, path: ProtectedPath) -> Ruling | ApiError:
+    async def _review(self, token: str, path: ProtectedPath) -> AccessResult | ApiError:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         try:
             answer = await self._post(_TOKEN_REVIEWS, body)
@@ -245,11 +245,11 @@ class ApiReviewer:
                 return answer
             found = _read_token(answer).status
             if not found.authenticated or not found.user.username:
-                return Ruling.UNAUTHENTICATED
+                return AccessResult.UNAUTHENTICATED
             answer = await self._post(_ACCESS_REVIEWS, _access(found.user, path))
             if isinstance(answer, ApiError):
                 return answer
-            return Ruling.ALLOWED if _read_access(answer).status.allowed else Ruling.FORBIDDEN
+            return AccessResult.ALLOWED if _read_access(answer).status.allowed else AccessResult.FORBIDDEN
         except msgspec.DecodeError as error:
             return ApiError(None, UNREADABLE, str(error))
 
@@ -281,8 +281,8 @@ def _token(authorization: str | None) -> str | None:
     return (token.strip() or None) if scheme.lower() == _BEARER and token.isascii() else None
 
 
-def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _put(cache: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)

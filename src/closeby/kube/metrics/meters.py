@@ -56,7 +56,7 @@ class Meters:
             buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
-        self._rulings = Counter(
+        self._authorizations = Counter(
             "closeby_metrics_requests_total",
             "Requests for metrics and stories, where the API server says who may read, by what was answered.",
             ("ruling",),
@@ -86,9 +86,9 @@ class Meters:
         """``leading`` is called at each scrape: whether this process holds the Lease."""
         self._leader.labels(lease).set_function(lambda: float(leading()))
 
-    def ruled(self, ruling: str) -> None:
-        """A request for metrics was answered so."""
-        self._rulings.labels(ruling).inc()
+    def authorized(self, result: str) -> None:
+        """A request for metrics or stories was authorized with this result."""
+        self._authorizations.labels(result).inc()
 
     def requests(self, host: str) -> OnRequest:
         """What a ``Transport`` calls for each request to ``host``."""

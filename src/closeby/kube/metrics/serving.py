@@ -1,9 +1,9 @@
 """The small HTTP server beside a long-running command: is it alive, is it ready, what has it done.
 
-By default that is plain HTTP without authentication, on this machine only. With a gate and a certificate it
-is what kube-scheduler's secure port is: TLS, and metrics only for users whom the API server lets read them.
-Stories take a right of their own.
-Health is served to all, since the kubelet's probes bring no token.
+By default that is plain HTTP without authentication, on this machine only. With an authorizer and a
+certificate it is what kube-scheduler's secure port is: TLS, and metrics only for users whom the API server
+lets read them. Stories take a right of their own. Health is served to all, since the kubelet's probes bring
+no token.
 """
 
 import ssl
@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from closeby.kube.metrics.access import Gate, ProtectedPath, Ruling
+from closeby.kube.metrics.access import AccessResult, Authorizer, ProtectedPath
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.objects.problems import Problem
@@ -25,15 +25,15 @@ _PORTS: Final = range(65_536)
 _ITEMS: Final = tuple(one.value for one in ItemKind)
 _ALIVE: Final = ("healthz", "livez")
 _READY: Final = "readyz"
-#: Holds ``Bearer TOKEN`` for the gate where a request comes through the API server's proxy, which removes the
-#: header Authorization.
+#: Holds ``Bearer TOKEN`` for the authorizer where a request comes through the API server's proxy, which
+#: removes the header Authorization.
 FORWARDED_TOKEN: Final = "Closeby-Authorization"
 #: Status and text of what is not allowed.
-_REFUSALS: Final[Mapping[Ruling, tuple[int, str]]] = {
-    Ruling.UNAUTHENTICATED: (401, "show a bearer token that the API server knows"),
-    Ruling.FORBIDDEN: (403, "the API server does not let you get the nonResourceURL {path}"),
-    Ruling.LIMITED: (429, "too many tokens that are not known; try again later"),
-    Ruling.UNANSWERED: (503, "the API server could not be asked who you are"),
+_REFUSALS: Final[Mapping[AccessResult, tuple[int, str]]] = {
+    AccessResult.UNAUTHENTICATED: (401, "show a bearer token that the API server knows"),
+    AccessResult.FORBIDDEN: (403, "the API server does not let you get the nonResourceURL {path}"),
+    AccessResult.LIMITED: (429, "too many tokens that are not known; try again later"),
+    AccessResult.UNANSWERED: (503, "the API server could not be asked who you are"),
 }
 
 
@@ -70,11 +70,11 @@ class Server:
         meters: Meters,
         *,
         tls: ssl.SSLContext | None = None,
-        gate: Gate | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """Without ``gate`` all clients may read metrics and stories; without ``tls`` it is plain HTTP."""
+        """Without ``authorizer`` all clients may read metrics and stories; without ``tls`` it is HTTP."""
         self._tls = tls
-        self._gate = gate
+        self._authorizer = authorizer
         self._address = address
         self._health = health
         self._meters = meters
@@ -117,21 +117,21 @@ class Server:
 
     async def close(self) -> None:
         """Answers what was asked, and listens no more."""
-        if self._gate is not None:
-            await self._gate.close()
+        if self._authorizer is not None:
+            await self._authorizer.close()
         await self._runner.cleanup()
 
     async def _refusal(self, request: web.Request, path: ProtectedPath) -> web.Response | None:
         """The answer to a client that may not read ``path``; None for all others."""
-        if self._gate is None:
+        if self._authorizer is None:
             return None
         header = request.headers.get("Authorization") or request.headers.get(FORWARDED_TOKEN)
-        ruling = await self._gate.rule(header, request.remote or "", path)
-        self._meters.ruled(ruling)
-        if ruling is Ruling.ALLOWED:
+        result = await self._authorizer.authorize(header, request.remote or "", path)
+        self._meters.authorized(result)
+        if result is AccessResult.ALLOWED:
             return None
-        status, text = _REFUSALS[ruling]
-        more = {"WWW-Authenticate": "Bearer"} if ruling is Ruling.UNAUTHENTICATED else None
+        status, text = _REFUSALS[result]
+        more = {"WWW-Authenticate": "Bearer"} if result is AccessResult.UNAUTHENTICATED else None
         return web.Response(text=f"{text.format(path=path.value)}\n", status=status, headers=more)
 
     async def _stories(self, request: web.Request) -> web.Response:
