@@ -13,7 +13,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.members import Members, Priorities, PriorityInput, Turn, member_order
-from closeby.scheduling.outcomes import ItemKind, item_key, kind_of, name_of
+from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, item_key, name_of
 
 
 class SchedulingState:
@@ -67,7 +67,7 @@ class SchedulingState:
             key = self.item_key(pod)
             if placed:
                 self._waits_no_more(pod)
-            elif kind_of(key) is ItemKind.APPLICATION:
+            elif key.startswith(APPLICATION):
                 self.waiting_apps.setdefault(key, {})[pod.uid] = pod
             else:
                 self.waiting_pods[key] = pod
@@ -295,8 +295,8 @@ class SchedulingState:
             return gang_key(pod)
         application = self.applications.of(pod)
         if application is None:
-            return item_key(ItemKind.POD, pod.key)
-        return item_key(ItemKind.APPLICATION, application.key)
+            return f"{PLAIN}{pod.namespace}/{pod.name}"
+        return f"{APPLICATION}{application.key}"
 
     def _application_order(self, key: str, pods: Iterable[Pod]) -> tuple[Pod, ...]:
         application = self.applications.get(name_of(key))
