@@ -57,12 +57,13 @@ class World:
         own_namespace: str | None = None,
         discover_every: float = 0.5,
         steps: Sequence[PreBindStep] = (),
+        reporting: ReportingSettings = SOON,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = SchedulerSettings(
             scheduler_name=self.name,
             dry_run=dry_run,
-            reporting=SOON,
+            reporting=reporting,
             discover_every=discover_every,
             lease=lease,
             own_namespace=own_namespace,

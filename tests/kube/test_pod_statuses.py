@@ -59,6 +59,7 @@ class Reported:
 
     async def reasons(self, pod: Pod) -> list[str]:
         """Of its Events, the first one first."""
+        await self.events.finish(60)
         path = f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events"
         found = [one for one in (await self.api.get(path))["items"] if one["regarding"].get("uid") == pod.uid]
         return [one["reason"] for one in sorted(found, key=lambda one: one["eventTime"])]
@@ -82,7 +83,7 @@ async def reported(
         finally:
             stopping.set()
             await asyncio.wait_for(working, 60)
-            await it.events.finish()
+            await it.events.finish(60)
 
 
 Test = Callable[[Reported], Awaitable[None]]
@@ -151,7 +152,30 @@ def test_a_binding_waits_for_the_refusal_that_is_being_written(with_pods: Run) -
         await asyncio.wait_for(binding, 60)
         assert await it.message(pod)
         it.statuses.bound(Binding(pod, "n"))
-        await it.events.finish()
+        assert await it.reasons(pod) == ["FailedScheduling", "Scheduled"]
+
+    with_pods(1, AT_ONCE, test)
+
+
+def test_a_binding_does_not_wait_for_the_event_of_a_refusal(with_pods: Run) -> None:
+    async def test(it: Reported) -> None:
+        (pod,) = it.pods
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            arrived.set()
+            await go_on.wait()
+
+        it.proxy.before("POST", "/events", hold)
+        it.statuses.refused(refused(pod))
+        await arrived.wait()
+        it.statuses.decided(pod, with_group=None)
+        await asyncio.wait_for(it.statuses.before_binding(pod.uid), 10)
+        it.statuses.bound(Binding(pod, "n"))
+        # The Events of one pod keep their order.
+        await it.message(pod)
+        assert it.proxy.count("POST", "/events") == 1
+        go_on.set()
         assert await it.reasons(pod) == ["FailedScheduling", "Scheduled"]
 
     with_pods(1, AT_ONCE, test)

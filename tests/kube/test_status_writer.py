@@ -108,6 +108,7 @@ class Moods:
 
     async def events(self, uid: str) -> list[str]:
         """The moods of a pod that Events reported, the first one first."""
+        await self.statuses.events.finish(60)
         namespace = self.pods[uid].namespace
         found = (await self.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))["items"]
         ours = [one for one in found if one["regarding"].get("uid") == uid and one["reason"] == "Mood"]
@@ -141,6 +142,7 @@ async def moods(
         finally:
             stopping.set()
             await asyncio.wait_for(working, 60)
+            await it.statuses.events.finish(60)
 
 
 Test = Callable[[Moods], Awaitable[None]]

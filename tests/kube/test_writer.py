@@ -11,7 +11,6 @@ import pytest
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.watch.resources import PODS
-from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import (
     DONE,
     Note,
@@ -199,37 +198,6 @@ def test_an_event_tells_users_what_happened(control_plane: ControlPlane, namespa
             assert event["note"].endswith("ü… (and 210 more bytes)")
             absent = Reference(api_version="v1", kind="Pod", name="x", namespace="closeby-none")
             assert (await world.writer.event(absent, note, time.time())).verdict is Verdict.GONE
-
-    asyncio.run(run())
-
-
-def test_a_refused_event_is_logged(control_plane: ControlPlane, namespace: str) -> None:
-    lines: list[tuple[str, dict[str, object]]] = []
-
-    def say(message: str, /, *, warning: bool = False, **fields: object) -> None:
-        assert warning
-        lines.append((message, fields))
-
-    async def run() -> None:
-        async with scene(control_plane, namespace) as world:
-            about = Reference(api_version="v1", kind="Pod", name="train-0", namespace=namespace)
-            absent = Reference(api_version="v1", kind="Pod", name="x", namespace="closeby-none")
-            note = Note(reason="Scheduled", action="Binding", text="to a node")
-            await Events(world.writer, say).post(about, note, time.time())
-            await Events(world.writer, say).post(absent, note, time.time())
-            assert lines == []
-
-            world.proxy.inject("POST", "/events", Refuse(403), times=2)
-            await Events(world.writer, say, wanted=False).post(about, note, time.time())
-            assert lines == []
-            await Events(world.writer, say).post(about, note, time.time())
-            ((message, fields),) = lines
-            assert (message, str(fields["object"]), fields["event"]) == (
-                "event not written",
-                f"Pod/{namespace}/train-0",
-                "Scheduled",
-            )
-            assert fields["error"]
 
     asyncio.run(run())
 

@@ -63,6 +63,7 @@ from closeby.reading.registry import READERS
 
 #: What is under way when the end comes gets so many seconds.
 _TO_FINISH: Final = 10.0
+_EVENTS_TO_FINISH: Final = 5.0
 
 
 class News(Struct, frozen=True):
@@ -170,6 +171,8 @@ class ControllerRunner:
                 task.cancel()
             # The lead goes last, when nothing is under way any more.
             await asyncio.wait(ending)
+            within = _EVENTS_TO_FINISH if lost is None else 0.0
+            await asyncio.gather(*(one.events.finish(within) for one in self._reconcilers))
             campaign.cancel()
         self._say("stopped")
         return lost

@@ -159,7 +159,7 @@ class PodGrouper:
             await self._family(lineage)
             return
         if lineage is not None:
-            await self._tell_unreadable(lineage, [pod for pod in self._pods.of(key) if undecided(pod)])
+            self._tell_unreadable(lineage, [pod for pod in self._pods.of(key) if undecided(pod)])
         # All that name it are looked at together then, and by one attempt at a time.
         self.work.done(key)
         self.work.add(owner)
@@ -176,10 +176,10 @@ class PodGrouper:
         pods = self._pods_of(owner)
         plan = plan_of(lineage, list(pods.values()), self._queues)
         waiting = [pod for pod in pods.values() if undecided(pod)]
-        await self._tell_unreadable(lineage, waiting)
+        self._tell_unreadable(lineage, waiting)
         for condition in plan.conditions:
             about = [owner] if owner.uid else []
-            await self._tell(owner, about, condition.reason, f"{condition.field}: {condition.sentence()}")
+            self._tell(owner, about, condition.reason, f"{condition.field}: {condition.sentence()}")
         errors = [await self._gang(lineage, gang, pods) for gang in plan.gangs]
         if not lineage.gone:
             errors += await self._relax(owner, plan)
@@ -191,7 +191,7 @@ class PodGrouper:
         if failed and waiting and not failed[0].passing and failed[0].code != 409:
             # This does not cure itself: it must be visible on the pod.
             about = [one for one in (owner, pod_ref(waiting[0])) if one.uid]
-            await self._tell(owner, about, "NotGrouped", str(failed[0]))
+            self._tell(owner, about, "NotGrouped", str(failed[0]))
         if failed:
             wait = self.work.failed(owner, failed[0].retry_after)
             self._say("not grouped", warning=True, owner=owner, error=failed[0], retry_in=f"{wait:.1f}s")
@@ -293,22 +293,22 @@ class PodGrouper:
         for one in gang.group.conditions:
             if one.blocking:
                 text = f"{one.object} {one.field}: {one.sentence()}"
-                await self._tell(lineage.owner, about, one.reason, text)
+                self._tell(lineage.owner, about, one.reason, text)
         return None
 
-    async def _tell_unreadable(self, lineage: Lineage, waiting: Sequence[Pod]) -> None:
+    def _tell_unreadable(self, lineage: Lineage, waiting: Sequence[Pod]) -> None:
         if lineage.problem and waiting:
             about = [pod_ref(waiting[0])]
-            await self._tell(lineage.owner, about, "OwnerNotReadable", lineage.problem)
+            self._tell(lineage.owner, about, "OwnerNotReadable", lineage.problem)
 
-    async def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
+    def _tell(self, owner: Ref, about: Sequence[Ref], reason: str, text: str) -> None:
         """A warning in the log and as Events, once; a pod that is recreated under its name is another one."""
         if not self._reported.changes((owner if owner.uid or not about else about[0], text), True):
             return
         self._say("problem", warning=True, owner=owner, reason=reason, problem=text)
         note = Note(reason=reason, action="Grouping", text=text, warning=True)
         for one in about:
-            await self.events.post(_reference(one), note, time.time())
+            self.events.post(_reference(one), note)
 
     def _say_written(self, owner: Ref, key: Key, group: PodGroup) -> None:
         constraint = group.constraint or TopologyConstraint()

@@ -155,7 +155,7 @@ class Evictor:
             f"{len(leaving)} members evicted, so that the gang can start over"
         )
         note = Note(reason="Evicted", action="Evicting", text=text, warning=True)
-        await self._events.post(found.reference, note, time.time())
+        self._events.post(found.reference, note)
 
     def _not_now(self, group: PodGroup, pod: Pod, error: ApiError | None) -> None:
         """The pod is asked again later."""

@@ -116,10 +116,15 @@ class GangStatuses:
 
     async def finish(self) -> None:
         """Writes what came to its end; refusals that have not stood long are left to the next process."""
-        for key in self._statuses.work.keys:
-            standing = self._starts.standing(key)
-            if standing is not None and not standing.waiting:
-                await self._statuses.write_now(key, if_changed=True)
+        keys = iter(tuple(self._statuses.work.keys))
+
+        async def write() -> None:
+            for key in keys:
+                standing = self._starts.standing(key)
+                if standing is not None and not standing.waiting:
+                    await self._statuses.write_now(key, if_changed=True)
+
+        await asyncio.gather(*(write() for _ in range(_AT_ONCE)))
 
     async def write_plan(self, key: str) -> Written:
         """Writes down where the gang's members go; what follows may rely on it once this is done.
@@ -187,7 +192,7 @@ class GangStatuses:
             note = Note(reason="NodesReserved", action="Reserving", text=kept.sentence())
         else:
             note = Note(reason="NodesReleased", action="Reserving", text=kept.released(change.why))
-        self._events.post_soon(found.reference, note)
+        self._events.post(found.reference, note)
 
     async def _watch_places(self) -> None:
         """A part at a time, so that nothing else has to wait."""

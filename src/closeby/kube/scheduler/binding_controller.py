@@ -80,6 +80,7 @@ class BindingController:
         self._say = say = given.say
         writer, events, objects = given.writer, given.events, given.objects
         self._events = events
+        self._finish_within = given.reporting.finish_within
         self._pod_statuses = PodStatuses(writer, events, say, given.reporting, self.informed)
         self._binder = Binder(engine, objects, writer, say, tasks, self, given.steps)
         starts = self._binder.starts
@@ -98,13 +99,20 @@ class BindingController:
         await self._evictor.run()
 
     async def finish(self) -> None:
-        """Waits for what was sent; what is not known to be ours to write is not written."""
+        """Waits for bindings that were sent, and for a while for statuses and Events.
+
+        What is not known to be ours to write is not written.
+        """
         self._stopping.set()
         await self._binder.finish()
-        await asyncio.gather(*self._writing)
-        if self._lead.certain:
-            await self._gang_statuses.finish()
-        await self._events.finish()
+        try:
+            async with asyncio.timeout(self._finish_within):
+                await asyncio.gather(*self._writing)
+                if self._lead.certain:
+                    await self._gang_statuses.finish()
+        except TimeoutError:
+            self._say("statuses not finished", warning=True, after=f"{self._finish_within:g}s")
+        await self._events.finish(self._finish_within)
 
     # Decisions
 

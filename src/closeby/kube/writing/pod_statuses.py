@@ -124,7 +124,7 @@ class PodStatuses:
         """The pod is bound."""
         self.settled(bind.pod.uid)
         text = f"Successfully assigned {bind.pod.key} to {bind.node}"
-        self._events.post_soon(_reference(bind.pod), Note(reason="Scheduled", action="Binding", text=text))
+        self._events.post(_reference(bind.pod), Note(reason="Scheduled", action="Binding", text=text))
 
     # What is to be said
 

@@ -48,6 +48,8 @@ class ReportingSettings(Struct, frozen=True, kw_only=True):
     rate: float = 25.0
     #: Between two writes of the very same content, such as one that the server refused.
     insistence: RequestPace = RequestPace(first=60.0, longest=600.0)
+    #: When the process ends statuses get so long, and then Events; what is left is dropped.
+    finish_within: float = 5.0
 
 
 class Desired(Struct, frozen=True, kw_only=True):
@@ -131,7 +133,7 @@ class StatusWriter(Generic[Key]):
             self.work.done(key)
             self.work.spared()
             self._in_flight.add(key)
-            await self._publish(key, desired)
+            self._publish(key, desired)
             return
         if pause > 0:
             self.work.add(key, after=pause)
@@ -168,7 +170,7 @@ class StatusWriter(Generic[Key]):
             self._refusals.over(key)
         elif self._refusals.changes(key, str(written.error)):
             self._say("status refused", warning=True, object=desired.about, error=written.error)
-        await self._publish(key, desired)
+        self._publish(key, desired)
         return written
 
     def _pause(self, key: Key, desired: Desired) -> float | None:
@@ -188,8 +190,8 @@ class StatusWriter(Generic[Key]):
         until = last.at + self._rephrased_after if rephrased else 0.0
         return max(0.0, max(until, last.other_at) - self._clock())
 
-    async def _publish(self, key: Key, desired: Desired) -> None:
-        """The Events of transitions that are new."""
+    def _publish(self, key: Key, desired: Desired) -> None:
+        """The Events of transitions that are new, in the background."""
         uid, before = self._published.get(key, ("", frozenset()))
         if uid != desired.about.uid:
             before = frozenset()
@@ -198,8 +200,7 @@ class StatusWriter(Generic[Key]):
         self._in_flight.discard(key)
         for transition, note in desired.events.items():
             if transition not in before:
-                when = time.time() if desired.since is None else desired.since
-                await self.events.post(desired.about, note, when)
+                self.events.post(desired.about, note, desired.since)
 
 
 Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)

@@ -6,7 +6,6 @@ tried again, ever later. An attempt that does not end is reported too, and the p
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final, Generic, Protocol
 
@@ -117,16 +116,16 @@ class Workers(Generic[Key]):
             self._reconciler.work.crashed(key)
             raise
         if attempt.error is not None:
-            await self._unexpected(key, attempt.error)
+            self._unexpected(key, attempt.error)
         else:
             self._reported.over(key)
             self._reconciler.work.ended(key)
 
-    async def _unexpected(self, key: Key, error: Exception) -> None:
+    def _unexpected(self, key: Key, error: Exception) -> None:
         self._count()
         about = None
         with Contained() as reporting:
-            about = await self._report(key, error)
+            about = self._report(key, error)
         if reporting.error is not None:
             self._say("reporting failed", warning=True, object=key, **fields_of(reporting.error))
         wait = self._reconciler.work.crashed(key)
@@ -139,7 +138,7 @@ class Workers(Generic[Key]):
             **fields_of(error),
         )
 
-    async def _report(self, key: Key, error: Exception) -> Reference | None:
+    def _report(self, key: Key, error: Exception) -> Reference | None:
         """An Event on the object, once; returns what it is about."""
         about, text = self._reconciler.regarding(key), brief(error)
         if about is None:
@@ -147,5 +146,5 @@ class Workers(Generic[Key]):
         elif self._reported.changes(key, (about.uid, text)):
             said = f"{self._reconciler.name} failed unexpectedly, which is a fault of closeby: {text}"
             note = Note(reason=NOT_RECONCILED, action="Reconciling", text=said, warning=True)
-            await self._reconciler.events.post(about, note, time.time())
+            self._reconciler.events.post(about, note)
         return about
