@@ -210,7 +210,8 @@ def test_certificates_from_files_beside_the_kubeconfig(tmp_path: Path) -> None:
 )
 def test_a_proxy_from_the_environment(tmp_path: Path, exempt: str, proxy: str | None) -> None:
     named = write(tmp_path / "config")
-    assert connected(named, http_proxy="http://proxy:3128", NO_PROXY=exempt).proxy == proxy
+    for written in ("http://proxy:3128", "proxy:3128"):
+        assert connected(named, http_proxy=written, NO_PROXY=exempt).proxy == proxy
 
 
 def test_no_proxy_covers_networks_and_this_machine(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from closeby.measurements.bandwidth import Unavailable
+from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.fetching import FetchedAnswer, RequestSettings, fetch, read_file
 from tests.golden.fixture import Golden
-from tests.measurements.serving import LONG, left_in_the_end, serving
+from tests.measurements.serving import LONG, left_in_the_end, refusing, serving
 
 #: Says something to who has asked.
 Saying = Callable[[socket.socket], None]
@@ -95,6 +95,33 @@ def test_a_proxy_is_asked_where_the_environment_names_one(monkeypatch: pytest.Mo
         monkeypatch.setenv("no_proxy", "server.invalid")
         assert isinstance(fetch("http://server.invalid/path", RequestSettings(timeout=LONG)), Unavailable)
     assert asked == ["http://server.invalid/path"]
+
+
+@pytest.mark.parametrize("scheme", ["", "http://user:secret@"])
+def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    with refusing() as address:
+        monkeypatch.setenv("http_proxy", address.replace("http://", scheme))
+        found = fetch("http://server.invalid/path", RequestSettings(timeout=LONG))
+    assert isinstance(found, Unavailable) and found.cause is Cause.UNREACHABLE
+    for named in ("http://server.invalid/path", f"the proxy {address} "):
+        assert named in found.message
+    assert "secret" not in found.message
+
+
+def test_a_proxy_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "socks5://proxy:1080")
+    found = fetch("http://server.invalid/path")
+    assert isinstance(found, Unavailable) and "the proxy socks5://proxy:1080" in found.message
+
+
+def test_networks_and_this_machine_are_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda path: (200, "answer")) as address, refusing() as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        assert isinstance(fetch(address, RequestSettings(timeout=LONG)), FetchedAnswer)
+    # Nothing listens at the lowest port of the addresses that are kept for examples, but no proxy is asked.
+    monkeypatch.setenv("no_proxy", "other,192.0.2.0/24")
+    found = fetch("http://192.0.2.1:1/path", RequestSettings(timeout=0.1))
+    assert isinstance(found, Unavailable) and "proxy" not in found.message
 
 
 def test_a_file_without_end(golden: Golden) -> None:

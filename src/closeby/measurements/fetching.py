@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 from msgspec import Struct
 
-from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of
+from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of, is_url
 from closeby.measurements.bandwidth import Cause, Unavailable
+from closeby.objects.proxies import proxy_of
 from closeby.reading.decoding.sources import stamp_of
 
 #: What is read of an answer, in bytes; a longer one is not used at all.
@@ -92,7 +92,14 @@ def stream(url: str, sink: Sink, settings: RequestSettings = DEFAULT_SETTINGS) -
     """Gives the body of the answer to a GET to ``sink`` as it comes, whatever its status."""
     place = address_of(url)
     try:
-        return asyncio.run(_stream(url, place, sink, settings))
+        parts = urlsplit(url)
+        proxy = proxy_of(parts.scheme, parts.hostname or "", os.environ)
+        if proxy is not None:
+            shown = address_of(proxy)
+            if not is_url(proxy):
+                return Unavailable(f"the proxy {shown} for {place} is not supported", "give an HTTP proxy")
+            place = f"{place} through the proxy {shown}"
+        return asyncio.run(_stream(url, place, proxy, sink, settings))
     except aiohttp.ServerTimeoutError:
         return Unavailable(f"{place} does not answer within {settings.timeout:g} s", cause=Cause.LATE)
     except TimeoutError:
@@ -115,7 +122,9 @@ def stream(url: str, sink: Sink, settings: RequestSettings = DEFAULT_SETTINGS) -
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
 
 
-async def _stream(url: str, place: str, sink: Sink, settings: RequestSettings) -> Head | Unavailable:
+async def _stream(
+    url: str, place: str, proxy: str | None, sink: Sink, settings: RequestSettings
+) -> Head | Unavailable:
     patience = aiohttp.ClientTimeout(
         total=_PATIENCE * settings.timeout, sock_connect=settings.timeout, sock_read=settings.timeout
     )
@@ -130,7 +139,7 @@ async def _stream(url: str, place: str, sink: Sink, settings: RequestSettings) -
             url,
             headers=headers,
             ssl=settings.context or True,
-            proxy=_proxy_of(url),
+            proxy=proxy,
             allow_redirects=settings.redirects,
         ) as reply,
     ):
@@ -143,12 +152,6 @@ async def _stream(url: str, place: str, sink: Sink, settings: RequestSettings) -
             if refused is not None:
                 return refused
         return Head(reply.status, f"{reply.status} {reply.reason}")
-
-
-def _proxy_of(url: str) -> str | None:
-    """What the environment (``https_proxy``, ``no_proxy``) says."""
-    parts = urlsplit(url)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 def refusal(answer: FetchedAnswer | Head, place: str) -> Unavailable | None:

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from closeby.kube.client.kubeconfig import (
     read_access,
 )
 from closeby.objects.problems import Problem
+from closeby.objects.proxies import proxy_of
 
 #: Where the kubelet puts the token, the certificate authority and the namespace of a pod.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -170,7 +170,7 @@ def _of_access(
         return Problem(
             f"{cluster.server!r} in {source} is not an address of a server", "give https://HOST:PORT"
         )
-    proxy = cluster.proxy_url or _proxy_of(parts.scheme, parts.hostname, environment)
+    proxy = cluster.proxy_url or proxy_of(parts.scheme, parts.hostname, environment)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         return Problem(f"the proxy {proxy} in {source} is not supported", "give an HTTP proxy")
     tls = _tls(access, source) if parts.scheme == "https" else None
@@ -282,20 +282,3 @@ def _bytes_of(data: str, file: str, folder: Path) -> bytes | None:
         except binascii.Error as error:
             raise ValueError(f"it is not base64: {error}") from error
     return (folder / file).read_bytes() if file else None
-
-
-def _proxy_of(scheme: str, host: str, environment: Mapping[str, str]) -> str | None:
-    """The proxy in HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY leaves the host out; as Go reads them."""
-    named = {key.lower(): value for key, value in environment.items() if value}
-    exempt = ("localhost", "127.0.0.0/8", "::1/128", *named.get("no_proxy", "").split(","))
-    if any(_covers(entry.strip().lower(), host.lower()) for entry in exempt):
-        return None
-    return named.get(f"{scheme}_proxy")
-
-
-def _covers(entry: str, host: str) -> bool:
-    """Whether an entry of NO_PROXY (a name, a domain, an address, a network, ``*``) means this host."""
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
-    except ValueError:
-        return bool(entry) and (entry == "*" or f".{host}".endswith(f".{entry.lstrip('.')}"))
