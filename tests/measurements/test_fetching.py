@@ -1,10 +1,14 @@
 """Servers that do not do what HTTP says, or do it for ever."""
 
 import contextlib
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +126,33 @@ def test_networks_and_this_machine_are_asked_without_a_proxy(monkeypatch: pytest
     monkeypatch.setenv("no_proxy", "other,192.0.2.0/24")
     found = fetch("http://192.0.2.1:1/path", RequestSettings(timeout=0.1))
     assert isinstance(found, Unavailable) and "proxy" not in found.message
+
+
+#: With a resolver that takes questions and never answers, in namespaces of its own.
+_DEAF_RESOLVER = """
+import os, socket, subprocess, sys, time
+from closeby.measurements.fetching import RequestSettings, fetch
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+subprocess.run(["mount", "--bind", sys.argv[1], "/etc/resolv.conf"], check=True)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
+    deaf.bind(("127.0.0.1", 53))
+    began = time.monotonic()
+    found = fetch("http://server.example/", RequestSettings(timeout=0.2))
+    print(time.monotonic() - began, found.cause, flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_resolver_that_does_not_answer_is_left_in_time(tmp_path: Path) -> None:
+    apart = ["unshare", "--map-root-user", "--net", "--mount"]
+    possible = all(map(shutil.which, ("unshare", "ip", "mount")))
+    if not possible or subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine gives no namespaces")
+    configuration = tmp_path / "resolv.conf"
+    configuration.write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")
+    command = [*apart, sys.executable, "-c", _DEAF_RESOLVER, str(configuration)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True).stdout.split()
+    assert float(said[0]) < 15 and said[1] == str(Cause.LATE)
 
 
 def test_a_file_without_end(golden: Golden) -> None:

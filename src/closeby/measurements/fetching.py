@@ -1,13 +1,15 @@
 """Reads one document from a file or over HTTP, with every failure as data.
 
 A request has a deadline for each word of the server and one for all of them: a user who may name a server
-could block its client otherwise. Each is made in an event loop of its own, for callers that have none.
+could block its client otherwise. Each is made in an event loop of its own, for callers that have none. Where
+the resolver does not answer, its thread outlives the request, and only the end of the process waits for it.
 """
 
 import asyncio
 import os
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -99,7 +101,8 @@ def stream(url: str, sink: Sink, settings: RequestSettings = DEFAULT_SETTINGS) -
             if not is_url(proxy):
                 return Unavailable(f"the proxy {shown} for {place} is not supported", "give an HTTP proxy")
             place = f"{place} through the proxy {shown}"
-        return asyncio.run(_stream(url, place, proxy, sink, settings))
+        with asyncio.Runner(loop_factory=_event_loop) as runner:
+            return runner.run(_stream(url, place, proxy, sink, settings))
     except aiohttp.ServerTimeoutError:
         return Unavailable(f"{place} does not answer within {settings.timeout:g} s", cause=Cause.LATE)
     except TimeoutError:
@@ -120,6 +123,20 @@ def stream(url: str, sink: Sink, settings: RequestSettings = DEFAULT_SETTINGS) -
         return Unavailable(f"{place} is not a usable address: {error.__cause__ or error}")
     except (aiohttp.ClientError, OSError) as error:
         return Unavailable(f"{place} broke off: {type(error).__name__} {error}", cause=Cause.UNREACHABLE)
+
+
+class _Abandoning(ThreadPoolExecutor):
+    """Leaves a thread that looks up a name to itself: that may take longer than a request's deadline."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Never waits."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_Abandoning(thread_name_prefix="resolver"))
+    return loop
 
 
 async def _stream(
