@@ -29,9 +29,19 @@ class RequestError(ClosebyError):
 class ConfigurationError(ClosebyError, ValueError):
     """The configuration can't be used; ``problems`` holds all that was found, in the file's order."""
 
+    #: Problems that are shown; of the others the number is.
+    MOST = 20
+
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join(self.lines))
+
+    @property
+    def lines(self) -> list[str]:
+        """The first problems, a line each, and how many there are besides."""
+        more = len(self.problems) - self.MOST
+        shown = [str(problem) for problem in self.problems[: self.MOST]]
+        return [*shown, f"and {more} more"] if more > 0 else shown
 
 
 class UnreadableError(ClosebyError):

@@ -166,6 +166,22 @@ def test_what_is_wrong_is_said_with_the_way_out(
     assert message in refused(write(tmp_path / "config", **parts))
 
 
+@pytest.mark.parametrize("secret", ["hidden\nX: y", "hidden\x00", "hid den", "hiddén", "hidden\n"])
+def test_a_token_that_no_header_can_hold_is_not_sent_and_not_shown(tmp_path: Path, secret: str) -> None:
+    said = refused(write(tmp_path / "config", users=user(token=secret)))
+    assert "token" in said and str(tmp_path / "config") in said and "hid" not in said
+    (tmp_path / "given").write_text(f"{secret}\nmore")
+    found = connected(write(tmp_path / "config", users=user(tokenFile="given")))
+    problem = asyncio.run(_header(found))
+    assert isinstance(problem, Problem)
+    assert str(tmp_path / "given") in problem.message and "hid" not in str(problem)
+
+
+def test_a_name_to_act_as_that_no_header_can_hold(tmp_path: Path) -> None:
+    named = write(tmp_path / "config", users=user(token="abc", **{"as": "her\nX: y"}))
+    assert "as-groups" in refused(named)
+
+
 def test_files_that_are_not_there_or_no_kubeconfig(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     assert "No such file" in refused(absent)

@@ -1,11 +1,13 @@
 """Lines out of chunks, and waits between attempts."""
 
+import json
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.kube.client.errors import ApiError, Details, read_error
+from closeby.kube.client.errors import LONGEST_WAIT, ApiError, Details, read_error
 from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.watch.reflector import LineSplitter
 
@@ -64,6 +66,31 @@ def test_too_many_requests_had_no_effect() -> None:
     error = read_error(429, b'{"reason": "TooManyRequests", "details": {"retryAfterSeconds": 2}}')
     assert error.unsent and error.passing
     assert error.retry_after == 2.0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds", "expected"),
+    [
+        ("100000", None, LONGEST_WAIT),
+        ("9" * 400, None, LONGEST_WAIT),
+        (None, 100_000, LONGEST_WAIT),
+        (None, -5, 0.0),
+        ("3", 100_000, 3.0),
+        ("nan", None, None),
+    ],
+)
+def test_no_server_has_a_client_wait_for_long(
+    header: str | None, seconds: int | None, expected: float | None
+) -> None:
+    body = json.dumps({"reason": "TooManyRequests", "details": {"retryAfterSeconds": seconds}}).encode()
+    assert read_error(429, body, header).retry_after == expected
+
+
+@pytest.mark.parametrize("body", [b'{"message": "\xff"}', b'{"x": ' + b"[" * 100_000, b"\xff\xfe"])
+def test_a_body_that_cannot_be_read_is_quoted_at_its_beginning(body: bytes) -> None:
+    error = read_error(500, body)
+    assert (error.code, error.reason) == (500, "HTTP500")
+    assert error.message.isprintable() and len(error.message) < 400
 
 
 def test_a_version_of_the_past_and_one_of_the_future() -> None:

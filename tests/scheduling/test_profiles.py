@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,6 +10,7 @@ from closeby.cluster.columns import Cluster
 from closeby.errors import ConfigurationError
 from closeby.plugins.registry import BUILT_IN, DEFAULT_PLUGINS, profile_for
 from closeby.reading.configuration import read_configuration
+from closeby.scheduling import profile as profiles
 from closeby.scheduling.extension import (
     Filter,
     Handle,
@@ -420,3 +422,24 @@ def test_a_plugin_of_an_installed_package(tmp_path: Path, golden: Golden) -> Non
     golden("refusals", mistakes("plugins: [{name: mime}]"))
     (twice,) = mistakes("plugins: [{name: twice}]")
     golden("refusals", twice)
+
+
+def test_many_unknown_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed packages are read once, the known names listed once, and a bounded number is shown."""
+    read: list[str] = []
+
+    def counted(group: str) -> EntryPoints:
+        read.append(group)
+        return entry_points(group=group)
+
+    monkeypatch.setattr(profiles, "entry_points", counted)
+    names = [f"{number}zzzzzz" for number in range(400)]
+    text = "plugins:\n" + "".join(f"- name: {name}\n" for name in [*names, "Alpah", "Alhpa"])
+    with pytest.raises(ConfigurationError) as caught:
+        profile(text)
+    problems, shown = caught.value.problems, str(caught.value).splitlines()
+    assert len(problems) == 402 and len(read) == 1
+    assert [place for place, one in enumerate(problems) if "known are" in one.remedy] == [0]
+    assert all("Alpha" in one.remedy for one in problems[-2:])
+    assert len(shown) == ConfigurationError.MOST + 1
+    assert f"{402 - ConfigurationError.MOST} more" in shown[-1]

@@ -61,6 +61,11 @@ def command(
 
     if sources.paths and scheduler != SchedulerOptions():
         raise click.UsageError("-f reads files, and --scheduler is about a cluster: give one of them")
+    address = None
+    if not sources.paths:
+        from closeby.cli.reading.cluster import scheduler_address
+
+        address = scheduler_address(scheduler)
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace
     with usable_configuration():
@@ -84,7 +89,7 @@ def command(
     live = None
     if cluster is not None:
         ours = inputs.scheduler_name if schedules(before, found, inputs.scheduler_name) else None
-        status = cluster.decided(found, ours, scheduler)
+        status = cluster.decided(found, ours, address)
         live = Live(standing=standing_of(before, found), status=status)
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
@@ -93,6 +98,6 @@ def command(
     def views() -> "Iterable[RenderableType]":
         from closeby.report.views.explanation import explanation_views
 
-        return explanation_views(explanation)
+        return explanation_views(explanation, wanted=scheduler != SchedulerOptions())
 
     emit(explanation, output, views)

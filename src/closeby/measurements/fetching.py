@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of, is_url
 from closeby.measurements.bandwidth import Cause, Unavailable
+from closeby.objects.bounds import is_header_token
 from closeby.objects.proxies import proxy_of
 from closeby.reading.decoding.sources import stamp_of
 
@@ -221,8 +222,7 @@ class Client:
             token = Path(path).read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
             return Unavailable(f"the token file {path} can't be read: {_why(error)}", "mount a token there")
-        # What breaks a header would be shown in an error, so it must not get that far.
-        if not token or not token.isprintable() or " " in token:
+        if not is_header_token(token):
             return Unavailable(f"the token file {path} holds no token", "mount a token there")
         return token
 

@@ -39,6 +39,14 @@ def line(text: str, most: int = MESSAGE) -> str:
     return _cut(encoded, len(encoded) + len(text[most:].encode(errors="replace")), most)
 
 
+def is_header_token(text: str) -> bool:
+    """Whether ``text`` can be a bearer token: printable ASCII without spaces.
+
+    What breaks a header would be quoted in an error of the HTTP library, so it must not get that far.
+    """
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
 def quoted(value: object) -> str:
     """As ``repr``, of a long text only the beginning."""
     if isinstance(value, str) and len(value) > VALUE:

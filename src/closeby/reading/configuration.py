@@ -95,10 +95,13 @@ def read_configuration(text: str, source: str = "configuration") -> Configuratio
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A remedy that names the word that was probably meant, else all the known ones."""
     names = sorted(known)
-    close = get_close_matches(word, names, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"known are {', '.join(names)}"
+    close = similar(word, names)
+    return f"did you mean {close}?" if close else f"known are {', '.join(names)}"
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    return next(iter(get_close_matches(word, sorted(known), n=1)), None)
 
 
 class _Value(Struct, frozen=True):

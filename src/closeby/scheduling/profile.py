@@ -5,7 +5,8 @@ import re
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import cached_property
+from importlib.metadata import EntryPoints, entry_points
 from types import ModuleType
 from typing import NamedTuple, TypeVar
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from closeby.errors import ConfigurationError, PluginLookupError
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import check_token
-from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean
+from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean, similar
 from closeby.reading.decoding.errors import explain
 from closeby.scheduling.extension import (
     Bind,
@@ -106,27 +107,48 @@ INSTALL_LABORATORY = "the laboratory is not installed; pip install 'closeby[lab]
 _PATH = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<class>\w+)")
 
 
-def plugin_named(name: str, available: Mapping[str, type[Plugin]]) -> type[Plugin]:
-    """The class of a plugin. ``available`` comes first, then entry points; a colon means ``module:Class``.
+class PluginLookup:
+    """Finds plugins by name, for one configuration: the installed packages are read once, when needed."""
 
-    Raises:
-        PluginLookupError: unknown, not importable, or not a plugin.
-    """
-    if name in available:
-        return available[name]
-    if ":" in name:
-        match = _PATH.fullmatch(name)
-        if match is None:
-            raise PluginLookupError(f"{name} does not name a class", "write module:Class")
-        return _imported(name, match["module"], match["class"])
-    offered = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name]
-    if not offered:
-        known = {*available, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}
-        raise PluginLookupError(f"unknown plugin {name}", did_you_mean(name, known))
-    if len({point.value for point in offered}) > 1:
-        targets = " and ".join(sorted(point.value for point in offered))
-        raise PluginLookupError(f"{name} is offered twice, as {targets}", "write the one you mean instead")
-    return _imported(name, offered[0].module, offered[0].attr)
+    def __init__(self, available: Mapping[str, type[Plugin]]) -> None:
+        self._available = available
+        #: Whether the known names were listed in an error: once is enough.
+        self._listed = False
+
+    def find(self, name: str) -> type[Plugin]:
+        """The class. ``available`` comes first, then entry points; a colon means ``module:Class``.
+
+        Raises:
+            PluginLookupError: unknown, not importable, or not a plugin.
+        """
+        if name in self._available:
+            return self._available[name]
+        if ":" in name:
+            match = _PATH.fullmatch(name)
+            if match is None:
+                raise PluginLookupError(f"{name} does not name a class", "write module:Class")
+            return _imported(name, match["module"], match["class"])
+        offered = [point for point in self._installed if point.name == name]
+        if not offered:
+            raise PluginLookupError(f"unknown plugin {name}", self._remedy(name))
+        if len({point.value for point in offered}) > 1:
+            targets = " and ".join(sorted(point.value for point in offered))
+            raise PluginLookupError(
+                f"{name} is offered twice, as {targets}", "write the one you mean instead"
+            )
+        return _imported(name, offered[0].module, offered[0].attr)
+
+    @cached_property
+    def _installed(self) -> EntryPoints:
+        return entry_points(group=ENTRY_POINT_GROUP)
+
+    def _remedy(self, name: str) -> str:
+        known = {*self._available, *(point.name for point in self._installed)}
+        if similar(name, known) is None:
+            if self._listed:
+                return ""
+            self._listed = True
+        return did_you_mean(name, known)
 
 
 def _imported(name: str, module_name: str, class_name: str) -> type[Plugin]:
@@ -266,9 +288,10 @@ def _listed(
 ) -> list[tuple[_Chosen, bool]]:
     """The plugins that the configuration names, and whether each is to take part."""
     found: list[tuple[_Chosen, bool]] = []
+    lookup = PluginLookup(available)
     for entry in configuration.plugins:
         try:
-            kind = plugin_named(entry.name, available)
+            kind = lookup.find(entry.name)
         except PluginLookupError as error:
             mistakes.append(_mistake(configuration.source, entry, error.message, error.remedy))
             continue

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from closeby.applications.networks import live_scope
 from closeby.cli.options import SchedulerOptions, Sources
 from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
-from closeby.kube.client.connection import Connection, connect, own_namespace
+from closeby.kube.client.connection import Connection, connect, connection_to, own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.records import MIRRORS
@@ -49,15 +49,13 @@ class ReadCluster(Struct, frozen=True):
         """The namespace of the context."""
         return self.connection.namespace
 
-    def decided(self, subject: Subject, scheduler: str | None, options: SchedulerOptions) -> SchedulerStatus:
+    def decided(
+        self, subject: Subject, scheduler: str | None, address: SchedulerAddress | None
+    ) -> SchedulerStatus:
         """What schedulers wrote about a pod, gang or application, and what the one at work tells.
 
-        ``scheduler`` is its name; it is asked only where that is known.
-
-        Raises:
-            Unusable: the options contradict each other.
+        ``scheduler`` is its name; it is asked only where that and its address are known.
         """
-        address = _address_of(options)
         asked = [(PODS, subject.key)] if subject.kind == POD else []
         gang = self.whole.gang_kinds.get(subject.item) if subject.item_kind is ItemKind.GANG else None
         if gang is not None:
@@ -96,8 +94,12 @@ class ReadCluster(Struct, frozen=True):
         )
 
 
-def _address_of(options: SchedulerOptions) -> SchedulerAddress | None:
-    """Where the scheduler is asked; None where it is not to be."""
+def scheduler_address(options: SchedulerOptions) -> SchedulerAddress | None:
+    """Where the scheduler is asked; None where it is not to be.
+
+    Raises:
+        Unusable: the options contradict each other, or they name what can't be used.
+    """
     url = options.where if options.where is not None and "://" in options.where else None
     if url is None and (options.ca_file is not None or options.insecure):
         raise Unusable(
@@ -107,6 +109,10 @@ def _address_of(options: SchedulerOptions) -> SchedulerAddress | None:
         return None
     if url is None and options.where is not None and not is_name(options.where):
         raise Unusable(f"--scheduler: {options.where!r} is neither a URL nor a namespace")
+    if url is not None:
+        connection = connection_to(url, ca_file=options.ca_file, insecure=options.insecure)
+        if isinstance(connection, Problem):
+            raise Unusable(f"--scheduler: {connection}")
     address = SchedulerAddress(
         url=url,
         namespace=DEFAULT_NAMESPACE if url is not None or options.where is None else options.where,

@@ -88,7 +88,7 @@ def usable_configuration() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise Unusable(*map(str, error.problems)) from error
+        raise Unusable(*error.lines) from error
 
 
 def read_configuration_file(path: str | None) -> Configuration:

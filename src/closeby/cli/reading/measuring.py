@@ -9,7 +9,7 @@ from closeby.plugins.registry import BUILT_IN, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import MeasurementsChanged
-from closeby.scheduling.profile import line_about, plugin_named
+from closeby.scheduling.profile import PluginLookup, line_about
 from closeby.scheduling.services import Measured, Measurements, Source
 from closeby.simulator.runs import Measure
 
@@ -50,7 +50,8 @@ def measures(configuration: Configuration, *, live: bool) -> Measure:
 
 
 def _mistake(configuration: Configuration, plugin: Measured, source: Source, why: str) -> Problem:
-    entry = next(one for one in configuration.plugins if plugin_named(one.name, BUILT_IN) is type(plugin))
+    lookup = PluginLookup(BUILT_IN)
+    entry = next(one for one in configuration.plugins if lookup.find(one.name) is type(plugin))
     message = f"arguments of {entry.name}: {source.argument}: {why}"
     line = line_about(source.argument, entry)
     return Problem(file=configuration.source, line=line, message=message)

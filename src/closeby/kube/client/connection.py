@@ -19,6 +19,7 @@ from closeby.kube.client.credentials import (
     basic,
     exec_plugin,
     load_certificate,
+    not_a_token,
 )
 from closeby.kube.client.kubeconfig import (
     VARIABLE,
@@ -28,6 +29,7 @@ from closeby.kube.client.kubeconfig import (
     chosen_files,
     read_access,
 )
+from closeby.objects.bounds import is_header_token
 from closeby.objects.problems import Problem
 from closeby.objects.proxies import proxy_of
 
@@ -109,7 +111,14 @@ def connection_to(
     """
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # Of control characters the parts would say nothing.
+        known = (
+            url.isprintable()
+            and " " not in url
+            and parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+        )
     except ValueError:
         known = False
     if not known:
@@ -179,13 +188,19 @@ def _of_access(
     credentials = _credentials(access, tls, source)
     if isinstance(credentials, Problem):
         return credentials
+    headers = _impersonation(access.user)
+    if not all(value.isprintable() for _, value in headers):
+        return Problem(
+            f"a name to act as (as, as-groups, as-uid) in {source} has control characters",
+            "fix the kubeconfig file",
+        )
     return Connection(
         url=parts.geturl().rstrip("/"),
         credentials=credentials,
         tls=tls,
         server_name=cluster.tls_server_name or None,
         proxy=proxy,
-        headers=_impersonation(access.user),
+        headers=headers,
         namespace=access.namespace,
         source=source,
     )
@@ -197,6 +212,8 @@ def _credentials(access: ClusterAccess, tls: ssl.SSLContext | None, source: str)
     if user.token_file:
         return TokenFile(access.user_folder / user.token_file)
     if user.token:
+        if not is_header_token(user.token):
+            return not_a_token(f"the field token of the user of {source}")
         return Fixed(f"Bearer {user.token}")
     if user.exec is not None:
         return exec_plugin(user.exec, access.user_folder, tls)

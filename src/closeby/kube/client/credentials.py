@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from closeby.objects.bounds import is_header_token
 from closeby.objects.problems import Problem
 
 #: A token's file is read again after so many seconds, as client-go does.
@@ -83,11 +84,13 @@ class TokenFile:
 
     def _read(self) -> str | Problem:
         try:
-            token = self._path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = self._path.read_text(encoding="utf-8", errors="replace").strip()
+        except (OSError, ValueError) as error:
             return Problem(f"the token file {self._path} can't be read: {error}", "mount a token there")
         if not token:
             return Problem(f"the token file {self._path} is empty", "mount a token there")
+        if not is_header_token(token):
+            return not_a_token(f"the token file {self._path}")
         self._header = f"Bearer {token}"
         self._until = self._clock() + REREAD_AFTER
         return self._header
@@ -196,6 +199,8 @@ def _credential(
             return fault
     token = status.get("token")
     if isinstance(token, str) and token:
+        if not is_header_token(token):
+            return not_a_token(f"the status of the exec plugin {program}")
         return Credential(f"Bearer {token}", ends)
     if certificate is None:
         remedy = "run it by hand: its status must hold token, or clientCertificateData and clientKeyData"
@@ -226,6 +231,8 @@ def auth_provider(kubeconfig: Mapping[str, object]) -> Renewed:
         header = configuration.api_key.get("BearerToken")
         if not header:
             return Problem("the auth-provider of the kubeconfig file gave no token", "log in again")
+        if not is_header_token(header.removeprefix("Bearer ")):
+            return not_a_token("the answer of the auth-provider of the kubeconfig file")
         # The loader looks itself whether the token still holds.
         return Credential(header, time.time() + REREAD_AFTER)
 
@@ -241,6 +248,12 @@ def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, wh
             remedy = "give a certificate and its unencrypted key, both in PEM"
             return Problem(f"the client certificate {whose} can't be used: {error}", remedy)
     return None
+
+
+def not_a_token(where: str) -> Problem:
+    """What to say of a token that no header can hold; the token itself is never shown."""
+    remedy = "give a bearer token: one line of ASCII without spaces or control characters"
+    return Problem(f"{where} holds no usable token", remedy)
 
 
 def _moment(text: object) -> float | None:

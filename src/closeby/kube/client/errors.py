@@ -1,6 +1,7 @@
 """What the API server says when it does not do what was asked: its ``Status``, as data."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,8 @@ NO_CREDENTIALS: Final = "NoCredentials"
 INVALID: Final = "Invalid"
 #: The answer makes no sense.
 UNREADABLE: Final = "UnreadableAnswer"
+#: The answer has more bytes than its request takes.
+TOO_LONG: Final = "AnswerTooLong"
 #: A fault of ours, be it before the request was sent or after.
 FAULT: Final = "SchedulerError"
 
@@ -30,6 +33,10 @@ _TIMED_OUT: Final = 408
 _SHOWN: Final = 300
 #: Bytes of a message: the server quotes what it refuses.
 _LONGEST: Final = 2048
+#: Seconds that a server may ask to wait; no client stands still for longer.
+LONGEST_WAIT: Final = 60.0
+
+T = TypeVar("T")
 
 
 class ErrorCause(Struct, frozen=True):
@@ -60,7 +67,7 @@ class ApiError(Struct, frozen=True):
     reason: str
     message: str
     details: Details = Details()
-    #: Seconds that the server asks to wait.
+    #: Seconds that the server asks to wait, at most ``LONGEST_WAIT``.
     retry_after: float | None = None
     #: Whether the request certainly had no effect: refused by the server, or never sent.
     unsent: bool = False
@@ -113,13 +120,28 @@ class _Status(Struct):
 _decode = msgspec.json.Decoder(_Status).decode
 
 
+def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+    """The answer of a server, read with ``decode``: whatever its bytes are, there is one exception for it.
+
+    Raises:
+        msgspec.DecodeError: it can't be read; also where its text is not UTF-8 or it is nested too deeply.
+    """
+    try:
+        return decode(body)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"it is not UTF-8: {error.reason}") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("it is nested too deeply") from error
+
+
 def read_error(code: int | None, body: bytes, retry_after: str | None = None) -> ApiError:
     """The error in an answer with HTTP status ``code`` (in an ERROR event: None, the Status knows it)."""
     try:
-        status = _decode(body)
+        status = decoded(_decode, body)
     except msgspec.DecodeError:
         status = _Status(message=body[:_SHOWN].decode(errors="replace").strip())
     given = status.details or _NullableDetails()
+    asked = _seconds(retry_after) or given.retry_after_seconds
     details = Details(
         name=given.name or "",
         group=given.group or "",
@@ -133,7 +155,7 @@ def read_error(code: int | None, body: bytes, retry_after: str | None = None) ->
         reason=status.reason or f"HTTP{code or ''}",
         message=line(status.message or "the server gives no reason", _LONGEST),
         details=details,
-        retry_after=_seconds(retry_after) or details.retry_after_seconds,
+        retry_after=None if asked is None else min(max(asked, 0.0), LONGEST_WAIT),
         unsent=code is not None and 400 <= code < 500 and code != _TIMED_OUT,
     )
 

@@ -29,6 +29,7 @@ from closeby.kube.client.errors import (
     CUT,
     LATE,
     NO_CREDENTIALS,
+    TOO_LONG,
     UNREACHABLE,
     WITHHELD,
     ApiError,
@@ -50,6 +51,10 @@ _OK: Final = 200
 _NOT_MODIFIED: Final = 304
 #: No redirect is followed, so that credentials go to the configured server only: each is an error.
 _REFUSALS: Final = 300
+#: Bytes of an answer that is not a list: no API server keeps an object a tenth as long.
+LONGEST_ANSWER: Final = 16 * 1024 * 1024
+#: Bytes of an error; of a longer one the beginning is read.
+LONGEST_REFUSAL: Final = 1024 * 1024
 
 
 class Retry(Enum):
@@ -95,6 +100,10 @@ class Request(Struct, frozen=True, kw_only=True):
     retry: Retry = Retry.ANY
     #: Seconds for the answer; None leaves it to ``Limits``.
     within: float | None = None
+    #: Seconds since it was sent first, after which it is not sent again; None leaves it to ``Limits``.
+    repeats_within: float | None = None
+    #: Bytes of the answer's body, for which a longer one is an error; None for the lists of an API server.
+    longest: int | None = LONGEST_ANSWER
     #: Asked when a body is about to be written to its connection; False holds the whole request back.
     wanted: Callable[[], bool] | None = None
 
@@ -164,9 +173,13 @@ class Transport:
         await self._session.close()
         await self._sockets.close()
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes | ApiError:
-        """The body of the answer to a GET, repeated where that may help."""
-        return await self.send(Request(path=path, query=query or {}))
+    async def get(self, path: str) -> bytes | ApiError:
+        """The body of the answer to a GET of one object, repeated where that may help."""
+        return await self.send(Request(path=path))
+
+    async def list(self, path: str, query: Mapping[str, str]) -> bytes | ApiError:
+        """As ``get``, of a collection, which may be as long as it is."""
+        return await self.send(Request(path=path, query=query, longest=None))
 
     async def send(self, request: Request) -> bytes | ApiError:
         """The body of the answer, after as many attempts as ``request.retry`` and the limits allow."""
@@ -176,7 +189,7 @@ class Transport:
     async def exchange(self, request: Request) -> Answer | ApiError:
         """``send``, with the answer's code and tag."""
         backoff = Backoff(self._limits.pace, self._chance)
-        asked_again = False
+        asked_again, began = False, time.monotonic()
         while True:
             answer = await self._once(request)
             if isinstance(answer, Answer):
@@ -187,7 +200,11 @@ class Transport:
                 continue
             if not _repeats(request.retry, answer) or backoff.failures + 1 >= self._limits.attempts:
                 return answer
-            await asyncio.sleep(backoff.next(answer.retry_after))
+            wait = backoff.next(answer.retry_after)
+            within = request.repeats_within
+            if within is not None and time.monotonic() - began + wait > within:
+                return _given_up(answer)
+            await asyncio.sleep(wait)
 
     async def stream(
         self, path: str, query: Mapping[str, str], idle: float
@@ -241,7 +258,10 @@ class Transport:
                         code = response.status
                         if code >= _REFUSALS and code != _NOT_MODIFIED:
                             return await _refusal(response)
-                        return Answer(code, await response.read(), response.headers.get("ETag"))
+                        content, whole = await _content(response, request.longest)
+                        if not whole:
+                            return ApiError(None, TOO_LONG, f"the answer has over {request.longest:,} bytes")
+                        return Answer(code, content, response.headers.get("ETag"))
                 finally:
                     self._on_request(request.method, code, time.monotonic() - began)
         except (aiohttp.ClientError, OSError) as error:
@@ -293,13 +313,36 @@ class Transport:
 
 
 def _repeats(retry: Retry, error: ApiError) -> bool:
-    if retry is Retry.NEVER or not error.passing:
+    if retry is Retry.NEVER or not error.passing or error.reason == TOO_LONG:
         return False
     return retry is Retry.ANY or error.unsent
 
 
+def _given_up(error: ApiError) -> ApiError:
+    """An error after which a request would have been sent again, had there been time."""
+    if error.retry_after is None:
+        return error
+    asked = f"the server asks to wait {error.retry_after:g} s or longer, which is too long here"
+    return msgspec.structs.replace(error, message=f"{error.message}; {asked}")
+
+
 async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
-    return read_error(response.status, await response.read(), response.headers.get("Retry-After"))
+    content, _ = await _content(response, LONGEST_REFUSAL)
+    return read_error(response.status, content, response.headers.get("Retry-After"))
+
+
+async def _content(response: aiohttp.ClientResponse, longest: int | None) -> tuple[bytes, bool]:
+    """The body, or its first ``longest`` bytes, and whether that is all of it."""
+    if longest is None:
+        return await response.read(), True
+    chunks: list[bytes] = []
+    left = longest
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk[:left])
+        left -= len(chunk)
+        if left < 0:
+            break
+    return b"".join(chunks), left >= 0
 
 
 def _broken(error: Exception) -> ApiError:

@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,11 +17,12 @@ from msgspec import Struct
 
 from closeby.kube.client.connection import Connection, connection_to
 from closeby.kube.client.credentials import TokenFile
-from closeby.kube.client.errors import ApiError
+from closeby.kube.client.errors import ApiError, decoded
 from closeby.kube.client.transport import Limits, Request, Retry, Transport
 from closeby.kube.client.waiting import RequestPace
 from closeby.kube.metrics.serving import FORWARDED_TOKEN
 from closeby.kube.watch.resources import PODS, path_of
+from closeby.objects.bounds import line
 from closeby.objects.problems import Problem
 from closeby.objects.recorded import Story
 from closeby.scheduling.outcomes import ItemKind
@@ -36,6 +37,11 @@ _LIMITS: Final = Limits(attempts=2, pace=RequestPace(0.1, 0.5), answer_within=_W
 #: The container port's name and the default of a pod that does not name it.
 _PORT_NAME: Final = "metrics"
 _PORT: Final = 8080
+#: Bytes of a story; a scheduler bounds its entries, texts and pods.
+LONGEST_STORY: Final = 4 * 1024 * 1024
+#: Bytes of one text of it.
+_TEXT: Final = 4096
+_NUMBER: Final = 2**63 - 1
 
 
 class SchedulerAddress(Struct, frozen=True, kw_only=True):
@@ -147,7 +153,9 @@ async def _at_url(address: SchedulerAddress, url: str, kind: ItemKind, key: str)
     if isinstance(connection, Problem):
         return connection
     async with Transport(connection, _LIMITS) as direct:
-        request = Request(path=_story_path(key), query=_query(kind))
+        request = Request(
+            path=_story_path(key), query=_query(kind), longest=LONGEST_STORY, repeats_within=_WITHIN
+        )
         return _story(await direct.send(request), f"the scheduler at {connection.url}", connection)
 
 
@@ -156,12 +164,15 @@ async def _through_proxy(
 ) -> list[Story | Problem] | Problem:
     namespace = address.namespace
     query = {"labelSelector": _SELECTOR}
-    body = await transport.send(Request(path=PODS.collection(namespace), query=query, within=_WITHIN))
+    listing = Request(
+        path=PODS.collection(namespace), query=query, within=_WITHIN, repeats_within=_WITHIN, longest=None
+    )
+    body = await transport.send(listing)
     remedy = "name the scheduler's namespace or URL with --scheduler"
     if isinstance(body, ApiError):
         return Problem(f"pods in namespace {namespace} can't be listed: {body}", remedy)
     try:
-        pods = [one for one in _read_pods(body).items if one.status.phase == "Running"]
+        pods = [one for one in decoded(_read_pods, body).items if one.status.phase == "Running"]
     except msgspec.DecodeError as error:
         return Problem(f"pods in namespace {namespace} can't be read: {error}", remedy)
     if not pods:
@@ -186,6 +197,7 @@ async def _through_proxy(
             headers=shown if secure else {},
             retry=Retry.NEVER,
             within=_WITHIN,
+            longest=LONGEST_STORY,
         )
         return _story(await transport.send(request), where, None)
 
@@ -205,12 +217,31 @@ def _story(answer: bytes | ApiError, where: str, direct: Connection | None) -> S
     if isinstance(answer, ApiError):
         return _refused(answer, where, direct)
     try:
-        story = _read_story(answer)
+        story = _printable(decoded(_read_story, answer))
     except msgspec.DecodeError as error:
         return Problem(f"the answer of {where} can't be read: {error}", "check the address and the version")
     if not story.scheduler:
         return _older(where)
     return story
+
+
+def _printable(story: Story) -> Story:
+    """A story each text of which is one printable line, as those of a scheduler are anyway.
+
+    Raises:
+        msgspec.ValidationError: it has a number that no document can show.
+    """
+    return msgspec.convert(_texts(msgspec.to_builtins(story)), Story)
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return line(value, _TEXT)
+    if isinstance(value, int) and abs(value) > _NUMBER:
+        raise msgspec.ValidationError("it has a number of more than 64 bits")
+    if isinstance(value, dict):
+        return {key: _texts(one) for key, one in value.items()}
+    return [_texts(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _refused(error: ApiError, where: str, direct: Connection | None) -> Problem:

@@ -128,7 +128,9 @@ class GroupLooks:
         found: set[str] = set()
         query = {"limit": str(_PAGE)}
         while True:
-            request = Request(path=kind.collection(namespace), query=query, headers={"Accept": _ACCEPT})
+            request = Request(
+                path=kind.collection(namespace), query=query, headers={"Accept": _ACCEPT}, longest=None
+            )
             # For each page again, so that namespaces take turns.
             async with self._slots:
                 body = await self._transport.send(request)

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.errors import UNREADABLE, ApiError
+from closeby.kube.client.errors import UNREADABLE, ApiError, decoded
 from closeby.kube.client.transport import Transport
 from closeby.kube.watch.resources import PODS, Resource
 from closeby.objects.recorded import (
@@ -65,7 +65,7 @@ async def read_recorded(transport: Transport, resource: Resource, key: str) -> S
     if isinstance(body, ApiError):
         return SchedulerStatus() if body.code == _GONE else body
     try:
-        found = _decode(body)
+        found = decoded(_decode, body)
     except msgspec.DecodeError as error:
         return ApiError(None, UNREADABLE, f"{resource.kind}/{key}: {error}")
     status = found.status or _Status()
@@ -89,11 +89,11 @@ async def read_pods_of(
     transport: Transport, namespace: str, label: str, value: str
 ) -> SchedulerStatus | ApiError:
     """The condition ``PodScheduled`` of all pods of a namespace that have this label."""
-    body = await transport.get(PODS.collection(namespace), {"labelSelector": f"{label}={value}"})
+    body = await transport.list(PODS.collection(namespace), {"labelSelector": f"{label}={value}"})
     if isinstance(body, ApiError):
         return body
     try:
-        found = _decode_list(body)
+        found = decoded(_decode_list, body)
     except msgspec.DecodeError as error:
         return ApiError(None, UNREADABLE, f"pods of {namespace}: {error}")
     return SchedulerStatus(
@@ -131,6 +131,6 @@ def _recorded(name: str, one: _Condition) -> Recorded:
 def _read(raw: msgspec.Raw, as_type: type[T]) -> T | None:
     """What a version of closeby that writes it otherwise wrote is not known."""
     try:
-        return msgspec.json.decode(raw, type=as_type) if raw else None
+        return decoded(msgspec.json.Decoder(as_type).decode, bytes(raw)) if raw else None
     except msgspec.DecodeError:
         return None

@@ -132,7 +132,7 @@ class Reflector:
         limit = {"limit": str(self._watching.page)}
         query = self._selection | limit
         while True:
-            body = await self._transport.get(self._path, query)
+            body = await self._transport.list(self._path, query)
             if isinstance(body, ApiError):
                 if body.expired and "continue" in query:
                     # The server has forgotten the version that the pages are of: all at once, then.

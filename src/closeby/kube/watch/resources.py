@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.errors import UNREADABLE, ApiError
+from closeby.kube.client.errors import UNREADABLE, ApiError, decoded
 from closeby.kube.client.transport import Request, Transport
 
 #: No API server stores an object with a longer name.
@@ -199,7 +199,7 @@ class Discovery:
         if answer.code == _NOT_MODIFIED:
             return self._served
         try:
-            found = _decode(answer.body)
+            found = decoded(_decode, answer.body)
         except msgspec.DecodeError as error:
             return ApiError(None, UNREADABLE, f"the list of API groups can't be read: {error}")
         if found.kind != "APIGroupDiscoveryList":

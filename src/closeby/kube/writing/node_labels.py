@@ -110,7 +110,7 @@ async def _nodes(transport: Transport) -> list[NodeNow] | ApiError:
     found: list[NodeNow] = []
     query = {"limit": str(_PAGE)}
     while True:
-        request = Request(path=NODES.collection(), query=query, headers={"Accept": _METADATA})
+        request = Request(path=NODES.collection(), query=query, headers={"Accept": _METADATA}, longest=None)
         body = await transport.send(request)
         if isinstance(body, ApiError):
             return body

@@ -30,8 +30,11 @@ FROM = {
 }
 
 
-def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
-    """The sentences, then what they are based on."""
+def explanation_views(explanation: Explanation, *, wanted: bool = False) -> Iterator[RenderableType]:
+    """The sentences, then what they are based on.
+
+    ``wanted``: the user said where to ask the scheduler, so it is always shown why that could not be done.
+    """
     style = "red" if explanation.reason else "green"
     yield Text.assemble((explanation.subject, "bold cyan"))
     first = 1 if explanation.is_by_this_command else 0
@@ -58,7 +61,7 @@ def explanation_views(explanation: Explanation) -> Iterator[RenderableType]:
         yield from _block(_pods_table(explanation))
     for condition in explanation.conditions:
         yield Indented(condition_line(condition), (0, 0, 0, 2))
-    yield from _facts_of_the_cluster(explanation)
+    yield from _facts_of_the_cluster(explanation, wanted)
 
 
 def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType]:
@@ -70,7 +73,7 @@ def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType
         yield from _block(_rejected_table(explanation))
 
 
-def _facts_of_the_cluster(explanation: Explanation) -> Iterator[RenderableType]:
+def _facts_of_the_cluster(explanation: Explanation, wanted: bool) -> Iterator[RenderableType]:
     """What stands in conditions, and why the scheduler could not be asked where it would have known more."""
     recorded = explanation.recorded if isinstance(explanation.recorded, tuple) else ()
     # What the first sentence says is not said again.
@@ -80,7 +83,7 @@ def _facts_of_the_cluster(explanation: Explanation) -> Iterator[RenderableType]:
     for one in more:
         yield Indented(_recorded_line(one), (0, 0, 0, 2))
     waits = any(pod.node is None for pod in explanation.pods)
-    if isinstance(explanation.not_asked, NotAsked) and waits:
+    if isinstance(explanation.not_asked, NotAsked) and (waits or wanted):
         problem = explanation.not_asked
         remedy = f"; {problem.remedy}" if problem.remedy else ""
         yield Text("")
