@@ -137,8 +137,8 @@ async def served(api: Api, dialect: Dialect) -> AsyncIterator[None]:
         await until(gone)
 
 
-async def gang(it: World, dialect: Dialect, name: str = "g", number: int = 4) -> None:
-    """The dialect's PodGroup and its pods."""
+async def gang(it: World, dialect: Dialect, name: str = "g", number: int = 4, *, scheduler: str = "") -> None:
+    """The dialect's PodGroup and its pods, for our scheduler unless another one is named."""
     body = {
         "apiVersion": f"{dialect.group}/{dialect.version}",
         "kind": "PodGroup",
@@ -146,7 +146,7 @@ async def gang(it: World, dialect: Dialect, name: str = "g", number: int = 4) ->
         "spec": dialect.spec(it.topology),
     }
     await it.api.create(dialect.path(it.namespace), body)
-    pods = [it.pod(f"{name}-{i}") for i in range(number)]
+    pods = [it.pod(f"{name}-{i}", schedulerName=scheduler or it.name) for i in range(number)]
     for pod in pods:
         dialect.join(pod, name)
     await it.create(*pods)

@@ -44,6 +44,7 @@ from closeby.kube.gangs.start_events import (
 )
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import plan
+from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
 from closeby.objects.pods import Pod
 from closeby.reading.dialects.plans import PlanWire
 from closeby.scheduling.events import (
@@ -115,7 +116,8 @@ class Play:
             fabric("rack", "kubernetes.io/hostname"),
             levels=("rack",),
         ).engine
-        self.starts = Starts(self.engine, GangObjects(), (lambda binding: True) if self.steps else None)
+        own = OwnGangs(DEFAULT_SCHEDULER, self.engine.state, ForeignMembers())
+        self.starts = Starts(self.engine, GangObjects(), own, (lambda binding: True) if self.steps else None)
         self.plans: list[tuple[Binding, ...]] = []
         self.writing: list[Writing] = []
         self.preparing: list[Binding] = []

@@ -22,6 +22,7 @@ from closeby.kube.gangs.start_events import (
     WritePlan,
 )
 from closeby.kube.gangs.starts import Starts
+from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
     BindFailed,
@@ -56,7 +57,8 @@ class Scene:
         group = GroupChanged(gang(min_member=minimum, required="rack"))
         self.withdrawn: list[BindingsWithdrawn] = []
         self.refused: list[BindFailed] = []
-        self.starts = Starts(self.drawn.engine, GangObjects())
+        own = OwnGangs(DEFAULT_SCHEDULER, self.drawn.engine.state, ForeignMembers())
+        self.starts = Starts(self.drawn.engine, GangObjects(), own)
         self.binds = self.decide(group, *map(PodUpserted, members or pods("train", 4)))
         self.begin(self.binds)
 

@@ -22,7 +22,7 @@ from tests.kube.live_dialects import (
     planned,
     served,
 )
-from tests.kube.live_world import World, behind_proxy, host, until
+from tests.kube.live_world import World, behind_proxy, host, until, until_said
 
 #: r1 is too small for a gang of four.
 HOSTS = (host("r1-0", "r1", 3), host("r2-0", "r2", 2), host("r2-1", "r2", 2))
@@ -125,6 +125,45 @@ def test_a_start_that_stopped_is_carried_on_along_the_mirror(
                     return not await planned(it, dialect)
 
                 await until(plan_gone)
+
+    asyncio.run(run())
+
+
+def test_a_gang_of_another_scheduler_is_left_alone(
+    control_plane: ControlPlane, namespace: str, dialect: Dialect
+) -> None:
+    """It is complete and loses a member; what is told of our gangs after that shows that we know of it."""
+
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy), served(it.api, dialect):
+            await gang(it, dialect, scheduler="another")
+            for member, node in enumerate(("r2-0", "r2-0", "r2-1", "r2-1")):
+                binding = {"metadata": {"name": f"g-{member}"}, "target": {"kind": "Node", "name": node}}
+                await it.api.create(f"/api/v1/namespaces/{namespace}/pods/g-{member}/binding", binding)
+            if dialect.group == UPSTREAM:
+                placed = {"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled"}
+                told = placed | {"message": "all are placed", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                status = {"status": {"conditions": [told]}}
+                await it.api.patch(f"{dialect.path(namespace, 'g')}/status", status, kind="merge")
+            before = await it.api.get(dialect.path(namespace, "g"))
+            async with it.scheduling():
+                await it.gang("ours", 2)
+                await until_said(it, "ours", "Placed")
+                await it.delete("g-0")
+                await it.delete("ours-0")
+                await until_said(it, "ours", "PartlyPlaced")
+                await it.gang("later", 1)
+                await until_said(it, "later", "Placed")
+            # A process that finds the loss says nothing either.
+            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            async with again.scheduling():
+                await again.gang("last", 1)
+                await until_said(again, "last", "Placed")
+            assert await it.api.get(dialect.path(namespace, "g")) == before
+            assert await mirror_of(it, dialect) == {}
+            assert proxy.count("PATCH", "/podgroups/g/status") == 0
+            regarding = [one["regarding"]["name"] for one in await it.events("FailedScheduling")]
+            assert "g" not in regarding
 
     asyncio.run(run())
 

@@ -22,6 +22,7 @@ from closeby.kube.gangs.start_events import (
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import plan
 from closeby.kube.state.feed import Feed
+from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import NODES, PODS, Resource
 from closeby.plugins.registry import profile_for
@@ -132,7 +133,9 @@ class Successor:
             *(put(resource, one) for resource, one in STARTS[dialect]),
             *(put(PODS, member(dialect, i, PROMISED[f"uid-{i}"] if i < bound else None)) for i in range(4)),
         )
-        self.starts = Starts(self.engine, self.objects)
+        self.starts = Starts(
+            self.engine, self.objects, OwnGangs("closeby", self.engine.state, self.feed.foreign)
+        )
 
     def take(self, *changes: tuple[Resource, Change]) -> None:
         self.objects.take(changes)

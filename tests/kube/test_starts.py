@@ -32,6 +32,7 @@ from closeby.kube.gangs.start_events import (
 )
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import GangStanding, plan
+from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,
@@ -58,7 +59,8 @@ class Scene:
         self.running = pods("train", running, prefix="old", on="a1")
         self.tell(GroupChanged(self.group), *map(PodUpserted, self.running))
         needs = (lambda binding: binding.pod.name in steps) if steps else None
-        self.starts = Starts(self.drawn.engine, GangObjects(), needs)
+        own = OwnGangs(DEFAULT_SCHEDULER, self.drawn.engine.state, ForeignMembers())
+        self.starts = Starts(self.drawn.engine, GangObjects(), own, needs)
 
     def tell(self, *events: Event) -> None:
         self.drawn.engine.handle(*events)

@@ -39,6 +39,7 @@ from closeby.kube.gangs.start_events import (
     WritePlan,
 )
 from closeby.kube.gangs.starts import Starts
+from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.writing.writer import Verdict, Writer, Written
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief, fields_of
@@ -78,6 +79,10 @@ class PreBindStep(Protocol):
 
 class BinderContext(Protocol):
     """What a binder needs of its scheduler."""
+
+    @property
+    def own(self) -> OwnGangs:
+        """The gangs that it schedules."""
 
     def informed(self) -> bool:
         """Whether the cluster need not be read again first."""
@@ -121,7 +126,7 @@ class Binder:
         steps: Sequence[PreBindStep] = (),
     ) -> None:
         """``steps`` run before a binding, in this order; ``tasks`` is entered before an event is handled."""
-        self.starts = Starts(engine, objects, self._needs_steps if steps else None)
+        self.starts = Starts(engine, objects, context.own, self._needs_steps if steps else None)
         self._pods = engine.state.pods
         self._writer = writer
         self._say = say

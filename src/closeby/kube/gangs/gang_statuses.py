@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from closeby.kube.client.errors import ApiError
 from closeby.kube.client.waiting import RequestPace
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.records import GangRecords, Record
@@ -131,6 +132,10 @@ class GangStatuses:
 
         CONFLICT when the object is not as the watch reported it: another client may have written a plan.
         """
+        standing = self._starts.standing(key)
+        if standing is not None and self._starts.own.planned_by_another(standing.group):
+            why = "the plan of another scheduler stands in the PodGroup's status"
+            return Written(Verdict.FATAL, ApiError(None, "PlannedByAnother", why, unsent=True))
         return await self._statuses.write_now(key)
 
     # What happens
@@ -145,6 +150,8 @@ class GangStatuses:
 
     def lost(self, key: str) -> None:
         """A member of the gang is gone: what the status says may not be true any more."""
+        if key not in self._starts.own:
+            return
         standing = self._starts.standing(key)
         objects = () if standing is None else self._objects_of(standing.group)
         written = any(not one.conditions.keys().isdisjoint(_ABOUT_PLACEMENT) for one in objects)
@@ -153,13 +160,13 @@ class GangStatuses:
 
     def renewed(self, key: str) -> None:
         """The gang's object is a new one, or asks for something else: its status is looked at again."""
-        standing = self._starts.standing(key)
+        standing = self._starts.standing(key) if key in self._starts.own else None
         if standing is not None and standing.present:
             self.refused(key)
 
     def resume(self, key: str) -> None:
         """Since another process wrote the status the gang may have got its last pod, or have lost one."""
-        standing = self._starts.standing(key)
+        standing = self._starts.standing(key) if key in self._starts.own else None
         if standing is None:
             return
         for found in self._objects_of(standing.group):
@@ -219,10 +226,10 @@ class GangStatuses:
         return None if found is None else found.reference
 
     def desired(self, key: str) -> Desired | None:
-        """Its status; None where nothing was decided about the gang, or its PodGroup is gone."""
+        """Its status; None where nothing was decided about the gang, or it is not ours, or it is gone."""
         standing = self._starts.standing(key, with_place=True)
         found = None if standing is None else self._objects.of(standing.group)
-        if standing is None or found is None:
+        if standing is None or found is None or not self._starts.own.may_write(standing.group):
             self.forget(key)
             return None
         undecided = standing.outcome is None and not standing.held and not standing.group.plan

@@ -27,6 +27,7 @@ from closeby.kube.gangs.start_events import (
     StatusWritten,
 )
 from closeby.kube.gangs.status import GangStanding
+from closeby.kube.state.ownership import OwnGangs
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
 from closeby.scheduling.intake.scheduling_state import gang_key
@@ -53,12 +54,20 @@ class Starts:
     """All starts and bindings of one engine. Reads the engine and the gangs' objects, and changes neither."""
 
     def __init__(
-        self, engine: Engine, objects: GangObjects, needs_steps: Callable[[Binding], bool] | None = None
+        self,
+        engine: Engine,
+        objects: GangObjects,
+        own: OwnGangs,
+        needs_steps: Callable[[Binding], bool] | None = None,
     ) -> None:
-        """``needs_steps``: whether something must be done before this binding, as for the pod's volumes."""
+        """``own``: the gangs that this scheduler schedules.
+
+        ``needs_steps``: whether something must be done before this binding, as for the pod's volumes.
+        """
         self._engine = engine
         self._state = engine.state
         self._objects = objects
+        self.own = own
         self._flights = Flights(engine.recheck, needs_steps)
         self._plans: dict[str, _Plan] = {}
 
@@ -231,6 +240,7 @@ class Starts:
 
     def _group_gone(self, key: str, now: str) -> None:
         plan = self._plans.get(key)
+        self.own.forget(key)
         if plan is not None:
             plan.written, plan.made = False, now
             self._tidy(key, plan)
@@ -240,15 +250,21 @@ class Starts:
             self._plans.pop(key, None)
 
     def _member_gone(self, key: str, now: str) -> None:
-        """Fewer members than the gang needs never stand there without a plan."""
-        standing = self.standing(key)
+        """Fewer members than a gang of ours needs never stand there without a plan."""
+        standing = self.standing(key) if key in self.own else None
         if standing is not None and standing.bound and not standing.enough and not standing.begun:
             self._begin(key, now).reduced = True
 
     def _restarted(self, now: str) -> list[StartAction]:
-        """Each start that was begun earlier has come to its end, or the next decision carries it on."""
-        planned = [group for group in self._state.groups.values() if group.plan]
+        """Each start that was begun earlier has come to its end, or the next decision carries it on.
+
+        Another scheduler's starts are its own affair.
+        """
+        groups = self._state.groups.values()
+        planned = [group for group in groups if group.plan and self.own.may_write(group)]
         for group in planned:
+            if group.key not in self.own:  # No member is left that could be bound.
+                continue
             # The plan of a start names members that are not bound yet.
             bound = {pod.uid for pod in self._state.placed(group.key)}
             self._begin(group.key, now).reduced = group.plan.keys() <= bound

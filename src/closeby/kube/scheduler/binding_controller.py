@@ -15,6 +15,7 @@ from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import Decided, GivenBack, GroupGone, MemberGone, Restarted
 from closeby.kube.scheduler.heartbeat import Heartbeat
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.pod_statuses import PodStatuses
@@ -48,6 +49,8 @@ class BindingDependencies(Struct, frozen=True, kw_only=True):
     reporting: ReportingSettings
     say: Say
     objects: GangObjects
+    #: The gangs that this scheduler schedules.
+    own: OwnGangs
     lead: Lead
     meters: SchedulerMeters
     heartbeat: Heartbeat
@@ -67,6 +70,7 @@ class BindingController:
     def __init__(self, engine: Engine, given: BindingDependencies) -> None:
         """Does nothing yet; ``run`` writes and evicts."""
         self._engine = engine
+        self.own = given.own
         self._lead = given.lead
         self._meters = given.meters
         self._heartbeat = given.heartbeat
@@ -158,7 +162,7 @@ class BindingController:
         return taken
 
     def losing_members(self, events: Iterable[Event]) -> set[str]:
-        """Gangs that lose a member by events which the engine has not taken in: it is gone, or going."""
+        """Our gangs that lose a member by events which the engine has not taken in: it is gone, or going."""
         pods = self._engine.state.pods
         gone: set[str] = set()
         for event in events:
@@ -167,7 +171,8 @@ class BindingController:
                     gone.add(gang_key(pods[uid]))
                 case PodUpserted(pod) if pod.group is not None and (pod.terminating or pod.phase == "Failed"):
                     gone.add(gang_key(pod))
-        return gone
+        # Asked while all members are known.
+        return {key for key in gone if key in self.own}
 
     def took_in(self, events: Iterable[Event], failures: tuple[BindFailed | BindingsWithdrawn, ...]) -> None:
         """The engine has taken in these."""

@@ -31,6 +31,7 @@ from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.scheduler.unknown_costs import UnknownCosts
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
+from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
 from closeby.kube.watch.reflector import collector_paused, settle
 from closeby.kube.writing.events import Events
@@ -171,6 +172,7 @@ class LiveScheduler:
             say=say,
             tasks=self._tasks,
             objects=self._objects,
+            own=OwnGangs(settings.scheduler_name, self.engine.state, self._feed.foreign),
             lead=self._lead,
             meters=self._meters,
             heartbeat=self._heartbeat,

@@ -15,6 +15,7 @@ from closeby.kube.state.decoding import Decoder, held_for_its_gang, in_its_task
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.mirrors import SharedGangs
 from closeby.kube.state.names import SharedNames, clash
+from closeby.kube.state.ownership import ForeignMembers, scheduler_of
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import NODES, PODS, Resource
@@ -44,9 +45,6 @@ from closeby.scheduling.events import (
 )
 from closeby.topology.node_groups import QOS_ANNOTATION
 
-#: What a pod without ``spec.schedulerName`` names.
-DEFAULT_SCHEDULER = "default-scheduler"
-
 
 class Fed(Struct, frozen=True):
     """What a batch of changes amounts to."""
@@ -75,6 +73,7 @@ class Feed:
         """
         self._unknown = unknown or UnknownGroups(grace=0.0)
         self._scope = networks
+        self.foreign = ForeignMembers()
         self._scheduler_name = scheduler_name
         self._pod_grouper = pod_grouper
         self._decoder = Decoder()
@@ -162,11 +161,14 @@ class Feed:
 
     def _pod(self, pod: Pod, events: list[Event]) -> None:
         known = self._pods.get(pod.uid)
+        if pod.finished or pod.node_name is not None:
+            self.foreign.forget(pod.uid)
         if pod.finished:
             self._finished(in_its_task(pod), known, events)
             return
         if pod.node_name is None:
-            if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) != self._scheduler_name:
+            if scheduler_of(pod) != self._scheduler_name:
+                self.foreign.put(pod)
                 return
             waits = self._pod_grouper and undecided(pod)
             pod = held_for_the_grouper(pod) if waits else held_for_its_gang(pod)
@@ -233,6 +235,7 @@ class Feed:
                 events.append(NodeDeleted(change.key))
         elif resource == PODS:
             self._unknown.forget(change.uid)
+            self.foreign.forget(change.uid)
             known = self._pods.pop(change.uid, None) is not None
             if known or change.uid in self._done:
                 self._done.discard(change.uid)

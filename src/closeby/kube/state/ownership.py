@@ -1,0 +1,102 @@
+"""Which gangs a scheduler of this name schedules, and whose plan stands in a gang's status.
+
+Several schedulers work in one cluster, and each sees all PodGroups. A gang is ours if one of its members
+names our scheduler. The plan of a start promises nodes to pods that wait for the scheduler that made it; the
+engine knows only those that wait for us.
+"""
+
+from typing import Final
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
+from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
+
+#: What a pod without ``spec.schedulerName`` names.
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+def scheduler_of(pod: Pod) -> str:
+    """The name of the scheduler that a pod asks for."""
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
+
+
+class ForeignMembers:
+    """Members of gangs that wait for another scheduler. The engine does not know them."""
+
+    def __init__(self) -> None:
+        self._gangs: dict[str, str] = {}
+        self._waiting: dict[str, set[str]] = {}
+
+    def put(self, pod: Pod) -> None:
+        """The pod waits for another scheduler."""
+        self.forget(pod.uid)
+        if pod.group is not None:
+            key = self._gangs[pod.uid] = gang_key(pod)
+            self._waiting.setdefault(key, set()).add(pod.uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or waits no more; unknown ones are fine."""
+        key = self._gangs.pop(uid, None)
+        if key is not None:
+            self._waiting[key].discard(uid)
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    def wait_in(self, key: str) -> bool:
+        """Whether a member of the gang waits for another scheduler."""
+        return key in self._waiting
+
+    def planned(self, group: PodGroup) -> bool:
+        """Whether the gang's plan promises a node to a pod that waits for another scheduler."""
+        waiting = self._waiting.get(group.key)
+        return waiting is not None and not waiting.isdisjoint(group.plan)
+
+
+class OwnGangs:
+    """The gangs of one scheduler."""
+
+    def __init__(self, scheduler_name: str, state: SchedulingState, foreign: ForeignMembers) -> None:
+        self._scheduler_name = scheduler_name
+        self._state = state
+        self._foreign = foreign
+        #: Those that were ours when they were looked at last.
+        self._owned: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a member names our scheduler; of a gang without members, whether one did before."""
+        members = self._state.members.get(key)
+        if members is None:
+            return key in self._owned and not self._foreign.wait_in(key)
+        name = self._scheduler_name
+        ours = any(
+            scheduler_of(pod) == name
+            for pods in (members.waiting, members.placed, members.done)
+            for pod in pods.values()
+        )
+        if ours:
+            self._owned.add(key)
+        else:
+            self._owned.discard(key)
+        return ours
+
+    def forget(self, key: str) -> None:
+        """The PodGroup is gone."""
+        self._owned.discard(key)
+
+    def planned_by_another(self, group: PodGroup) -> bool:
+        """Whether the plan in the gang's status is one that another scheduler still carries out."""
+        return self._foreign.planned(group)
+
+    def may_write(self, group: PodGroup) -> bool:
+        """Whether the gang's status is ours to write.
+
+        Never while another scheduler's plan is in it; else if the gang is ours, or if no member of it is left
+        and its plan names only pods that are gone.
+        """
+        if self.planned_by_another(group):
+            return False
+        return group.key in self or self._abandoned(group)
+
+    def _abandoned(self, group: PodGroup) -> bool:
+        key = group.key
+        return bool(group.plan) and key not in self._state.members and not self._foreign.wait_in(key)
