@@ -219,6 +219,15 @@ class World:
         found = await self.api.get(self.path("events.k8s.io/v1", "events"))
         return [one for one in found["items"] if one["reason"] == reason]
 
+    async def event(self, reason: str) -> Object:
+        """Waits for an Event with this reason, which is posted in the background; the first one."""
+
+        async def there() -> Object | None:
+            return next(iter(await self.events(reason)), None)
+
+        found: Object = await until(there)
+        return found
+
     async def condition(self, group: str, status: str) -> Object:
         """Waits for the PodGroup's condition WorkloadValid."""
 

@@ -215,10 +215,17 @@ def test_a_new_object_of_the_same_name_gets_its_status_too(
 
 
 async def tells_once(it: Site, name: str) -> None:
-    (event,) = await it.events("NotReconciled")
+    found: list[Object] = []
+
+    async def there() -> bool:
+        found[:] = await it.events("NotReconciled")
+        return bool(found)
+
+    await eventually(there)
+    (event,) = found
     assert (event["type"], event["action"]) == ("Warning", "Reconciling")
-    found: Object = await it.api.get(it.path("networktopologies", name))
-    assert event["regarding"]["uid"] == found["metadata"]["uid"]
+    bad: Object = await it.api.get(it.path("networktopologies", name))
+    assert event["regarding"]["uid"] == bad["metadata"]["uid"]
     assert "a fault of closeby: ZeroDivisionError: nobody thought of this" in event["note"]
 
 

@@ -67,9 +67,17 @@ def condition(status: Object, kind: str = "Valid") -> Object:
     return next((one for one in status.get("conditions", ()) if one["type"] == kind), {})
 
 
-async def told(it: Site) -> list[Object]:
-    found = await it.api.get(f"/apis/events.k8s.io/v1/namespaces/{it.namespace}/events")
-    return [one for one in found["items"] if one["regarding"]["kind"] == "AppGroup"]
+async def told(it: Site, number: int) -> list[Object]:
+    """Waits for so many Events about AppGroups; they are posted in the background."""
+    found: list[Object] = []
+
+    async def there() -> bool:
+        events = await it.api.get(f"/apis/events.k8s.io/v1/namespaces/{it.namespace}/events")
+        found[:] = [one for one in events["items"] if one["regarding"]["kind"] == "AppGroup"]
+        return len(found) >= number
+
+    await eventually(there)
+    return found
 
 
 async def make(it: Site) -> None:
@@ -290,7 +298,7 @@ def test_the_published_kind(control_plane: ControlPlane, namespace: str) -> None
                 "appgroups", "a1", lambda one: one["runningWorkloads"] == 1, api_version=api_version
             )
             await it.quiet("appgroups", "a1", 2.0, api_version)
-            (event,) = await told(it)
+            (event,) = await told(it, 1)
             assert "b and a need each other in a circle" in event["note"]
             assert (event["type"], event["reason"]) == ("Warning", "InvalidSpec")
 
@@ -332,7 +340,7 @@ def test_an_object_recreated_in_the_middle_gets_its_condition(
             for _ in range(2):
                 await keeper.reconcile((kind, f"{namespace}/a1"))
             assert len(set(uids)) == 2
-            assert {one["regarding"]["uid"] for one in await told(it)} == set(uids)
+            assert {one["regarding"]["uid"] for one in await told(it, 2)} == set(uids)
 
     asyncio.run(run())
 

@@ -235,7 +235,7 @@ def test_an_owner_that_does_not_exist_or_is_of_no_known_kind(
             }
             await it.create("v1", "pods", it.pod("haunted", ghost))
             await it.bound(1)
-            (event,) = await it.events("OwnerNotReadable")
+            event = await it.event("OwnerNotReadable")
             assert event["regarding"]["name"] == "haunted"
             assert "the server has no Ghost in ghosts.example.com/v1" in event["note"]
 
@@ -254,7 +254,7 @@ def test_owners_that_own_each_other(whole_control_plane: ControlPlane, namespace
                 await it.api.patch(path, {"metadata": {"ownerReferences": [reference(other)]}})
             await it.create("v1", "pods", it.pod("p", ring[0]))
             await it.bound(1)
-            (event,) = await it.events("OwnerNotReadable")
+            event = await it.event("OwnerNotReadable")
             assert "ConfigMap a has more than 16 owners above each other" in event["note"]
 
     asyncio.run(run())
@@ -326,7 +326,7 @@ def test_an_owner_that_may_not_be_read(whole_control_plane: ControlPlane, namesp
             await it.members("train", 4)
             await it.bound(6)
             assert (await it.groups()).keys() == {"train", "both"}
-            event = (await it.events("OwnerNotReadable"))[0]
+            event = await it.event("OwnerNotReadable")
             assert "ReplicaSet web-" in event["note"] and "Forbidden" in event["note"]
             assert it.said("not grouped") == []
 
