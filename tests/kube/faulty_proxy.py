@@ -40,7 +40,9 @@ class Silence:
 
 @dataclass(frozen=True)
 class EndAtOnce:
-    """Answers with nothing."""
+    """Answers with this, which is nothing unless it is given, and ends."""
+
+    body: bytes = b""
 
 
 Fault = Refuse | Cut | Silence | EndAtOnce
@@ -144,8 +146,8 @@ class Proxy:
                 await response.prepare(request)
                 await asyncio.sleep(3600)
                 return response
-            case EndAtOnce():
-                return web.Response()
+            case EndAtOnce(body):
+                return web.Response(body=body)
         passed = CIMultiDict(request.headers)
         for name in _HOP:
             passed.popall(name, None)

@@ -133,6 +133,26 @@ def test_in_the_end_the_server_is_waited_for_only_so_long(
     asyncio.run(run())
 
 
+def test_a_scheduler_ends_while_a_binding_hangs(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, host("n1")) as (it, proxy):
+            go_on = hanging(proxy, "/binding")
+            async with it.scheduling(reporting=replace(SOON, finish_within=0.5)):
+                await it.create(it.pod("p"))
+
+                async def sent() -> bool:
+                    return proxy.count("POST", "/binding") > 0
+
+                await until(sent)
+                ends = time.monotonic()
+            # One attempt alone is waited for 30 s.
+            assert time.monotonic() - ends < 25
+            assert it.said("bindings not finished")
+            go_on.set()
+
+    asyncio.run(run())
+
+
 def test_a_scheduler_works_and_ends_while_events_and_statuses_hang(
     control_plane: ControlPlane, namespace: str
 ) -> None:

@@ -106,6 +106,34 @@ def test_cut_and_refused_watches_lose_nothing(control_plane: ControlPlane, names
     asyncio.run(run())
 
 
+UNREADABLE_OBJECTS = {
+    "not UTF-8": b'{"metadata": {"name": "\xff"}}',
+    "too deep": b'{"metadata": {}, "spec": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "no JSON": b'{"metadata": {',
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE_OBJECTS)
+def test_answers_that_cannot_be_read_are_a_trouble_and_lose_nothing(
+    control_plane: ControlPlane, namespace: str, what: str
+) -> None:
+    garbled = UNREADABLE_OBJECTS[what]
+
+    async def run() -> None:
+        access = control_plane.access()
+        async with Api(access) as api, through_proxy(access) as (proxy, transport):
+            proxy.inject("GET", "/pods", EndAtOnce(b'{"metadata": {}, "items": [' + garbled + b"]}"))
+            async with following(pods_of(transport, namespace)) as seen:
+                await proxy.streaming()
+                proxy.inject("WATCH", "/pods", EndAtOnce(b'{"type": "ADDED", "object": ' + garbled + b"}\n"))
+                proxy.end_streams()
+                await create_pods(api, namespace, 3)
+                await seen.until(lambda: len(seen.objects) == 3 and len(seen.troubles) == 2)
+                assert {trouble.error.reason for trouble in seen.troubles} == {"UnreadableAnswer"}
+
+    asyncio.run(run())
+
+
 def test_a_silent_watch_is_dead(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         access = control_plane.access()

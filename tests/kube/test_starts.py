@@ -330,6 +330,15 @@ class TestStepsBeforeBindings:
         assert it.starts.handle(PreparationFailed(old, "no volume")) == [Undo(old)]
         assert it.starts.handle(Prepared(new)) == [QueueBinding(new)]
 
+    def test_a_newer_decision_about_a_member_does_not_hold_up_the_others(self) -> None:
+        it = Scene(3, steps=("new-0", "new-1"))
+        bindings = one, two, three = it.decide(3)
+        it.starts.handle(Decided(bindings, NOW))
+        assert it.plan(bindings) == [Prepare(one), Prepare(two)]
+        assert it.starts.handle(Prepared(two)) == []
+        newer = replace(one, order=one.order + 9)
+        assert it.starts.handle(Decided((newer,), NOW))[:2] == [QueueBinding(two), QueueBinding(three)]
+
     def test_nothing_is_undone_once_the_lead_is_lost(self) -> None:
         """The next leader follows the same plan, and may rely on it."""
         it = Scene(2, steps=("new-0", "new-1"))

@@ -120,6 +120,10 @@ class _Status(Struct):
 _decode = msgspec.json.Decoder(_Status).decode
 
 
+#: What reading the answer of a server raises: also where its text is not UTF-8 or it is nested too deeply.
+UNREADABLE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
     """The answer of a server, read with ``decode``: whatever its bytes are, there is one exception for it.
 

@@ -167,12 +167,18 @@ class Binder:
         """The pod is gone."""
         self._refusals.pop(uid, None)
 
-    async def finish(self) -> None:
-        """Waits for what was sent; all else is left to the next leader."""
+    async def finish(self, within: float) -> None:
+        """Waits for what was sent, at most so many seconds; all else is left to the next leader."""
         self._stopping.set()
         self.handle(LeadLost())
-        while self._running:
-            await asyncio.wait(self._running)
+        ends = time.monotonic() + within
+        while self._running and (left := ends - time.monotonic()) > 0:
+            await asyncio.wait(self._running, timeout=left)
+        if unfinished := tuple(self._running):
+            self._say("bindings not finished", warning=True, after=f"{within:g}s", tasks=len(unfinished))
+            for task in unfinished:
+                task.cancel()
+            await asyncio.wait(unfinished)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(work)

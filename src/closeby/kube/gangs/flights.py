@@ -125,11 +125,13 @@ class Flights:
                 self._may_send = False
         return []
 
-    def begin(self, bindings: Sequence[Binding]) -> None:
+    def begin(self, bindings: Sequence[Binding]) -> list[StartAction]:
         """These were decided just now, together if they are members of a gang."""
         checked = self._recheck.now()
+        actions: list[StartAction] = []
         for binding in bindings:
             pod = binding.pod
+            older = self._by_uid.get(pod.uid)
             if pod.group is None:
                 item = _Item(None)
             else:
@@ -139,6 +141,9 @@ class Flights:
             # one node more now.
             item.checked = replace(item.checked, slots=None) if item.flights else checked
             item.flights[pod.uid] = self._by_uid[pod.uid] = _Flight(binding, item)
+            if older is not None:
+                actions += self._replaced(older)
+        return actions
 
     def given_back(self, uid: str) -> str | None:
         """The engine knows that the pod's binding ended without effect; the gang of which it is a member."""
@@ -190,11 +195,23 @@ class Flights:
         flight = self._of(binding)
         if flight is None:
             return self._undo(binding)  # Something else was decided about the pod meanwhile.
-        flight.batch.discard(binding.pod.uid)
+        return self._step_ended(flight)
+
+    def _step_ended(self, flight: _Flight) -> list[StartAction]:
+        """Sends the bindings of its batch if this was the last of its steps."""
+        flight.batch.discard(flight.binding.pod.uid)
         if flight.batch or not self._may_send:
             return []
         together = (one for one in flight.item.flights.values() if one.batch is flight.batch)
         return [QueueBinding(one.binding) for one in together]
+
+    def _replaced(self, flight: _Flight) -> list[StartAction]:
+        """A newer decision about its pod took its place: no member waits for its steps any more."""
+        uid, item = flight.binding.pod.uid, flight.item
+        if item.flights.get(uid) is flight:  # The pod has left that gang.
+            del item.flights[uid]
+            self._tidy(item)
+        return self._step_ended(flight) if uid in flight.batch else []
 
     def _preparation_failed(self, binding: Binding, why: str) -> list[StartAction]:
         flight = self._of(binding)

@@ -154,20 +154,19 @@ class Starts:
 
     def _decided(self, bindings: Sequence[Binding], now: str) -> list[StartAction]:
         if not bindings or bindings[0].pod.group is None:
-            self._flights.begin(bindings)
-            return self._flights.prepare(bindings)
+            return self._flights.begin(bindings) + self._flights.prepare(bindings)
         key = gang_key(bindings[0].pod)
         needs_plan = self._needs_plan(key, bindings)
-        self._flights.begin(bindings)
+        actions = self._flights.begin(bindings)
         if needs_plan:
             plan = self._begin(key, now)
             if plan.reduced:  # This start makes up for members that were lost.
                 plan.reduced, plan.made = False, now
-            return [QueuePlan(key, tuple(bindings))]
+            return [*actions, QueuePlan(key, tuple(bindings))]
         group = self._state.groups.get(key)
         if group is not None and any(binding.pod.uid in group.plan for binding in bindings):
             self._begin(key, now)
-        return self._flights.prepare(bindings)
+        return actions + self._flights.prepare(bindings)
 
     def _needs_plan(self, key: str, bindings: Sequence[Binding]) -> bool:
         """Whether these bindings could leave the gang with some members bound but too few.

@@ -103,12 +103,12 @@ class BindingController:
         await self._evictor.run()
 
     async def finish(self) -> None:
-        """Waits for bindings that were sent, and for a while for statuses and Events.
+        """Waits for a while for bindings that were sent, then for statuses and Events.
 
         What is not known to be ours to write is not written.
         """
         self._stopping.set()
-        await self._binder.finish()
+        await self._binder.finish(self._finish_within)
         try:
             async with asyncio.timeout(self._finish_within):
                 await asyncio.gather(*self._writing)

@@ -89,7 +89,7 @@ class WatchEvent(Struct):
     object: msgspec.Raw
 
 
-#: Decoders of the above; each raises ``msgspec.DecodeError``.
+#: Decoders of the above; each raises one of ``UNREADABLE_ERRORS``.
 read_object: Final = msgspec.json.Decoder(_Object).decode
 read_page: Final = msgspec.json.Decoder(Page).decode
 read_event: Final = msgspec.json.Decoder(WatchEvent).decode

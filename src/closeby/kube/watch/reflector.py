@@ -13,10 +13,9 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from closeby.kube.client.errors import UNREADABLE, ApiError, read_error
+from closeby.kube.client.errors import UNREADABLE, UNREADABLE_ERRORS, ApiError, read_error
 from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.watch.changes import (
@@ -148,7 +147,7 @@ class Reflector:
                     batch: list[Change] = []
                     for raw in page.items or ():
                         batch += self._told(upserted(raw), seen)
-            except msgspec.DecodeError as error:
+            except UNREADABLE_ERRORS as error:
                 yield ApiError(None, UNREADABLE, f"a list of {self.resource.plural} can't be read: {error}")
                 return
             del body
@@ -217,7 +216,7 @@ class Reflector:
                             yield read_error(None, bytes(event.object))
                             return
                         batch += self._happened(event)
-                    except msgspec.DecodeError as error:
+                    except UNREADABLE_ERRORS as error:
                         yield batch
                         yield ApiError(None, UNREADABLE, f"an event of {self.resource.plural}: {error}")
                         return
